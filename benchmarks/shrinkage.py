@@ -42,11 +42,15 @@ def noise_in_weights(optimizer: OptimizerConfig, bound: BoundPlan) -> float:
     plan = bound.plan
     if not (plan.kind.private and plan.kind.auditable):
         raise DposeError(
-            f"{plan.method} does not hand over the noised sum as it is", "shrinkage", "take dp-sgd"
+            "method-unsupported",
+            f"{plan.method} does not hand over the noised sum as it is",
+            "shrinkage",
+            "take dp-sgd",
         )
     once, twice, still = (_moved(optimizer, bound, gradient) for gradient in (1.0, 2.0, 0.0))
     if still.any() or not torch.allclose(twice, 2 * once, rtol=1e-6, atol=0.0):
         raise DposeError(
+            "optimizer-unsupported",
             f"{optimizer.name} moves weights by more than fixed multiples of gradients",
             "shrinkage",
             "take sgd without weight decay",

@@ -22,7 +22,7 @@ class Circle:
         said = self.gather(b"".join(digests.values()))
         assert all(len(value) == 32 for value in digests.values())
         if len(set(said)) > 1:
-            raise DposeError(f"they differ in {' or '.join(digests)}")
+            raise DposeError("processes-differ", f"they differ in {' or '.join(digests)}")
 
 
 def together(count, do, reader=Circle):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import dpose
-from dpose.errors import DposeError
 from dpose.files import check_free, folder_beside, locked_folder, private_folder, take_lock, write_private
+from refusals import refused
 
 
 def test_a_folder_is_made_only_where_nothing_is(tmp_path):
@@ -22,10 +22,10 @@ def test_a_folder_is_made_only_where_nothing_is(tmp_path):
     for may_be_empty in (False, True):
         check_free(tmp_path / "new", may_be_empty=may_be_empty)
         for taken in (full, file):
-            with pytest.raises(DposeError, match=f"{taken}: already exists; choose another --out"):
+            with refused("output-exists", where=taken):
                 check_free(taken, may_be_empty=may_be_empty)
     check_free(empty, may_be_empty=True)
-    with pytest.raises(DposeError, match="already exists"):
+    with refused("output-exists"):
         check_free(empty)
 
 
@@ -80,7 +80,7 @@ def test_a_new_folder_is_closed_until_it_is_whole_and_then_as_asked(tmp_path):
 class TestLocks:
     def test_one_at_a_time(self, tmp_path):
         with locked_folder(tmp_path):
-            with pytest.raises(DposeError, match="another process is at work in this folder; wait for it"):
+            with refused("folder-busy"):
                 locked_folder(tmp_path).__enter__()
             assert take_lock(tmp_path / ".lock") is None
         with locked_folder(tmp_path):
@@ -100,7 +100,7 @@ class TestLocks:
             pass
 
     def test_a_folder_that_is_not_there(self, tmp_path):
-        with pytest.raises(DposeError, match="nowhere"), locked_folder(tmp_path / "nowhere"):
+        with refused("file-access-failed", where="nowhere"), locked_folder(tmp_path / "nowhere"):
             pass
 
     def test_nothing_asks_for_what_unix_alone_has(self):

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from dpose.cli import main
 from dpose.cli.remote import stored_run
-from dpose.errors import DposeError
 from dpose.fetched import data_folder, fetch
 from dpose.pose.data.spec import DataSpec
 from dpose.privacy.keys import state_folder
 from dpose.privacy.odometer import charges
 from dpose.remote import copy_here, local_path, opened_store, put_all, put_new, url_of
+from refusals import refused
 
 SECRET = "wJalrXUtnFEMIsecretEXAMPLE"  # no real one
 
@@ -116,7 +116,7 @@ def test_what_is_there_is_never_replaced(bucket, tmp_path):
     put_new(mine, f"s3://{name}/a.png")
     put_new(mine, f"s3://{name}/a.png")
     mine.write_bytes(b"other")
-    with pytest.raises(DposeError, match="another object"):
+    with refused("object-exists"):
         put_new(mine, f"s3://{name}/a.png")
     assert store.cat_file(f"{name}/a.png") == b"mine"
 
@@ -131,7 +131,7 @@ def test_a_list_takes_the_place_of_its_own_beginning_alone(bucket, tmp_path):
     assert store.cat_file(f"{name}/corpus.jsonl") == b"one\ntwo\n"
     for other in (b"one\nTWO\nthree\n", b"one\n", b""):
         mine.write_bytes(other)
-        with pytest.raises(DposeError, match="another object is there"):
+        with refused("object-exists"):
             put_new(mine, url)
     assert store.cat_file(f"{name}/corpus.jsonl") == b"one\ntwo\n"
 
@@ -241,7 +241,7 @@ def test_a_bucket_that_refuses_credentials_is_told_in_one_line(closed, command, 
     Path("a.png").write_bytes(picture(90))
     assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "the store refused; give its credentials in the environment" in line
+    assert "[store-denied]" in line
     assert "s3://ward/" in line
     assert SECRET not in line
     assert closed
@@ -336,22 +336,22 @@ def test_a_run_is_put_when_it_is_complete_and_its_checkpoints_stay(bucket, capsy
         stopped_run()
     assert store.find(f"{name}/runs") == []
     assert f"dpose train --resume {url}" in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(DposeError, match="not yet put"), stored_run(Path(url), None, console):
+    with refused("run-not-put"), stored_run(Path(url), None, console):
         pass
     with stored_run(None, Path(url), console) as (_, stopped):
         assert (stopped / "checkpoints").is_dir()
     assert store.find(f"{name}/runs") == [f"{name}/runs/a/privacy.json"]
     shutil.rmtree(stopped)
-    with pytest.raises(DposeError, match="is there already"), stored_run(Path(url), None, console):
+    with refused("object-exists"), stored_run(Path(url), None, console):
         pass
     missing = Path("s3://no-such-bucket/runs/a")
-    with pytest.raises(DposeError, match="no-such-bucket"), stored_run(missing, None, console):
+    with refused("object-missing", where="no-such-bucket"), stored_run(missing, None, console):
         pass
     assert (
         main(["train", "--data", "synthetic:ward", "--out", url, "--engine", "slurm", "--partition", "l"])
         == 2
     )
-    assert "a job trains into a folder" in capsys.readouterr().err
+    assert "[out-in-store]" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -391,7 +391,7 @@ def test_commands_that_take_folders_refuse_stores(command, capsys, tmp_path, mon
     assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "://ward/" in line
-    assert "must be on this machine for this command; copy it, and name the copy" in line
+    assert "[place-not-local]" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -90,7 +90,9 @@ def recipe(preset: str = "nano", epochs: float | None = None, seed: int = 0) -> 
         DposeError: there is no such preset.
     """
     if preset not in PRESETS:
-        raise DposeError("is none of those that dpose ships", preset, f"choose from {', '.join(PRESETS)}")
+        raise DposeError(
+            "preset-unknown", "is none of those that dpose ships", preset, f"choose from {', '.join(PRESETS)}"
+        )
     values = PRESETS[preset]
     plan = values["plan"] if epochs is None else {**values["plan"], "epochs": epochs}
     return RunConfig.from_dict({**values, "data": {"private": DATA}, "plan": plan, "seed": seed})
@@ -112,7 +114,7 @@ def make(config: RunConfig, run: Path, out: Path, console: Console, unfinished: 
     if not unfinished and (not (run / "model.safetensors").exists() or len(set(_steps(run))) > 1):
         finished = resume_task(run, console) if run.exists() else train_run(config, run, console)
         if finished.interrupted:
-            raise DposeError("stopped", str(run), "the same command goes on")
+            raise DposeError("run-stopped", "stopped", str(run), "the same command goes on")
     halve(run, out)
     with (
         tempfile.TemporaryDirectory() as folder

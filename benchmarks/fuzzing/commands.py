@@ -35,7 +35,7 @@ def ran(*commands: list[str]) -> str:
         if code:
             told = [line for line in lines if line.startswith("dpose: ")]
             assert told == lines[-1:], f"not one line: {lines}"
-            raise DposeError(told[0])
+            raise DposeError("command-refused", told[0])
     return ""
 
 

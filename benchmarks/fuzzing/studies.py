@@ -79,7 +79,7 @@ def _no_run(task: Any, model: Any, units: Any, *given: Any, **named: Any) -> Any
     """In the place of training and attack, which see no file: all units are read and put together once."""
     rng = np.random.default_rng(0)
     task.collate([units.load(index, rng) for index in range(len(units))])
-    raise DposeError(READ)
+    raise DposeError("studies-all-read", READ)
 
 
 def _audit() -> Reader:
@@ -101,7 +101,7 @@ def _audit() -> Reader:
             try:
                 return ran(["audit", "training", "--data", f"{kind}:data:val", *small, *claim])
             except DposeError as error:
-                if READ not in error.line():
+                if error.code != "studies-all-read":
                     raise
                 return ""
 
@@ -175,7 +175,7 @@ def _answered(found: Any) -> Any:
     told = found.json()
     assert found.status_code in (200, 400), f"{found.status_code}: {told}"
     if found.status_code == 400:
-        raise DposeError(told["error"])
+        raise DposeError(told["code"], told["error"])
     return told
 
 

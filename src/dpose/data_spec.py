@@ -108,7 +108,9 @@ class Spec:
         if name not in cls.datasets:
             near = did_you_mean(name, cls.datasets)
             known = f"known are {', '.join(cls.datasets)}"
-            raise DposeError(f"no {cls.what} called {name!r}", text, f"{near}; {known}" if near else known)
+            raise DposeError(
+                "data-unknown", f"no {cls.what} called {name!r}", text, f"{near}; {known}" if near else known
+            )
         root, _, last = rest.rpartition(":")
         root, split = (root, last) if last in cls.datasets[name].splits else (rest, "")
         spec = cls(name, root or cls.datasets[name].default_root, split)
@@ -139,7 +141,9 @@ class Spec:
         if name not in known:
             near = did_you_mean(name, known)
             fix = near or (f"its options: {', '.join(known)}" if known else "")
-            raise DposeError(f"{self.name} takes no option {name}", f"{self},{name}={value}", fix)
+            raise DposeError(
+                "data-option-unknown", f"{self.name} takes no option {name}", f"{self},{name}={value}", fix
+            )
         return (
             replace(self, options=tuple(sorted({**dict(self.options), name: value}.items())))
             if value
@@ -159,7 +163,10 @@ class Spec:
         spec, dataset = self.for_purpose(purpose), self.dataset
         if not spec.root:
             raise DposeError(
-                f"{self.name} needs a {dataset.root}", str(self), f"write {self.name}:ROOT[:SPLIT]"
+                "data-root-missing",
+                f"{self.name} needs a {dataset.root}",
+                str(self),
+                f"write {self.name}:ROOT[:SPLIT]",
             )
         _, _, last = spec.root.rpartition(":")
         near = did_you_mean(last, dataset.splits) if last != spec.root else ""
@@ -169,12 +176,20 @@ class Spec:
 
                 fetch(url)
             if not spec.folder.is_dir():
-                raise DposeError("no such folder", spec.root, near and f"or the split is misspelt: {near}")
+                raise DposeError(
+                    "folder-missing",
+                    "no such folder",
+                    spec.root,
+                    near and f"or the split is misspelt: {near}",
+                )
         elif spec.root not in dataset.roots:
             near = near or did_you_mean(spec.root, dataset.roots)
             known = f"{dataset.root}s are {', '.join(dataset.roots)}; splits are {', '.join(dataset.splits)}"
             raise DposeError(
-                f"no {dataset.root} called {spec.root!r}", self.name, f"{near}; {known}" if near else known
+                "data-root-unknown",
+                f"no {dataset.root} called {spec.root!r}",
+                self.name,
+                f"{near}; {known}" if near else known,
             )
         return spec
 

@@ -1,4 +1,10 @@
-"""The one error a user ever sees: what is wrong, where, and what to do about it."""
+"""The one error a user ever sees: what is wrong, where, and what to do about it.
+
+Each has a code, a few words with hyphens between them such as `ledger-cut` or `file-missing`, which the command line
+prints behind the sentence, in brackets. Sentences are for people and are mended from one version to the next; a code
+stays, and is what a script compares: `error.code == "released-before"`. One code may stand at several places, for the
+same mistake. A refusal that is told on with a file's name keeps its code.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +20,23 @@ LONGEST = 2000
 class DposeError(Exception):
     """A user's mistake or a broken input, told in one line.
 
-    The command line prints it without a traceback and exits with its `code`, 2.
+    The command line prints it and its code without a traceback, and exits with its `exit_code`, 2.
 
     Args:
+        code: Which mistake it is, for scripts: two to five words with hyphens between them.
         what: What is wrong, in a few words.
         where: The file, option or value that is wrong; empty where `what` already names it.
         fix: What the user can do about it; may be empty.
     """
 
-    code = 2
+    exit_code = 2
 
-    def __init__(self, what: str, where: str = "", fix: str = "") -> None:
-        self.what, self.where, self.fix = what, where, fix
+    def __init__(self, code: str, what: str, where: str = "", fix: str = "") -> None:
+        self.code, self.what, self.where, self.fix = code, what, where, fix
         super().__init__(self.line())
+
+    def __reduce__(self) -> tuple[type[DposeError], tuple[str, str, str, str]]:
+        return type(self), (self.code, self.what, self.where, self.fix)
 
     def line(self) -> str:
         """The whole message on one line: `where: what; fix`."""
@@ -41,7 +51,7 @@ class DposeError(Exception):
 class IncompleteError(DposeError):
     """Some of many items failed, and all others are done: exit code 1."""
 
-    code = 1
+    exit_code = 1
 
 
 @contextmanager
@@ -57,7 +67,7 @@ def naming(path: Path) -> Iterator[None]:
         if str(path) in error.line():
             raise
         raise DposeError(
-            f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
+            error.code, f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
         ) from error
 
 

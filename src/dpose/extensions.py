@@ -134,6 +134,7 @@ def rendered_people() -> RenderedPeople:
     found: tuple[Any, ...] = extensions("data")
     if not found:
         raise DposeError(
+            "rendered-people-missing",
             "rendered people are not installed",
             "synthetic",
             "install dpose with dpose_scene, which renders them",

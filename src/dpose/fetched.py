@@ -52,7 +52,9 @@ def fetch(url: str) -> Path:
     folder = data_folder(url)
     top = fetched_folder()
     if not private_folder(top):
-        raise DposeError("cannot be closed to others, and would hold private data", str(top))
+        raise DposeError(
+            "folder-not-private", "cannot be closed to others, and would hold private data", str(top)
+        )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = take_lock(folder.with_name(f".{folder.name}.lock"), wait=True)  # processes of one run fetch once
     assert lock is not None
@@ -71,7 +73,7 @@ def _fetch(url: str, folder: Path) -> None:
     if not there:
         raise FileNotFoundError(url)
     if any(".." in PurePosixPath(name).parts or name.startswith("/") for name in there):
-        raise DposeError("an object's name leaves its folder", url, "rename it")
+        raise DposeError("object-name-escapes", "an object's name leaves its folder", url, "rename it")
     known = _record(folder)
     for name in known.keys() - there.keys():
         (folder / name).unlink(missing_ok=True)
@@ -103,7 +105,9 @@ def _one(
     part.chmod(0o600)
     if part.stat().st_size != tag["size"]:
         part.unlink()
-        raise DposeError("was changed while it was fetched", facts["name"], "run the command again")
+        raise DposeError(
+            "object-changed", "was changed while it was fetched", facts["name"], "run the command again"
+        )
     digest = file_digest(part)
     part.replace(file)
     return {**tag, "sha256": digest}

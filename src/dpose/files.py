@@ -46,10 +46,12 @@ def is_full(error: OSError) -> bool:
 def explain_os_error(error: OSError, path: Path) -> DposeError:
     """The `DposeError` a user should see for `error` on `path`."""
     if is_full(error):
-        return DposeError("no space left on the disk", str(path), "free some, or choose another --out")
+        return DposeError(
+            "disk-full", "no space left on the disk", str(path), "free some, or choose another --out"
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DposeError("not allowed to write here", str(path), "choose a folder you own")
-    return DposeError(error.strerror or str(error), str(path))
+        return DposeError("write-denied", "not allowed to write here", str(path), "choose a folder you own")
+    return DposeError("file-access-failed", error.strerror or str(error), str(path))
 
 
 def open_regular(path: str | Path) -> BufferedReader:
@@ -201,14 +203,16 @@ def same_file_check(path: Path) -> Callable[[], None]:
         try:
             found = os.stat(path)
         except OSError as error:
-            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+            raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     before = state()
 
     def check() -> None:
         if state() != before:
-            raise DposeError("was changed while it was read", str(path), "run the command again")
+            raise DposeError(
+                "file-changed", "was changed while it was read", str(path), "run the command again"
+            )
 
     return check
 
@@ -303,7 +307,9 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
         raise explain_os_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
     lock = take_lock(path / LOCK, wait=wait)
     if lock is None:
-        raise DposeError("another process is at work in this folder", str(path), "wait for it, or end it")
+        raise DposeError(
+            "folder-busy", "another process is at work in this folder", str(path), "wait for it, or end it"
+        )
     try:
         yield
     finally:
@@ -387,7 +393,9 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     left = {LOCK} if may_be_locked else set()
     free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
     if out.exists() and not free:
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+        raise DposeError(
+            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
+        )
 
 
 @contextlib.contextmanager
@@ -404,7 +412,9 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
         DposeError: `path` exists, the disk is full, or the parent may not be written to.
     """
     if path.exists():
-        raise DposeError("already exists", str(path), "choose another name, or remove it first")
+        raise DposeError(
+            "output-exists", "already exists", str(path), "choose another name, or remove it first"
+        )
     try:
         make_folder(path.parent)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))

@@ -46,10 +46,18 @@ def url_of(place: str | Path) -> str | None:
     bucket, _, key = rest.partition("/")
     if "@" in bucket or ":" in bucket or "?" in rest:  # never told: it may be a secret
         raise DposeError(
-            "holds credentials or a query", f"{store}://...", "name bucket and key; credentials: environment"
+            "url-with-credentials",
+            "holds credentials or a query",
+            f"{store}://...",
+            "name bucket and key; credentials: environment",
         )
     if not bucket or ".." in PurePosixPath(rest).parts:
-        raise DposeError("names no place in a bucket", f"{store}://{rest}", f"say {store}://BUCKET/KEY")
+        raise DposeError(
+            "url-without-bucket",
+            "names no place in a bucket",
+            f"{store}://{rest}",
+            f"say {store}://BUCKET/KEY",
+        )
     return f"{store}://{bucket}/{key}".rstrip("/")
 
 
@@ -71,13 +79,17 @@ def store_errors(url: str) -> Iterator[None]:
     except DposeError:
         raise
     except FileNotFoundError as error:
-        raise DposeError("does not exist, or not for you", url) from error
+        raise DposeError("object-missing", "does not exist, or not for you", url) from error
     except PermissionError as error:
-        raise DposeError("the store refused", url, "give its credentials in the environment") from error
+        raise DposeError(
+            "store-denied", "the store refused", url, "give its credentials in the environment"
+        ) from error
     except ImportError as error:
-        raise DposeError("needs the store's client", url, f"pip install {_client(url)}") from error
+        raise DposeError(
+            "package-missing", "needs the store's client", url, f"pip install {_client(url)}"
+        ) from error
     except Exception as error:  # each client has its own
-        raise DposeError(f"the store failed ({type(error).__name__})", url) from None
+        raise DposeError("store-failed", f"the store failed ({type(error).__name__})", url) from None
 
 
 def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
@@ -106,7 +118,9 @@ def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
         for name in found:
             below_root = name[len(root) :].strip("/")
             if ".." in PurePosixPath(below_root).parts:
-                raise DposeError("an object's name leaves its folder", url, "rename it")
+                raise DposeError(
+                    "object-name-escapes", "an object's name leaves its folder", url, "rename it"
+                )
             file = target / below_root if below_root else target
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -180,7 +194,9 @@ def put_new(file: Path, url: str) -> None:
             if hashlib.sha256(there).hexdigest() == file_digest(file):
                 return
             if file.suffix != _LIST or not file.read_bytes().startswith(there):
-                raise DposeError("another object is there", url, "choose another --out") from None
+                raise DposeError(
+                    "object-exists", "another object is there", url, "choose another --out"
+                ) from None
             store.put_file(str(file), name)
 
 
@@ -197,6 +213,7 @@ def check_puts(url: str) -> None:
             raise ImportError from error
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _SINCE:
         raise DposeError(
+            "package-too-old",
             f"its client {version} is too old to leave alone what is there",
             url,
             f"pip install --upgrade {_client(url)}",
@@ -218,7 +235,7 @@ def check_nothing_at(url: str) -> None:
     with store_errors(url):
         store, root = opened_store(url)
         if store.find(root):
-            raise DposeError("is there already", url, "choose another --out")
+            raise DposeError("object-exists", "is there already", url, "choose another --out")
         store.ls(root.partition("/")[0], refresh=True)  # a bucket that is missing or refuses says so
 
 

@@ -84,9 +84,10 @@ def check_aid(aid: str | None, support: str) -> None:
     if aid is None:
         return
     if aid not in AIDS:
-        raise DposeError(f"unknown aid {aid!r}", "aid", f"choose one of {', '.join(AIDS)}")
+        raise DposeError("aid-unknown", f"unknown aid {aid!r}", "aid", f"choose one of {', '.join(AIDS)}")
     if support != AIDS[aid]:
         raise DposeError(
+            "aid-unsupported",
             f"nobody uses it who rests on a {support}",
             f"aid {aid!r}",
             "choose the action sit" if AIDS[aid] == "seat" else "choose the action lean",

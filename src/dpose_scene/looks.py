@@ -87,7 +87,9 @@ def look_index(look: str) -> int:
         DposeError: there is no such look.
     """
     if look not in LOOKS:
-        raise DposeError(f"unknown look {look!r}", "look", f"choose one of {', '.join(LOOKS)}")
+        raise DposeError(
+            "look-unknown", f"unknown look {look!r}", "look", f"choose one of {', '.join(LOOKS)}"
+        )
     return LOOKS.index(look)
 
 

@@ -206,7 +206,9 @@ def action_named(name: str) -> Action:
         DposeError: there is none.
     """
     if name not in _ACTIONS:
-        raise DposeError(f"unknown action {name!r}", "action", f"choose one of {', '.join(ACTIONS)}")
+        raise DposeError(
+            "action-unknown", f"unknown action {name!r}", "action", f"choose one of {', '.join(ACTIONS)}"
+        )
     return _ACTIONS[name]
 
 

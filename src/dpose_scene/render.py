@@ -150,13 +150,18 @@ def _check(
     if aid is not None:
         check_aid(aid, action_named(action).support if action else "drawn action")
     if seed < 0:
-        raise DposeError(f"negative seed {seed}", "seed", "use 0 or more")
+        raise DposeError("seed-negative", f"negative seed {seed}", "seed", "use 0 or more")
     if len(size) != 2 or not all(16 <= n <= 2048 for n in size):
-        raise DposeError(f"cannot render {size}", "size", "give (height, width) between 16 and 2048 pixels")
+        raise DposeError(
+            "size-out-of-range",
+            f"cannot render {size}",
+            "size",
+            "give (height, width) between 16 and 2048 pixels",
+        )
     if identity is not None and identity < 0:
-        raise DposeError(f"negative identity {identity}", "identity", "use 0 or more")
+        raise DposeError("identity-negative", f"negative identity {identity}", "identity", "use 0 or more")
     if frame < 0:
-        raise DposeError(f"negative frame {frame}", "frame", "use 0 or more")
+        raise DposeError("frame-negative", f"negative frame {frame}", "frame", "use 0 or more")
 
 
 def render_person(
@@ -202,6 +207,8 @@ def clip(
     """
     _check(look, seed, size, identity, action, 0)
     if frames < 1:
-        raise DposeError(f"a clip of {frames} frames", "frames", "ask for at least one")
+        raise DposeError(
+            "frames-not-positive", f"a clip of {frames} frames", "frames", "ask for at least one"
+        )
     stage = build_stage(look, seed, size, identity, action)
     return [_draw(stage, size, seed, frame) for frame in range(frames)]

@@ -52,12 +52,14 @@ def contact_sheet(
         DposeError: no scenes, scenes of several sizes, or columns or scale below one.
     """
     if not scenes:
-        raise DposeError("no scenes", "contact_sheet", "give at least one")
+        raise DposeError("scenes-missing", "no scenes", "contact_sheet", "give at least one")
     height, width = scenes[0].image.shape[:2]
     if any(s.image.shape[:2] != (height, width) for s in scenes):
-        raise DposeError("scenes of several sizes", "contact_sheet", "render them all at one size")
+        raise DposeError(
+            "scene-sizes-differ", "scenes of several sizes", "contact_sheet", "render them all at one size"
+        )
     if columns < 1 or scale < 1:
-        raise DposeError("columns and scale must be at least one", "contact_sheet")
+        raise DposeError("columns-not-positive", "columns and scale must be at least one", "contact_sheet")
     rows = -(-len(scenes) // columns)
     sheet = np.full((rows * height * scale, columns * width * scale, 3), 24, np.uint8)
     for k, scene in enumerate(scenes):

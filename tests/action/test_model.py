@@ -18,6 +18,7 @@ from dpose.errors import DposeError
 from dpose.training.gradients import per_unit_gradients, trainable_params, unit_loss
 from dpose.training.guards import check_model, only_gradients
 from dpose.units import View
+from refusals import refused
 
 CLASSES = ("walk", "wave", "kick")
 
@@ -109,7 +110,7 @@ def test_finetuning_trains_the_end_and_the_norms_only():
 def test_a_config_survives_json_and_refuses_the_impossible():
     assert ActionConfig.from_dict(small().to_dict()) == small()
     assert ActionConfig(CLASSES, "mvit-b").input_size == (224, 224)
-    with pytest.raises(DposeError, match="did you mean stride"):
+    with refused("setting-unknown", where="stride"):
         ActionConfig.from_dict({"classes": ["a"], "strid": 1})
     for wrong in ({"preset": "5m"}, {"frames": 3}, {"preset": "mvit-b", "frames": 8}, {"input_size": (8, 8)}):
         with pytest.raises(DposeError):
@@ -118,13 +119,13 @@ def test_a_config_survives_json_and_refuses_the_impossible():
 
 def test_pretrained_weights_are_a_safetensors_file_of_that_model(tmp_path):
     model = tiny_mvit()
-    with pytest.raises(DposeError, match="takes no weights"):
+    with refused("pretrained-weights-unsuitable"):
         load_pretrained(model, tmp_path / "none")
     object.__setattr__(model.config, "preset", "mvit-b")
-    with pytest.raises(DposeError, match="no pretrained weights there"):
+    with refused("pretrained-weights-missing"):
         load_pretrained(model, tmp_path / "none")
     (tmp_path / "bad").write_bytes(b"no")
-    with pytest.raises(DposeError, match="no safetensors file"):
+    with refused("weights-damaged"):
         load_pretrained(model, tmp_path / "bad")
     other = {name: torch.full_like(t, 0.5) for name, t in model.net.state_dict().items()}
     save_file({**other, "head.1.weight": torch.zeros(5, 32)}, tmp_path / "good")
@@ -134,5 +135,5 @@ def test_pretrained_weights_are_a_safetensors_file_of_that_model(tmp_path):
     torch.testing.assert_close(model.head.weight, head)
     other.popitem()
     save_file(other, tmp_path / "short")
-    with pytest.raises(DposeError, match="is not of MViT-B"):
+    with refused("weights-of-other-model"):
         load_pretrained(model, tmp_path / "short")

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from clips import write as write_clip
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.media import write_image
 from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
 from dpose.privacy.odometer.store import close_connections
 from dpose.runs.account import marks_of_file
 from dpose.runs.budget import identity_of_data
 from quick import quick  # noqa: F401
+from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 STUDIO = "synthetic:ward:public"
@@ -30,7 +30,7 @@ def says(capsys, *arguments):
     return " ".join(capsys.readouterr().out.split())
 
 
-def refused(capsys, *arguments):
+def command_refused(capsys, *arguments):
     capsys.readouterr()
     assert main(["account", *map(str, arguments)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -169,7 +169,7 @@ def test_only_its_owners_name_changes_a_budget(capsys):
     base = ("budget", "set", STUDIO, "--delta", "1e-5", "--limit", 4, "--epsilon")
     assert "no authentication" in says(capsys, *base, 8, "--owner", "anna")
     for arguments in ((*base, 9), (*base, 9, "--owner", "ben"), ("budget", "lift", STUDIO, "--limit", 4)):
-        assert "somebody else's" in refused(capsys, *arguments)
+        assert "[budget-of-other-owner]" in command_refused(capsys, *arguments)
     says(capsys, *base, 9, "--owner", "anna")
     assert [one.epsilon for one in budgets()] == [9]
     says(capsys, "budget", "lift", STUDIO, "--limit", 4, "--owner", "anna")
@@ -232,13 +232,15 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line(name, capsys):
     arguments, words = MISTAKES[name]
-    assert words in refused(capsys, *arguments)
+    assert words in command_refused(capsys, *arguments)
     assert charges() == []
 
 
 def test_a_budget_below_what_is_spent(capsys, data_marks):
     charged(run_charge(0, data_marks))
-    line = refused(capsys, "budget", "set", STUDIO, "--epsilon", 0.01, "--delta", "1e-5", "--limit", 4)
+    line = command_refused(
+        capsys, "budget", "set", STUDIO, "--epsilon", 0.01, "--delta", "1e-5", "--limit", 4
+    )
     assert "more than a budget of epsilon 0.01 is spent already" in line
     assert budgets() == []
 
@@ -256,14 +258,14 @@ def test_an_account_that_is_not_for_this_dpose_is_refused(capsys, tmp_path, name
     )  # of another name: what this process knows of the first it does not of this
     with contextlib.closing(sqlite3.connect(moved)) as database, database:
         database.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
-    assert words in refused(capsys, "--account", f"sqlite:///{moved}")
+    assert words in command_refused(capsys, "--account", f"sqlite:///{moved}")
 
 
 def test_the_refusal_of_a_run_says_what_would_fit():
     set_budget(Budget(2.0, 1e-5, "ward", WARD))
     charged(run_charge())
     many = run_charge(1, events=(replace(EVENT, steps=2000),))
-    with pytest.raises(DposeError, match=r"at epsilon [\d.]+ left: \d+ steps of 10 at sigma 3"):
+    with refused("budget-exceeded", where="10 at sigma 3"):
         charged(many)
 
 

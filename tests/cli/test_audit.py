@@ -11,7 +11,7 @@ from dpose.cli import main
 from dpose.media.images import write_image
 from dpose.pose.folder import load_model
 from dpose.training.canaries import PARAMETER
-from refusals import refused
+from refusals import command_refused
 from small_nano import small_nano  # noqa: F401
 
 TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
@@ -124,7 +124,7 @@ def test_a_mechanism(name, plant, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, words):
-    refused(capsys, arguments, *words)
+    command_refused(capsys, arguments, *words)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_mistakes_are_one_line(capsys, arguments, words):
 )
 def test_faults_that_only_structure_shows_name_their_test(capsys, fault):
     where = UNSEEN[fault].check
-    refused(capsys, [*TRAINING, "--out", "x", "--plant", fault], "no audit sees", where)
+    command_refused(capsys, [*TRAINING, "--out", "x", "--plant", fault], "[fault-unseen]", where)
     mechanism = ["audit", "mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5", "--plant", fault]
-    refused(capsys, mechanism, "no audit sees", where)
+    command_refused(capsys, mechanism, "[fault-unseen]", where)
 
 
 def test_membership_says_what_it_spent(capsys, tmp_path):

@@ -49,7 +49,7 @@ def told(capsys, arguments):
     return code, lines
 
 
-def refused(capsys, arguments, *words):
+def command_refused(capsys, arguments, *words):
     code, lines = told(capsys, arguments)
     assert code == 2, lines
     assert len(lines) == 1, lines
@@ -139,10 +139,10 @@ class TestRun:
         assert json.loads(Path("score.json").read_text())["result"]["whole_pictures"]
         assert main(["evaluate", "nano", *asked]) == 0
         assert "no boxes used" not in capsys.readouterr().out
-        refused(capsys, ["evaluate", "nono", *asked], "no such model", "nano")
+        command_refused(capsys, ["evaluate", "nono", *asked], "[model-unknown]", "nano")
         # a score with noise has a statement, which has to be somewhere
         noised = ["evaluate", "nano", *asked[:2], "--epsilon", "1"]
-        refused(capsys, noised, "nothing is written beside", "--out")
+        command_refused(capsys, noised, "[score-beside-shipped-model]", "--out")
         assert [charge.what for charge in charges()] == ["evaluation"]
         assert main([*noised, "--out", "noised.json"]) == 0
         assert json.loads(Path("noised.json").read_text())["privacy"]["epsilon"] == "1"
@@ -178,7 +178,7 @@ class TestRun:
         path = next((run / "evaluations").glob("*.json"))
         text = path.read_text()
         path.write_text(text.replace('"Mean": ', '"Mean": 1'))
-        refused(capsys, ["verify", run], "not the noised score that the ledger records")
+        command_refused(capsys, ["verify", run], "[score-altered]")
         kept = path.rename(path.with_suffix(".kept"))
         assert main(["verify", str(run)]) == 0
         shown = "".join(capsys.readouterr().out.split())
@@ -186,7 +186,7 @@ class TestRun:
         kept.rename(path)
         path.write_text(text.replace('"epsilon": "0.5"', '"epsilon": "0.25"'))
         assert path.read_text() != text
-        refused(capsys, ["verify", run], "does not add up")
+        command_refused(capsys, ["verify", run], "[statement-does-not-add-up]")
 
     def test_options_of_a_noised_score_that_do_not_go_together(self, run, capsys):
         asked = ["evaluate", run, "--data", "synthetic:ward:val"]
@@ -200,11 +200,15 @@ class TestRun:
             (["--epsilon", "1", "--detections", "boxes.json"], "each unit by itself"),
             (["--epsilon", "1", "--relation", "add-or-remove", "--limit", "3"], "would change 2"),
         ):
-            refused(capsys, [*asked, *more], told)
-        refused(
+            command_refused(capsys, [*asked, *more], told)
+        command_refused(
             capsys, [*asked[:2], "--data", "synthetic:studio:val", "--epsilon", "1"], "leave --epsilon out"
         )
-        refused(capsys, [*asked[:2], "--data", "synthetic:ward:train", "--epsilon", "1"], "the run protects")
+        command_refused(
+            capsys,
+            [*asked[:2], "--data", "synthetic:ward:train", "--epsilon", "1"],
+            "[scored-data-protected]",
+        )
         assert not (run / "evaluations").exists()
 
     def test_scores_on_public_data_are_no_query(self, run):
@@ -214,7 +218,9 @@ class TestRun:
 
     def test_a_score_on_the_protected_units_is_refused(self, run, capsys):
         before = (run / "privacy.json").read_text()
-        refused(capsys, ["evaluate", run, "--data", "synthetic:ward:train"], "the run protects", "held-out")
+        command_refused(
+            capsys, ["evaluate", run, "--data", "synthetic:ward:train"], "[scored-data-protected]", "held-out"
+        )
         assert (run / "privacy.json").read_text() == before
 
     def test_a_private_run_can_start_from_a_public_one(self, tmp_path, capsys):
@@ -242,7 +248,7 @@ class TestRun:
     def test_a_report_shows_no_pictures_that_were_not_declared_public(self, run, capsys, pictures):
         root, _ = pictures
         held_out = f"lspet:{root}:validation"
-        refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
+        command_refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
         assert main(["report", str(run), "--pictures", held_out, "--show-pictures"]) == 0
         assert "lspet:validation" in (run / "report.html").read_text()
         assert (run / "report.html").stat().st_mode & 0o077 == 0, "raw pictures are for the owner alone"
@@ -250,7 +256,7 @@ class TestRun:
         assert (shown.what, shown.events, shown.state) == (PAGE, (), State.COMMITTED)
         set_budget(Budget(3.0, 1e-5, "lspet", identity_of_data(held_out, Console(quiet=True)).marks))
         before = (run / "report.html").read_bytes()
-        refused(
+        command_refused(
             capsys, ["report", run, "--pictures", held_out, "--show-pictures"], "leave --show-pictures out"
         )
         assert (run / "report.html").read_bytes() == before
@@ -272,11 +278,13 @@ class TestRun:
 
     def test_a_misspelt_key_is_named_with_its_file(self, tmp_path, capsys):
         (tmp_path / "run.yaml").write_text("data: {private: synthetic:ward}\nplan: {subspace: {rnak: 9}}\n")
-        refused(capsys, ["train", "--config", "run.yaml", "--out", "run"], "run.yaml", "plan.subspace.rank")
+        command_refused(
+            capsys, ["train", "--config", "run.yaml", "--out", "run"], "run.yaml", "plan.subspace.rank"
+        )
 
     def test_explain_where_the_data_are_not_at_hand(self, capsys, tmp_path):
         arguments = ["train", "--data", "lspet:/nowhere:private", *BUDGET, "--explain"]
-        refused(capsys, arguments, "/nowhere")
+        command_refused(capsys, arguments, "/nowhere")
         (tmp_path / "run.yaml").write_text("data: {units: 700}\n")
         assert main([*arguments, "--config", "run.yaml"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
@@ -288,8 +296,8 @@ class TestRun:
         assert main(["compare", str(run), str(run), "--out", "both.png"]) == 0
         assert "dp-sgd" in capsys.readouterr().out
         assert min(cv2.imread("both.png").shape[:2]) > 300
-        refused(capsys, ["compare", run, "--out", "both.gif"], "both.gif")
-        refused(capsys, ["compare", "nowhere"], "nowhere")
+        command_refused(capsys, ["compare", run, "--out", "both.gif"], "both.gif")
+        command_refused(capsys, ["compare", "nowhere"], "nowhere")
 
     @pytest.mark.slow
     def test_a_stopped_run_without_guarantee_goes_on(self, tmp_path):
@@ -331,8 +339,8 @@ class TestRun:
         assert main(["train", "--resume", "part"]) == 0
         assert "taken up again" not in (tmp_path / "part" / "privacy.json").read_text()
         assert main(["verify", "part"]) == 0
-        refused(capsys, ["train", "--resume", "part"], "finished")
-        refused(capsys, ["train", "--resume", "nowhere"], "nowhere")
+        command_refused(capsys, ["train", "--resume", "part"], "finished")
+        command_refused(capsys, ["train", "--resume", "nowhere"], "nowhere")
         # settings of it begin a run of their own, which is charged as any other
         (tmp_path / "own").mkdir()
         shutil.copy(tmp_path / "part" / "config.json", tmp_path / "own")
@@ -341,7 +349,7 @@ class TestRun:
             (str(tmp_path / name), State.COMMITTED) for name in ("part", "own")
         ]
         (tmp_path / "part" / "ledger.jsonl").unlink()
-        refused(capsys, ["train", "--resume", "part"], "the ledger of this run is missing")
+        command_refused(capsys, ["train", "--resume", "part"], "the ledger of this run is missing")
 
     def test_the_account_adds_runs_up_and_a_budget_refuses(self, tmp_path, capsys):
         data = TRAIN[TRAIN.index("--data") + 1]
@@ -349,7 +357,9 @@ class TestRun:
         assert "Nothing" in capsys.readouterr().out
         assert main([*TRAIN, *BUDGET, "--out", "mine"]) == 0
         capsys.readouterr()
-        refused(capsys, ["account", data, "--budget", "8.5"], "is spent already")  # at delta 1e-5
+        command_refused(
+            capsys, ["account", data, "--budget", "8.5"], "[budget-already-passed]"
+        )  # at delta 1e-5
         assert main(["account", data, "--budget", "8.5", "--delta", "1e-3"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "training" in shown
@@ -357,17 +367,19 @@ class TestRun:
         assert main(["evaluate", "mine", "--data", "synthetic:ward:val", "--limit", "4"]) == 0
         assert main(["account"]) == 0
         assert "1 score without noise" in " ".join(capsys.readouterr().out.split())
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "more"], "the budget of epsilon 8.5")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "more"], "the budget of epsilon 8.5")
         assert not Path("more").exists()
-        refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")
-        refused(capsys, [*TRAIN, *BUDGET, "--unit", "crop", "--out", "more"], "only each crop is protected")
+        command_refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")
+        command_refused(
+            capsys, [*TRAIN, *BUDGET, "--unit", "crop", "--out", "more"], "only each crop is protected"
+        )
         assert main(["account", data, "--no-budget"]) == 0
-        refused(capsys, ["account", "--budget", "3"], "needs its data")
+        command_refused(capsys, ["account", "--budget", "3"], "[budget-incomplete]")
 
     def test_a_score_is_refused_while_a_budget_stands_and_never_counts_as_nothing(self, run, capsys):
         held_out = "synthetic:ward:val"
         assert main(["account", held_out, "--budget", "8"]) == 0
-        refused(capsys, ["evaluate", run, "--data", held_out], "a score without noise", "--no-budget")
+        command_refused(capsys, ["evaluate", run, "--data", held_out], "a score without noise", "--no-budget")
         assert not (run / "evaluations").exists()
         assert main(["account", held_out, "--no-budget"]) == 0
         assert main(["evaluate", str(run), "--data", held_out, "--limit", "4"]) == 0
@@ -449,31 +461,31 @@ class TestVerifyRefuses:
     def test_an_altered_ledger(self, run, capsys):
         lines = self.ledger(run)
         (run / "ledger.jsonl").write_text("".join(lines).replace('"steps":1', '"steps":2', 1))
-        refused(capsys, ["verify", run], "ledger.jsonl")
+        command_refused(capsys, ["verify", run], "ledger.jsonl")
 
     def test_a_reordered_ledger(self, run, capsys):
         lines = self.ledger(run)
         lines[1], lines[2] = lines[2], lines[1]
         (run / "ledger.jsonl").write_text("".join(lines))
-        refused(capsys, ["verify", run], "ledger.jsonl, line 2")
+        command_refused(capsys, ["verify", run], "ledger.jsonl, line 2")
 
     def test_a_shortened_ledger(self, run, capsys):
         (run / "ledger.jsonl").write_text("".join(self.ledger(run)[:-1]))
-        refused(capsys, ["verify", run], "cut off")
+        command_refused(capsys, ["verify", run], "[ledger-cut]")
 
     def test_a_shortened_ledger_on_another_machine(self, run, capsys, monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
         (run / "ledger.jsonl").write_text("".join(self.ledger(run)[:-1]))
-        refused(capsys, ["verify", run], "cut off")
+        command_refused(capsys, ["verify", run], "[ledger-end-missing]")
 
     def test_a_smaller_claim(self, run, capsys):
         text = (run / "privacy.json").read_text()
         epsilon = json.loads(text)["epsilon"]
         (run / "privacy.json").write_text(text.replace(f'"{epsilon}"', '"0.5"'))
-        refused(capsys, ["verify", run], "does not add up")
+        command_refused(capsys, ["verify", run], "[statement-does-not-add-up]")
 
     def test_a_folder_that_is_no_run(self, tmp_path, capsys):
-        refused(capsys, ["verify", tmp_path], "privacy.json")
+        command_refused(capsys, ["verify", tmp_path], "privacy.json")
 
 
 @pytest.fixture
@@ -557,10 +569,10 @@ class TestPlaces:
             if folder.name != "step-0":
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
-        refused(capsys, ["train", "--resume", "run"], "--data and --watch and --init again")
+        command_refused(capsys, ["train", "--resume", "run"], "--data and --watch and --init again")
         spec = f"lspet:{ward / 'lspet'}"
         again = ["--data", f"{spec}:private", "--watch", f"{spec}:public"]
-        refused(capsys, ["train", "--resume", "run", *again], "--init again")
+        command_refused(capsys, ["train", "--resume", "run", *again], "--init again")
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
         assert main(["report", "run"]) == 0
@@ -568,7 +580,9 @@ class TestPlaces:
     def test_a_copy_of_the_protected_pictures_is_refused_as_they_are(self, pictures, tmp_path, capsys):
         ward = self.trained(pictures)
         shutil.copytree(ward / "lspet", tmp_path / "copied")
-        refused(capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "the run protects")
+        command_refused(
+            capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "[scored-data-protected]"
+        )
         assert not Path("run/evaluations").exists()
 
     def test_a_report_elsewhere_shows_no_pictures(self, pictures, tmp_path, monkeypatch):
@@ -584,10 +598,10 @@ class TestFirstWeights:
     def test_ordinary_training_and_then_noise_is_refused(self, capsys, tmp_path):
         assert main([*TRAIN, "--method", "non-private", *self.LIMITED, "--out", "plain"]) == 0
         private = [*TRAIN, *BUDGET, *self.LIMITED, "--init", "plain", "--out", "private"]
-        refused(capsys, private, "learnt from some of these images without a guarantee")
+        command_refused(capsys, private, "learnt from some of these images without a guarantee")
         assert not (tmp_path / "private").exists()
         audit = ["audit", "training", "--data", "synthetic:ward", *BUDGET[:4], "--canaries", "20"]
-        refused(capsys, [*audit, "--init", "plain", "--out", "audit"], "without a guarantee")
+        command_refused(capsys, [*audit, "--init", "plain", "--out", "audit"], "[first-weights-unprotected]")
 
     def test_a_private_start_counts_too(self, tmp_path):
         assert main([*TRAIN, *BUDGET, "--out", "one"]) == 0
@@ -645,28 +659,28 @@ class TestBadInput:
         ],
     )
     def test_options(self, capsys, tmp_path, changed, words):
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "run", *changed], *words)
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run", *changed], *words)
         assert not (tmp_path / "run").exists()
 
     def test_no_budget(self, capsys):
-        refused(capsys, [*TRAIN, "--out", "run"], "needs a delta")
+        command_refused(capsys, [*TRAIN, "--out", "run"], "[delta-missing]")
 
     def test_an_option_that_does_not_exist(self, capsys):
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "run", "--epsilonn", "1"], "--epsilonn")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run", "--epsilonn", "1"], "--epsilonn")
 
     def test_an_output_folder_that_exists(self, capsys, tmp_path):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "notes.txt").write_text("mine")
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "run: already exists", "--out")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "run: already exists", "--out")
 
     def test_a_folder_that_may_not_be_written(self, capsys, tmp_path):
         (tmp_path / "file").write_text("")
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "file/run"], "file/run")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "file/run"], "file/run")
 
     def lspet(self, capsys, pictures, *words):
         root, _ = pictures
         code = ["train", "--data", f"lspet:{root}:private", "--epochs", "1", "--batch-size", "3"]
-        refused(
+        command_refused(
             capsys,
             [*code, "--epsilon", "8", "--delta", "0.01", "--accountant", "rdp", "--out", "run"],
             *words,
@@ -717,20 +731,20 @@ class TestBadInput:
 
     def test_prediction(self, capsys, trained, tmp_path):
         run = trained / "run"
-        refused(capsys, ["predict", run, "absent.jpg"], "absent.jpg")
+        command_refused(capsys, ["predict", run, "absent.jpg"], "absent.jpg")
         (tmp_path / "text.jpg").write_text("no picture")
-        refused(capsys, ["predict", run, "text.jpg"], "text.jpg")
+        command_refused(capsys, ["predict", run, "text.jpg"], "text.jpg")
         cv2.imwrite("person.png", np.zeros((60, 40, 3), np.uint8))
-        refused(capsys, ["predict", run, "person.png", "--box", "1,2,3"], "box")
-        refused(capsys, ["predict", run, "person.png", "--box", "9,9,1,1"], "box is empty")
-        refused(capsys, ["predict", tmp_path / "no-run", "person.png"], "no-run")
-        refused(capsys, ["predict", run], "no picture is named")
-        refused(capsys, ["predict", run, "person.png", "--out", "drawn.gif"], "gif")
+        command_refused(capsys, ["predict", run, "person.png", "--box", "1,2,3"], "box")
+        command_refused(capsys, ["predict", run, "person.png", "--box", "9,9,1,1"], "[box-empty]")
+        command_refused(capsys, ["predict", tmp_path / "no-run", "person.png"], "no-run")
+        command_refused(capsys, ["predict", run], "[pictures-missing]")
+        command_refused(capsys, ["predict", run, "person.png", "--out", "drawn.gif"], "gif")
         assert not (tmp_path / "person-pose.png").exists()
 
     def test_evaluation(self, capsys, trained, tmp_path):
-        refused(capsys, ["evaluate", tmp_path, "--data", "synthetic:ward"], "config.json")
-        refused(capsys, ["evaluate", trained / "run", "--data", "lspet:/nowhere"], "/nowhere")
+        command_refused(capsys, ["evaluate", tmp_path, "--data", "synthetic:ward"], "config.json")
+        command_refused(capsys, ["evaluate", trained / "run", "--data", "lspet:/nowhere"], "/nowhere")
 
     def test_no_space_left_leaves_no_model(self, capsys, tmp_path, monkeypatch):
         import errno
@@ -739,10 +753,10 @@ class TestBadInput:
         from dpose.errors import DposeError
 
         def full(path, data):
-            raise DposeError("no space left on the disk", str(path), os.strerror(errno.ENOSPC))
+            raise DposeError("disk-full", "no space left on the disk", str(path), os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(folder, "write_atomic", full)
-        refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "no space left")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "[disk-full]")
         assert not (tmp_path / "run" / "model.safetensors").exists()
 
 

@@ -40,7 +40,7 @@ def pretrained(pose_fixtures, tmp_path_factory):
     return folder
 
 
-def refused(capsys, arguments, *words):
+def command_refused(capsys, arguments, *words):
     assert main([str(a) for a in arguments]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     for word in words:
@@ -200,7 +200,7 @@ class TestPrivateOnSeveral:
         capsys.readouterr()
         (tmp_path / "link").symlink_to(pose_fixtures)
         for data in (f"mpii:{pose_fixtures}/mpii", "mpii:link/mpii:train", "synthetic:ward:train"):
-            refused(capsys, ["evaluate", "both", "--data", data], "the run protects")
+            command_refused(capsys, ["evaluate", "both", "--data", data], "[scored-data-protected]")
         assert main(["evaluate", "both", "--data", "synthetic:ward:val"]) == 0
 
     @pytest.mark.parametrize("slow", [False, True])
@@ -218,31 +218,33 @@ class TestPrivateOnSeveral:
 class TestMistakes:
     def test_annotations_of_whom(self, capsys):
         both = ["--data", "coco:/a", "--data", "mpii:/b", "--annotations", "labels.json", "--out", "run"]
-        refused(capsys, [*PUBLIC, *both], "--annotations labels.json", "NAME:ROOT,annotations=FILE")
+        command_refused(capsys, [*PUBLIC, *both], "--annotations labels.json", "NAME:ROOT,annotations=FILE")
 
     def test_annotations_of_data_that_have_none(self, capsys):
-        refused(
+        command_refused(
             capsys,
             [*PUBLIC, "--data", "synthetic:studio", "--annotations", "labels.json", "--out", "run"],
             "synthetic takes no option annotations",
         )
 
     def test_one_of_several_is_absent(self, capsys):
-        refused(capsys, [*PUBLIC, "--data", "synthetic:studio", "--data", "coco:/b", "--out", "run"], "/b")
+        command_refused(
+            capsys, [*PUBLIC, "--data", "synthetic:studio", "--data", "coco:/b", "--out", "run"], "/b"
+        )
 
     def test_the_same_twice(self, capsys, pose_fixtures):
         coco = f"coco:{pose_fixtures}/coco"
-        refused(
-            capsys, [*PUBLIC, "--data", coco, "--data", f"{coco}:val", "--out", "run"], "the same data twice"
+        command_refused(
+            capsys, [*PUBLIC, "--data", coco, "--data", f"{coco}:val", "--out", "run"], "[data-given-twice]"
         )
 
     def test_public_units_among_several(self, capsys):
         data = ["--data", "synthetic:studio", "--data", "synthetic:ward", "--public", "synthetic:ward:train"]
         arguments = ["train", *data, *PRIVATE, "--method", "pdp-sgd", "--out", "run"]
-        refused(capsys, arguments, "the public data are the private ones")
+        command_refused(capsys, arguments, "[public-data-private]")
 
     def test_a_precision_that_there_is_not(self, capsys):
-        refused(
+        command_refused(
             capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
         )
 
@@ -280,7 +282,7 @@ class TestCodecs:
 
     def test_what_is_not_possible_is_one_line(self, capsys):
         arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--batch-size", "5", "--out", "run"]
-        refused(capsys, [*arguments, "--codec", "heat"], "no codec heat", "simcc, heatmap")
-        refused(
+        command_refused(capsys, [*arguments, "--codec", "heat"], "no codec heat", "simcc, heatmap")
+        command_refused(
             capsys, [*arguments, "--codec", "heatmap", "--temperature", "2"], "--temperature 2", "heatmap"
         )

@@ -47,7 +47,7 @@ def told(capsys, *words):
     return code, out.strip().splitlines(), err.strip().splitlines()
 
 
-def refused(capsys, *words):
+def command_refused(capsys, *words):
     code, _, lines = told(capsys, *words)
     assert (code, len(lines)) == (2, 1), lines
     return lines[0]
@@ -134,11 +134,13 @@ class TestBadInput:
         Path("empty").mkdir()
         Path("b.mp4").write_bytes(b"no video at all")
         tiny, picture = grey(tmp_path / "tiny.png", (20, 20)), grey(tmp_path / "a.png")
-        assert "20 x 20 pixels are too few" in refused(capsys, "predict", tiny)
-        assert "b.mp4" in refused(capsys, "predict", "b.mp4")
-        assert "holds no picture and no video" in refused(capsys, "predict", "empty", "--out", "o")
-        assert "no skeleton is called 'ape'" in refused(capsys, "predict", picture, "--skeleton", "ape")
-        assert "no such file" in refused(capsys, "predict", picture, "--detector", "absent.onnx")
+        assert "20 x 20 pixels are too few" in command_refused(capsys, "predict", tiny)
+        assert "b.mp4" in command_refused(capsys, "predict", "b.mp4")
+        assert "[inputs-missing]" in command_refused(capsys, "predict", "empty", "--out", "o")
+        assert "no skeleton is called 'ape'" in command_refused(
+            capsys, "predict", picture, "--skeleton", "ape"
+        )
+        assert "[file-missing]" in command_refused(capsys, "predict", picture, "--detector", "absent.onnx")
         assert not list(Path().glob("*-pose*"))
 
     def test_a_detector_whose_outputs_are_not_known(self, found, capsys, tmp_path):
@@ -147,7 +149,7 @@ class TestBadInput:
 
         found()
         file("d.onnx", {"logits": np.zeros((1, 300, 80), np.float32)})
-        line = refused(capsys, "predict", grey(tmp_path / "a.png"), "--detector", "d.onnx")
+        line = command_refused(capsys, "predict", grey(tmp_path / "a.png"), "--detector", "d.onnx")
         assert "logits (1, 300, 80)" in line
         assert "yolox, rtmdet, yolov8, ssd" in line
 

@@ -18,11 +18,12 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.odometer import charges
 from dying import Dying
+from refusals import refused
 
 
 def square(shared, item):
     if item == 7:
-        raise DposeError("is unlucky", f"item {item}", "leave it out")
+        raise DposeError("item-unlucky", "is unlucky", f"item {item}", "leave it out")
     if item == 8:
         raise ZeroDivisionError("a bug")
     return shared * item * item
@@ -68,7 +69,7 @@ def test_a_dead_workers_item_is_asked_for_again_as_retry_says():
 
 def test_a_retry_that_is_refused_is_the_items_failure():
     def refuse(item):
-        raise DposeError("would pass a budget", str(item))
+        raise DposeError("budget-exceeded", "would pass a budget", str(item))
 
     ended = {one.item: one for one in run_items(Dying({0}), square, [1, 2], shared=1, retry=refuse)}
     assert ended[1].failure.error.line() == "1: would pass a budget"
@@ -89,9 +90,7 @@ def test_a_killed_process_of_this_machine_is_replaced(tmp_path):
 @pytest.mark.parametrize("name", ["rai", "local://here", "", "ray://nowhere", "ray://127.0.0.1:1"])
 def test_an_engine_that_is_none_is_told_in_one_line(name):
     pytest.importorskip("ray")
-    with pytest.raises(
-        DposeError, match=r"engine: must be one of|must be ray://HOST:PORT|no Ray cluster answers"
-    ):
+    with refused(("cluster-unreachable", "engine-address-malformed", "engine-unknown")):
         engine(name, workers=1)
 
 
@@ -118,7 +117,7 @@ def test_a_token_that_lies_where_ray_looks_for_it_is_given_to_a_cluster(monkeypa
         raise ConnectionRefusedError
 
     monkeypatch.setattr("socket.create_connection", refuse)
-    with pytest.raises(DposeError, match="no Ray cluster answers"):
+    with refused("cluster-unreachable"):
         engine("ray://127.0.0.1:1", workers=1)
     assert seen == [mode or ("token" if where else None)]
     assert os.environ.get("RAY_AUTH_MODE") == mode, (
@@ -133,7 +132,7 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(monkeypatch):
         raise Exception("The current node timed out during startup.\nAnd more.")
 
     monkeypatch.setattr(ray, "init", slow)
-    with pytest.raises(DposeError, match=r"no cluster starts .* timed out during startup\.\)"):
+    with refused("cluster-not-started", where="timed out during startup."):
         engine("ray", workers=2)
 
 
@@ -212,7 +211,7 @@ def test_a_worker_of_another_dpose_is_refused_in_one_line(tmp_path, monkeypatch,
     assert main([*command, "--engine", "ray", "--workers", "1"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "a worker runs another dpose than this machine (code 0000000000000000" in line
-    assert "install the same dpose, Python and numpy" in line
+    assert "[worker-code-differs]" in line
     assert len(cluster.worked) == others
     assert not list(tmp_path.glob("out/*.png"))
     assert charges() == []
@@ -220,7 +219,7 @@ def test_a_worker_of_another_dpose_is_refused_in_one_line(tmp_path, monkeypatch,
 
 def test_an_item_that_ray_would_write_to_its_store_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", OtherRay(9))
-    with engine("ray", workers=1) as at, pytest.raises(DposeError, match="too large to stay in memory"):
+    with engine("ray", workers=1) as at, refused("item-too-large"):
         next(run_items(at, square, ["x" * 100_000]))
 
 
@@ -237,7 +236,5 @@ def test_a_cluster_that_is_lost_is_told_in_one_line(monkeypatch, at):
             workers._actors[0].work.remote = lost
         else:
             setattr(cluster, at, lost)
-        with pytest.raises(
-            DposeError, match="ray: the cluster is lost; when it is there, run the command again"
-        ):
+        with refused("cluster-lost", where="ray"):
             next(run_items(workers, square, [1]))

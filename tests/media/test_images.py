@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from dpose.errors import DposeError
 from dpose.media import images
 from dpose.media.identity import pixel_hash
 from dpose.media.images import decode_image, decode_pixels, image_size, read_image, write_image
+from refusals import refused
 
 RNG = np.random.default_rng(1)
 SCENE = cv2.GaussianBlur(RNG.integers(0, 256, (48, 64, 3), np.uint8), (0, 0), 4)
@@ -78,12 +78,12 @@ def test_of_an_animation_the_first_frame_is_read(kind, options):
     frames = {"save_all": True, "append_images": [Pillow.fromarray(255 - SCENE)], "duration": 100}
     data = encoded(Pillow.fromarray(SCENE), kind, **frames, **options)
     assert np.array_equal(decode_image(data, "a"), SCENE)
-    with pytest.raises(DposeError, match="cut short"):
+    with refused("picture-cut-short"):
         decode_image(data[:-30], "a")
 
 
 def test_a_gif_is_refused_in_words():
-    with pytest.raises(DposeError, match=r"a\.gif: not a readable picture: not a JPEG, PNG, WebP or BMP"):
+    with refused("picture-unreadable", where=("a.gif", "BMP")):
         decode_image(encoded(Pillow.fromarray(SCENE), "GIF"), "a.gif")
 
 
@@ -93,9 +93,9 @@ def test_a_truncated_jpeg_is_refused_by_name(tmp_path):
     for share in (0.5, 0.9):
         cut = tmp_path / f"cut{share}.jpg"
         cut.write_bytes(data[: int(len(data) * share)])
-        with pytest.raises(DposeError, match=rf"cut{share}\.jpg.*cut short"):
+        with refused("picture-cut-short", where=f"cut{share}.jpg"):
             read_image(cut)
-        with pytest.raises(DposeError, match="cut short"):
+        with refused("picture-cut-short"):
             image_size(cut)
 
 
@@ -103,27 +103,27 @@ def test_a_truncated_jpeg_is_refused_by_name(tmp_path):
 def test_other_truncated_files_are_refused(tmp_path, suffix):
     data = cv2.imencode(suffix, SCENE)[1].tobytes()
     (tmp_path / f"a{suffix}").write_bytes(data[:-20])
-    with pytest.raises(DposeError, match="cut short"):
+    with refused("picture-cut-short"):
         read_image(tmp_path / f"a{suffix}")
 
 
 def test_a_damaged_body_is_refused():
     data = bytearray(cv2.imencode(".png", SCENE)[1].tobytes())
     data[60:200] = bytes(140)
-    with pytest.raises(DposeError, match=r"b\.png.*cannot be decoded"):
+    with refused("picture-undecodable", where="b.png"):
         decode_image(bytes(data), "b.png")
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"GIF89a" + bytes(50)])
 def test_no_picture_at_all(data):
-    with pytest.raises(DposeError, match=r"^x\.jpg: "):
+    with refused(("picture-empty", "picture-unreadable"), where="x.jpg"):
         decode_image(data, "x.jpg")
 
 
 def test_missing_file_and_folder(tmp_path):
-    with pytest.raises(DposeError, match=r"absent\.png"):
+    with refused("file-unreadable", where="absent.png"):
         read_image(tmp_path / "absent.png")
-    with pytest.raises(DposeError, match="directory"):
+    with refused("file-unreadable", where="directory"):
         read_image(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_a_small_file_that_declares_a_huge_picture_is_never_decoded(monkeypatch)
     data = bytearray(cv2.imencode(".png", SCENE)[1].tobytes())
     data[16:24] = (20_000).to_bytes(4, "big") + (20_000).to_bytes(4, "big")
     monkeypatch.setattr(images.cv2, "imdecode", lambda *_: pytest.fail("decoded"))
-    with pytest.raises(DposeError, match="20000 x 20000"):
+    with refused("picture-too-large", where="20000"):
         decode_image(bytes(data), "bomb.png")
 
 
@@ -142,7 +142,7 @@ def test_image_size_is_height_and_width(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.gif", "a.tiff", "a"])
 def test_an_unknown_suffix_is_refused_and_nothing_is_written(tmp_path, name):
-    with pytest.raises(DposeError, match=r"use \.png or \.jpg"):
+    with refused("picture-suffix-unknown"):
         write_image(tmp_path / name, SCENE)
     assert list(tmp_path.iterdir()) == []
 
@@ -248,7 +248,7 @@ def test_a_palette_has_three_channels_whatever_its_colours():
 def test_a_decoder_that_disagrees_with_the_header_is_not_believed(monkeypatch):
     data = cv2.imencode(".png", SCENE)[1].tobytes()
     monkeypatch.setattr(images.cv2, "imdecode", lambda *_: SCENE[:-1])
-    with pytest.raises(DposeError, match="than its header declares"):
+    with refused("picture-differs-from-header"):
         decode_pixels(data, "a.png")
 
 
@@ -369,11 +369,11 @@ class TestTransparency:
     def test_what_cannot_be_told_is_refused(self, monkeypatch):
         data = encoded(Pillow.fromarray(np.dstack([SCENE, self.ALPHA])), "PNG")
         monkeypatch.setattr(images, "orientation", lambda _: 3)
-        with pytest.raises(DposeError, match="which way up"):
+        with refused("transparency-orientation-unknown"):
             decode_image(data, "a.png")
         decode = cv2.imdecode
         monkeypatch.setattr(images.cv2, "imdecode", lambda raw, _: decode(raw, cv2.IMREAD_COLOR))
-        with pytest.raises(DposeError, match="transparent parts cannot be decoded"):
+        with refused("transparency-undecodable"):
             decode_image(data, "a.png")
 
     @pytest.mark.parametrize("packing", ["none", "masks without alpha"])

@@ -7,7 +7,6 @@ import pytest
 import torch
 from skimage.data import astronaut
 
-from dpose.errors import DposeError
 from dpose.pose.blaze_detector import PersonRegions, region_of, shipped_detector
 from dpose.pose.blaze_people import BlazePeople, Settings, _merged, _tiles
 from dpose.pose.crops import crop_transform, transform_points
@@ -18,6 +17,7 @@ from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
+from refusals import refused
 
 FEW = Settings(tiles=(0.6,))
 """One size of tiles: quick."""
@@ -130,7 +130,7 @@ def test_a_model_of_other_joints_finds_people_too(model, rendered):
 
 
 def test_a_model_that_does_not_say_where_people_are_is_refused():
-    with pytest.raises(DposeError, match="does not say where"):
+    with refused("codec-finds-no-people"):
         BlazePeople(PoseModel(PoseConfig(preset="nano")))
 
 

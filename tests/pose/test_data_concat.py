@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose.pose.data import Augment, ConcatUnits, Person, Picture, PoseUnits, open_several
 from dpose.pose.skeletons import COCO, MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset, pad_views
+from refusals import refused
 
 SIZE = (128, 96)
 
@@ -171,5 +171,5 @@ class TestSpecs:
     def test_the_same_data_twice_are_refused(self, pose_fixtures):
         root = pose_fixtures / "coco"
         for again in (f"coco:{root}", f"coco:{root}:val", f"coco:{root}/../coco,annotations=test_coco.json"):
-            with pytest.raises(DposeError, match="the same data twice"):
+            with refused("data-given-twice"):
                 self.open(f"coco:{root}:train", again)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import scipy.io
 
-from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import lspet as module
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.lspet import SPLITS, open_lspet
 from dpose.pose.skeletons import MPII
+from refusals import refused
 
 SMALL = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
 PARTS = {"choosing-train": (5, 7), "choosing-test": (8, 9)}
@@ -160,14 +160,14 @@ class TestLabels:
         labels = make_labels()
         labels[4, 0, 4] = value
         save(root, labels)
-        with pytest.raises(DposeError, match=r"joints.mat: a visible joint of im00005.jpg is not a number"):
+        with refused("joint-not-number", where=("joints.mat", "im00005.jpg")):
             opened(root)
 
     def test_a_flag_that_is_not_a_number_is_refused(self, root):
         labels = make_labels()
         labels[4, 2, 4] = np.nan
         save(root, labels)
-        with pytest.raises(DposeError, match=r"joints.mat: visibility flags"):
+        with refused("visibility-invalid", where="joints.mat"):
             opened(root)
 
     @pytest.mark.parametrize(("x", "kept"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)])
@@ -212,45 +212,45 @@ class TestLabels:
 
 class TestMistakes:
     def test_no_folder(self, tmp_path):
-        with pytest.raises(DposeError, match=r"nowhere: no such folder; give the folder"):
+        with refused("folder-missing", where="nowhere"):
             opened(tmp_path / "nowhere")
 
     def test_an_empty_folder(self, tmp_path):
-        with pytest.raises(DposeError, match=r"joints\.mat: no such file"):
+        with refused("file-missing", where="joints.mat"):
             opened(tmp_path)
 
     def test_no_images(self, root):
         shutil.rmtree(root / "images")
-        with pytest.raises(DposeError, match=r"12 of 12 pictures are missing, first im00001\.jpg"):
+        with refused("pictures-missing", where=("12 of", "im00001.jpg")):
             opened(root)
 
     def test_a_missing_image_of_another_split_counts_too(self, root):
         (root / "images" / "im00011.jpg").unlink()
-        with pytest.raises(DposeError, match=r"1 of 12 pictures are missing, first im00011\.jpg"):
+        with refused("pictures-missing", where=("1 of", "12 pictures", "im00011.jpg")):
             opened(root)
 
     @pytest.mark.parametrize("split", SMALL)
     def test_a_truncated_image_is_named(self, root, split):
         path = root / "images" / f"im{SMALL[split][0]:05d}.jpg"
         path.write_bytes(path.read_bytes()[:-500])
-        with pytest.raises(DposeError, match=rf"{path.name}: the jpeg file is cut short"):
+        with refused("picture-cut-short", where=path.name):
             opened(root, split)
 
     @pytest.mark.parametrize("content", [b"", b"not a mat file", b"MATLAB 5.0 MAT-file" + bytes(200)])
     def test_joints_mat_is_something_else(self, root, content):
         (root / "joints.mat").write_bytes(content)
-        with pytest.raises(DposeError, match=r"joints\.mat: (not a readable MATLAB file|holds no variable)"):
+        with refused(("matlab-unreadable", "joints-missing"), where="joints.mat"):
             opened(root)
 
     def test_a_truncated_joints_mat(self, root):
         data = (root / "joints.mat").read_bytes()
         (root / "joints.mat").write_bytes(data[: len(data) // 2])
-        with pytest.raises(DposeError, match=r"joints\.mat"):
+        with refused("matlab-unreadable", where="joints.mat"):
             opened(root)
 
     def test_another_variable(self, root):
         scipy.io.savemat(root / "joints.mat", {"points": make_labels()})
-        with pytest.raises(DposeError, match="no variable 'joints'"):
+        with refused("joints-missing"):
             opened(root)
 
     @pytest.mark.parametrize(
@@ -259,19 +259,19 @@ class TestMistakes:
     )
     def test_another_shape_or_kind(self, root, labels):
         save(root, labels)
-        with pytest.raises(DposeError, match=r"\(14, 3, N\)|holds no variable"):
+        with refused(("joints-missing", "joints-of-wrong-shape")):
             opened(root)
 
     def test_too_few_labels(self, root):
         save(root, make_labels(11))
-        with pytest.raises(DposeError, match="labels 11 pictures where 12"):
+        with refused("labels-too-few", where=("11 pictures", "where 12")):
             opened(root)
 
     def test_flags_that_are_not_flags(self, root):
         labels = make_labels()
         labels[3, 2, 3] = 2
         save(root, labels)
-        with pytest.raises(DposeError, match="flags other than 0 and 1"):
+        with refused("visibility-invalid"):
             opened(root)
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose.pose.data import Augment, SubjectUnits, open_data
 from dpose.pose.data.vary import vary_view
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, View
+from refusals import refused
 
 SIZE = (128, 96)
 
@@ -84,5 +84,5 @@ class TestSubjects:
     def test_unknown_people_are_refused(self, units):
         nameless = units.subset(range(3))
         nameless._pictures = tuple(type(p)(p.name, p.count, p.read) for p in nameless._pictures)
-        with pytest.raises(DposeError, match="not known who"):
+        with refused("subjects-unknown"):
             SubjectUnits(nameless)

@@ -11,10 +11,10 @@ import torch
 from timm.models.tiny_vit import Attention
 from torch import nn
 
-from dpose.errors import DposeError
 from dpose.pose import tinyvit
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from refusals import refused
 
 SMALL = (64, 48)
 
@@ -71,25 +71,25 @@ def test_a_configuration_survives_json():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"presett": "nano"}, "did you mean preset"),
-        ({"preset": "huge"}, "nano, 5m, 11m, 21m"),
-        ({"preset": 5}, "preset"),
-        ({"norm": "layer"}, "batch, folded, group"),
-        ({"skeleton": "octopus"}, "mpii"),
-        ({"input_size": [250, 192]}, "multiples of 32"),
-        ({"preset": "nano", "input_size": [128, 90]}, "multiples of 16"),
-        ({"input_size": [256]}, "height and width"),
-        ({"input_size": 256}, "input_size"),
-        ({"split_ratio": 1.5}, "whole number"),
-        ({"split_ratio": float("nan")}, "whole number"),
-        ({"sigma": -1.0}, "positive"),
-        ({"sigma": float("nan")}, "positive"),
-        ({"upsample": -1}, "whole number"),
-        ({"upsample": True}, "upsample"),
+        ({"presett": "nano"}, ("setting-unknown", "preset")),
+        ({"preset": "huge"}, ("preset-unknown",)),
+        ({"preset": 5}, ("setting-invalid", "preset")),
+        ({"norm": "layer"}, ("choice-unknown",)),
+        ({"skeleton": "octopus"}, ("choice-unknown", "mpii")),
+        ({"input_size": [250, 192]}, ("input-size-unsupported",)),
+        ({"preset": "nano", "input_size": [128, 90]}, ("input-size-unsupported", "of 16")),
+        ({"input_size": [256]}, ("input-size-unsupported",)),
+        ({"input_size": 256}, ("setting-invalid", "input_size")),
+        ({"split_ratio": 1.5}, (("split-ratio-out-of-range", "upsample-out-of-range"),)),
+        ({"split_ratio": float("nan")}, (("split-ratio-out-of-range", "upsample-out-of-range"),)),
+        ({"sigma": -1.0}, ("sigma-not-positive",)),
+        ({"sigma": float("nan")}, ("sigma-not-positive",)),
+        ({"upsample": -1}, (("split-ratio-out-of-range", "upsample-out-of-range"),)),
+        ({"upsample": True}, ("setting-invalid", "upsample")),
     ],
 )
 def test_what_a_configuration_cannot_be(values, says):
-    with pytest.raises(DposeError, match=re.escape(says)):
+    with refused(*says):
         PoseConfig.from_dict(values)
 
 
@@ -136,7 +136,7 @@ def test_the_heads_upsampling_is_the_configurations():
 
 
 def test_pictures_of_another_size_are_refused():
-    with pytest.raises(DposeError, match=r"\(2, 3, 48, 64\).*\(N, 3, 64, 48\)"):
+    with refused("pictures-of-wrong-shape", where="(2, 3, 48, 64)"):
         small()(torch.zeros(2, 3, 48, 64))
 
 
@@ -198,13 +198,11 @@ def test_pretrained_weights_that_cannot_be_had(monkeypatch):
         raise OSError("no route to host")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(
-        DposeError, match=r"tiny_vit_5m_224: cannot get the pretrained weights.*no route to host"
-    ):
+    with refused("pretrained-weights-unavailable", where=("tiny_vit_5m_224", "route to host")):
         PoseModel(PoseConfig("5m"), pretrained=True)
-    with pytest.raises(DposeError, match="nano"):
+    with refused("pretrained-weights-missing"):
         PoseModel(PoseConfig("nano"), pretrained=True)
-    with pytest.raises(DposeError, match="BatchNorm"):
+    with refused("pretrained-needs-batchnorm"):
         PoseModel(PoseConfig("5m", norm="group"), pretrained=True)
 
 
@@ -309,7 +307,7 @@ def test_what_each_strategy_trains(norm):
     for strategy in ("full", "scratch"):
         assert set(apply_strategy(model, strategy)) == names
         assert all(p.requires_grad for p in model.parameters())
-    with pytest.raises(DposeError, match="light, finetune, full, scratch"):
+    with refused("choice-unknown"):
         apply_strategy(model, "half")
 
 
@@ -364,7 +362,7 @@ def test_a_runs_configuration_is_left_alone(tmp_path):
     (tmp_path / "config.json").write_text(run)
     save_model(small(), tmp_path)
     assert (tmp_path / "config.json").read_text() == run
-    with pytest.raises(DposeError, match="another model"):
+    with refused("model-of-other-kind"):
         save_model(small("group"), tmp_path)
 
 
@@ -404,20 +402,20 @@ def _damage(path, how):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("cut", "damaged"),
-        ("header", "damaged"),
-        ("pickle", "damaged"),
-        ("gone", "cannot be read"),
-        ("shape", r"head.x.bias has shape \(7,\), not \(96,\)"),
-        ("type", "head.x.bias is torch.int32"),
-        ("extra", "unknown tensor teeth"),
-        ("missing", "no tensor head.x.bias"),
+        ("cut", ("weights-damaged",)),
+        ("header", ("weights-damaged",)),
+        ("pickle", ("weights-damaged",)),
+        ("gone", ("file-unreadable",)),
+        ("shape", ("tensor-of-wrong-shape", ("head.x.bias", "7", "96"))),
+        ("type", ("tensor-of-wrong-type", ("head.x.bias", "torch.int32"))),
+        ("extra", ("tensor-unknown", "teeth")),
+        ("missing", ("tensor-missing", "head.x.bias")),
     ],
 )
 def test_weights_that_are_not_this_models(tmp_path, how, says):
     save_model(small("folded"), tmp_path)
     _damage(tmp_path / "model.safetensors", how)
-    with pytest.raises(DposeError, match=says) as caught:
+    with refused(*says) as caught:
         load_model(tmp_path)
     assert str(tmp_path / "model.safetensors") in caught.value.line()
 
@@ -425,17 +423,17 @@ def test_weights_that_are_not_this_models(tmp_path, how, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "cannot be read"),
-        ("{", "no JSON"),
-        ("[]", "model"),
-        ('{"task": "pose"}', "model"),
-        ('{"task": "action", "model": {}}', "action"),
-        ('{"task": "pose", "model": {"presets": "5m"}}', "did you mean preset"),
+        (None, ("file-unreadable",)),
+        ("{", ("json-invalid",)),
+        ("[]", ("config-without-model",)),
+        ('{"task": "pose"}', ("config-without-model",)),
+        ('{"task": "action", "model": {}}', ("model-of-other-task",)),
+        ('{"task": "pose", "model": {"presets": "5m"}}', ("setting-unknown", "preset")),
     ],
 )
 def test_a_configuration_file_that_is_not_a_models(tmp_path, text, says):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
-    with pytest.raises(DposeError, match=says) as caught:
+    with refused(*says) as caught:
         load_model(tmp_path)
     assert str(tmp_path / "config.json") in caught.value.line()

@@ -7,13 +7,13 @@ import pytest
 import timm
 import torch
 
-from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.heads import adapt_head, resize
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.rtmpose import BETA, CspNext, GatedAttention
 from exact_units import check_exact, shake, units
+from refusals import refused
 
 FILE = "rtmpose-t_simcc-body7_pt-body7_420e-256x192-026a1439_20230504.pth"
 
@@ -82,7 +82,7 @@ def test_a_file_of_mmpose(tmp_path):
     assert load_model(tmp_path / "own").config == found.config
     tensors["backbone.stem.2.conv.weight"] = torch.ones(20, 12, 3, 3)
     torch.save({"state_dict": tensors}, tmp_path / FILE)
-    with pytest.raises(DposeError, match=r"RTMPose of another size.*known: t, s, m, l, x"):
+    with refused("rtmpose-size-unknown"):
         load_model(tmp_path / FILE)
 
 
@@ -119,7 +119,7 @@ def test_strategies_heads_and_sizes():
     assert {name.split(".")[1] for name in tuned if name.startswith("backbone.")} == {"stage4"}
     adapted = adapt_head(model, "mpii")
     assert [o.shape[1] for o in adapted(torch.zeros(1, 3, 64, 32))] == [16, 16]
-    with pytest.raises(DposeError, match="weights for pictures of 256x192 alone"):
+    with refused("input-size-fixed", where="256x192"):
         resize(PoseModel(PoseConfig("rtmpose:t")), (384, 288), 32)
-    with pytest.raises(DposeError, match="whole pose models alone"):
+    with refused("backbone-without-own-weights"):
         PoseModel(PoseConfig("rtmpose:t"), pretrained=True)

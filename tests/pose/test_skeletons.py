@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig
 from dpose.pose.skeletons import BLAZEPOSE, COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii, skeleton_of
+from refusals import refused
 
 
 def swapped(name):
@@ -169,7 +169,7 @@ class TestOfADataset:
         [([], [], None), (["a", "a"], [], None), (["a"], [(0, 1)], None), (["a", "b", "c"], [], [1, 2, 0])],
     )
     def test_what_makes_none_is_refused(self, joints, edges, order):
-        with pytest.raises(DposeError, match="here"):
+        with refused(("edges-invalid", "flip-order-invalid", "joints-invalid"), where="here"):
             skeleton_of(joints, edges, order, where="here")
 
     def test_a_model_of_it_carries_it(self, monkeypatch):
@@ -179,5 +179,5 @@ class TestOfADataset:
         config = PoseConfig.from_dict(values)
         assert (config.skeleton, config.joints, SKELETONS[config.skeleton]) == (found.name, 3, found)
         assert PoseConfig("nano").to_dict()["skeleton"] == "mpii"
-        with pytest.raises(DposeError, match="flip_order"):
+        with refused("skeleton-malformed", where="flip_order"):
             PoseConfig.from_dict({"skeleton": {"joints": ["a"]}})

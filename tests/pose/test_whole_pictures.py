@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
 from dpose.pose.data.units import Person, Picture
@@ -18,6 +17,7 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, predict_image
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII, joint_map
 from dpose.pose.whole_pictures import finder_of, nearest, whole_picture_pckh
+from refusals import refused
 from walkers import FIGURE, Walkers
 
 TRUE = joint_map(BLAZEPOSE, MPII, predicted=True).points(FIGURE)
@@ -102,7 +102,7 @@ class TestPCKh:
         assert scored(Headless([(50, 50)]), labelled((50, 50))).columns()["Mean"] == 100
 
     def test_labels_of_other_joints_are_refused(self):
-        with pytest.raises(DposeError, match="coco are not scored in whole pictures"):
+        with refused("skeleton-unsupported", where="coco"):
             whole_picture_pckh(Finder([(0, 0)]), [labelled((50, 50))], COCO)
 
     def test_a_model_that_finds_nobody_takes_the_picture_for_a_crop(self):

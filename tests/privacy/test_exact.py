@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation
 from dpose.privacy.exact import (
     GaussianEvent,
@@ -26,6 +25,7 @@ from dpose.privacy.exact import (
 )
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, PrivacyStatement
+from refusals import refused
 from statements import of_a_picture
 
 LAPLACE = LaplaceEvent(Fraction(2040), Fraction(4080))
@@ -64,7 +64,7 @@ def test_fractions_read_well(value, text):
     "text", ["", "nan", "inf", "1/0", "0x10", "1e9999", " 1", "1_000", "9" * 401, 2, None]
 )
 def test_other_texts_are_refused(text):
-    with pytest.raises(DposeError):
+    with refused(("fraction-divides-by-zero", "fraction-malformed")):
         parse_exact(text, "x")
 
 
@@ -83,10 +83,10 @@ def test_the_ratio_of_two_shifted_laws_is_e_to_the_epsilon():
 
 def test_one_accountant_does_not_count_anothers_events():
     for count, wrong in ((pure_epsilon, [GAUSSIAN]), (zcdp_rho, [LAPLACE]), (pure_epsilon, [POISSON])):
-        with pytest.raises(DposeError, match="cannot count"):
+        with refused("event-unsupported"):
             count(wrong)
     for accountant, event in (("pld", LAPLACE), ("rdp", GAUSSIAN)):
-        with pytest.raises(DposeError, match="cannot count"):
+        with refused("accountant-unsuited"):
             statement(accountant=Accountant(accountant), events=(event,), delta=1e-5, epsilon=9.0).verify()
 
 
@@ -157,14 +157,14 @@ class TestStatement:
 
     def test_pure_claims_are_compared_exactly(self):
         assert statement().verify() == 2
-        with pytest.raises(DposeError, match="does not add up"):
+        with refused("statement-does-not-add-up"):
             statement(epsilon=Fraction(2) - Fraction(1, 10**30)).verify()
 
     def test_gaussian_claims_are_recomputed(self):
         spent = zcdp_epsilon(zcdp_rho([GAUSSIAN]), 1e-5)
         fields = {"accountant": ReleaseAccountant.ZCDP, "events": (GAUSSIAN,), "delta": 1e-5}
         assert statement(epsilon=spent, **fields).verify() == spent
-        with pytest.raises(DposeError, match="does not add up"):
+        with refused("statement-does-not-add-up"):
             statement(epsilon=spent * 0.999, **fields).verify()
 
     def test_delta_zero_is_for_pure_differential_privacy_alone(self):
@@ -172,10 +172,10 @@ class TestStatement:
             {"accountant": ReleaseAccountant.ZCDP, "events": (GAUSSIAN,), "epsilon": 2.0},
             {"accountant": Accountant.PLD, "events": (POISSON,), "epsilon": 2.0},
         ):
-            with pytest.raises(DposeError, match="delta must lie"):
+            with refused("delta-out-of-range"):
                 statement(delta=0.0, **changes)
         for changes in ({"delta": 1e-5}, {"epsilon": 2.0}):
-            with pytest.raises(DposeError, match="exact epsilon and delta 0"):
+            with refused("delta-not-zero"):
                 statement(**changes)
 
     def test_exact_noise_needs_no_caveat_about_floating_point(self):
@@ -194,18 +194,27 @@ class TestStatement:
     @pytest.mark.parametrize(
         ("edit", "word"),
         [
-            ({"scale": "0"}, "scale"),
-            ({"scale": "1/0"}, "scale"),
-            ({"scale": 2040}, "scale"),
-            ({"steps": 0}, "steps"),
-            ({"type": "discrete-uniform"}, "event"),
-            ({"extra": "1"}, "fields"),
+            (
+                {"scale": "0"},
+                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
+            ),
+            (
+                {"scale": "1/0"},
+                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
+            ),
+            (
+                {"scale": 2040},
+                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
+            ),
+            ({"steps": 0}, ("steps-not-positive",)),
+            ({"type": "discrete-uniform"}, ("event-fields-wrong",)),
+            ({"extra": "1"}, ("event-fields-wrong",)),
         ],
     )
     def test_broken_events_are_refused(self, edit, word):
         content = json.loads(statement().to_json())
         content["events"][0].update(edit)
-        with pytest.raises(DposeError, match=word):
+        with refused(*word):
             PrivacyStatement.from_json(json.dumps(content))
 
     @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import cost_of, gaussian_event, laplace_event, noised_sums
+from refusals import refused
 
 # two attributes with the groups 0, 1 and 2, 3; -1 is in none
 MEMBERS = [(a, b) for a in (-1, 0, 1) for b in (-1, 2, 3)]
@@ -89,5 +89,5 @@ def test_what_was_not_priced_is_refused(values):
 
 
 def test_no_group_is_no_query():
-    with pytest.raises(DposeError, match="groups"):
+    with refused("groups-incomplete", where="groups"):
         GroupQuery(Relation.ZERO_OUT, 2, 0, 4)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import charge, charge_account, charges, check_account, ledgers, marks_of
 from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError, place_of
+from refusals import refused
 from stored import run_charge
 
 PLAN, STEPS = "ab" * 32, 40
@@ -160,7 +160,7 @@ def test_what_passes_the_plan_is_charged(copies):
 def test_another_ledger_of_one_name_is_refused(copies):
     for other in ("", "cd" * 32):
         for charging in (charge, charge_account):
-            with pytest.raises(DposeError, match="knows this run by another ledger"):
+            with refused("account-ledger-differs"):
                 charging(replace(copies.entry, ledger=other), copies.where)
 
 

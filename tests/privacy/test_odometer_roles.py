@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from dpose.errors import DposeError
 from dpose.privacy.odometer import Budget, budget_states, budgets, charge_account, lift_budget, set_budget
 from dpose.privacy.odometer.store import close_connections
+from refusals import refused
 from stored import WARD, run_charge
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "account.md"
@@ -40,9 +40,9 @@ def test_a_role_that_may_spend_may_not_change_budgets(postgres, spender):
     charge_account(run_charge(1, WARD[:5]), spender)
     (state,) = budget_states(where=spender)
     assert len(state.charges) == 2
-    with pytest.raises(DposeError, match="row-level security"):
+    with refused("account-unusable", where="row-level security"):
         set_budget(Budget(80.0, 1e-5, "ward", WARD), spender)
-    with pytest.raises(DposeError, match="row-level security"):
+    with refused("account-unusable", where="row-level security"):
         lift_budget(WARD, spender)
     assert [one.epsilon for one in budgets(postgres)] == [8.0]
     assert lift_budget(WARD, postgres)

@@ -44,7 +44,7 @@ class Files:
     def content_hashes(self, index):
         self.read.add(index)
         if self.content[index] is None:
-            raise DposeError("is cut short", self.unit_id(index))
+            raise DposeError("picture-cut-short", "is cut short", self.unit_id(index))
         return tuple(hashlib.sha256(part.encode()).hexdigest() for part in self.content[index].split("+"))
 
     def file_hashes(self, index):

@@ -29,6 +29,7 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
 from dpose.release.released import Layers, ReleasedSums
 from public_doors import pixelize
+from refusals import refused
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (37, 50)).astype(np.uint8)
@@ -107,7 +108,7 @@ def test_a_standard_deviation_is_the_smallest_whole_number_that_is_enough(monkey
 
 def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
     monkeypatch.setattr(pixelization, "zcdp_budget", lambda epsilon, delta: 0.5)
-    with pytest.raises(DposeError, match="more noise than") as caught:
+    with refused("epsilon-too-small") as caught:
         pixelization._event(
             ReleaseConfig.of(2, 4, 8, "1e-5"), Sensitivity(Fraction(1), Fraction(2**96 + 1)), Fraction(1), 1
         )
@@ -175,7 +176,7 @@ def test_what_is_added_is_the_events_own_noise(event, draw, parameter):
 def test_a_plan_is_of_the_mechanism_and_of_its_pictures_size():
     with pytest.raises(ValueError, match="plan of their own"):
         PixelizationPlan.of(ReleaseConfig.of(2, 4, 8, paper=1), Shape.of(37, 50, 1, 255))
-    with pytest.raises(DposeError, match="larger than the picture of 50 x 37"):
+    with refused("block-larger-than-picture", where=("50 x", "x 37")):
         PixelizationPlan.of(ReleaseConfig.of(2, 4, 38), Shape.of(37, 50, 1, 255))
 
 
@@ -258,7 +259,7 @@ class TestBudget:
         smallest = Fraction(255 * 4, 2**48)
         (event,) = PixelizationPlan.of(ReleaseConfig.of(smallest, 4, 8), Shape.of(37, 50, 1, 255)).events
         assert event.scale == 2**48
-        with pytest.raises(DposeError, match="more noise than"):
+        with refused("epsilon-too-small"):
             PixelizationPlan.of(
                 ReleaseConfig.of(smallest * Fraction(999, 1000), 4, 8), Shape.of(37, 50, 1, 255)
             )
@@ -322,39 +323,72 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "word"),
         [
-            ({"epsilon": 0}, "epsilon"),
-            ({"epsilon": -1}, "epsilon"),
-            ({"epsilon": math.nan}, "epsilon"),
-            ({"epsilon": math.inf}, "epsilon"),
-            ({"epsilon": "two"}, "epsilon"),
-            ({"epsilon": "1e-300"}, "more noise than"),
-            ({"epsilon": 10**7}, "epsilon"),
-            ({"epsilon": True}, "epsilon"),
-            ({"delta": 1}, "delta"),
-            ({"delta": -1e-5}, "delta"),
-            ({"delta": "1e-280", "epsilon": "1e-20"}, "no noise"),
-            ({"neighbours": "pixels:0"}, "neighbours"),
-            ({"neighbours": "pixels:-3"}, "neighbours"),
-            ({"neighbours": "pixels:9999"}, "only 1,850 pixels"),
-            ({"neighbours": "persons:1"}, "neighbours"),
-            ({"neighbours": Neighbours(Relation.ZERO_OUT)}, "neighbours"),
-            ({"block": 0}, "block"),
-            ({"block": -4}, "block"),
-            ({"block": 38}, "larger than the picture"),
-            ({"block": 4.0}, "block"),
-            ({"subdivide": 0}, "subdivide"),
-            ({"subdivide": 3, "regions": "private"}, "cannot be divided into 3"),
-            ({"subdivide": 2}, "regions"),
-            ({"regions": "private"}, "subdivi"),
-            ({"subdivide": 2, "regions": "secret"}, "regions"),
-            ({"subdivide": 2, "regions": HALF[:, 1:]}, "mask has 49 x 37"),
-            ({"subdivide": 2, "regions": COLOUR}, "mask"),
-            ({"subdivide": 2, "regions": np.full((37, 50), np.nan)}, "finite"),
-            ({"seed": 1, "source": AesNoise(Key.fresh())}, "exclude"),
+            (
+                {"epsilon": 0},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            (
+                {"epsilon": -1},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            (
+                {"epsilon": math.nan},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            (
+                {"epsilon": math.inf},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            (
+                {"epsilon": "two"},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            ({"epsilon": "1e-300"}, ("epsilon-too-small",)),
+            (
+                {"epsilon": 10**7},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            (
+                {"epsilon": True},
+                (("epsilon-out-of-range", "fraction-malformed", "setting-not-finite", "setting-not-number"),),
+            ),
+            ({"delta": 1}, ("delta-out-of-range",)),
+            ({"delta": -1e-5}, ("delta-out-of-range",)),
+            ({"delta": "1e-280", "epsilon": "1e-20"}, ("epsilon-unreachable",)),
+            (
+                {"neighbours": "pixels:0"},
+                (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
+            ),
+            (
+                {"neighbours": "pixels:-3"},
+                (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
+            ),
+            ({"neighbours": "pixels:9999"}, ("m-above-pixels", "1,850")),
+            (
+                {"neighbours": "persons:1"},
+                (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
+            ),
+            (
+                {"neighbours": Neighbours(Relation.ZERO_OUT)},
+                (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
+            ),
+            ({"block": 0}, (("block-not-positive", "setting-not-whole"), "block")),
+            ({"block": -4}, (("block-not-positive", "setting-not-whole"), "block")),
+            ({"block": 38}, ("block-larger-than-picture",)),
+            ({"block": 4.0}, (("block-not-positive", "setting-not-whole"), "block")),
+            ({"subdivide": 0}, ("subdivide-not-positive", "subdivide")),
+            ({"subdivide": 3, "regions": "private"}, ("subdivide-not-divisor",)),
+            ({"subdivide": 2}, (("regions-unknown", "regions-with-subdivide"),)),
+            ({"regions": "private"}, ("regions-with-subdivide", "subdivi")),
+            ({"subdivide": 2, "regions": "secret"}, (("regions-unknown", "regions-with-subdivide"),)),
+            ({"subdivide": 2, "regions": HALF[:, 1:]}, ("mask-size-differs", ("49 x", "x 37"))),
+            ({"subdivide": 2, "regions": COLOUR}, ("mask-of-wrong-shape", "mask")),
+            ({"subdivide": 2, "regions": np.full((37, 50), np.nan)}, ("mask-not-finite",)),
+            ({"seed": 1, "source": AesNoise(Key.fresh())}, ("seed-with-noise",)),
         ],
     )
     def test_settings_out_of_range(self, changes, word):
-        with pytest.raises(DposeError, match=word) as caught:
+        with refused(*word) as caught:
             pixelize(GREY, **{"epsilon": 2, "neighbours": 4, "block": 8, **changes})
         assert "\n" not in str(caught.value)
 
@@ -383,7 +417,7 @@ class TestRefusals:
         assert pixelize(one, 2, 1, 1).picture.shape == (1, 1)
         assert pixelize(GREY[:1], 2, 1, 1).picture.shape == (1, 50)
         for picture, m, block in ((one, 16, 1), (one, 1, 16), (GREY[:1], 1, 2)):
-            with pytest.raises(DposeError):
+            with refused(("block-larger-than-picture", "m-above-pixels")):
                 pixelize(picture, 2, m, block)
 
 
@@ -430,7 +464,7 @@ class TestRegions:
 
     @pytest.mark.parametrize("share", [0, 1, 2])
     def test_a_share_leaves_both_stages_something(self, share):
-        with pytest.raises(DposeError, match="share"):
+        with refused("share-out-of-range", where="share"):
             PrivateRegions(share=Fraction(share))
 
     def test_an_onnx_segmenter(self, tmp_path):
@@ -451,8 +485,8 @@ class TestRegions:
         assert chance.shape == (37, 50)
         assert np.allclose(chance, COLOUR.mean(axis=2) / 255, atol=1e-5)
         (tmp_path / "broken.onnx").write_bytes(b"no model")
-        for broken in ("broken.onnx", "absent.onnx"):
-            with pytest.raises(DposeError, match=broken):
+        for code, broken in (("onnx-unreadable", "broken.onnx"), ("file-missing", "absent.onnx")):
+            with refused(code, where=broken):
                 onnx_segmenter(tmp_path / broken)
 
 

@@ -38,6 +38,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.recompute import compare, expected
 from dpose.release.statements import release_statement
+from refusals import refused
 
 
 def near(width, height, frames=1):
@@ -439,20 +440,20 @@ class TestWords:
         ],
     )
     def test_what_is_no_box(self, text):
-        with pytest.raises(DposeError, match=r"is not of the form box:WxH/frames:T"):
+        with refused("box-malformed"):
             ReleaseConfig.of(1, text)
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "code"),
         [
-            ("box:9x9", "how long"),
-            ("box:0x9/frames:1", "at least 1 pixel"),
-            ("box:9x9/frames:0", "at least 1 frame"),
-            ("box:9x9/seconds:-1", "at least 0"),
+            ("box:9x9", "box-without-duration"),
+            ("box:0x9/frames:1", "box-empty"),
+            ("box:9x9/frames:0", "box-empty"),
+            ("box:9x9/seconds:-1", "seconds-negative"),
         ],
     )
-    def test_boxes_out_of_range(self, text, said):
-        with pytest.raises(DposeError, match=said):
+    def test_boxes_out_of_range(self, text, code):
+        with refused(code):
             ReleaseConfig.of_grid(1, "1e-5", text)
 
     def test_a_picture_has_pixels_for_it_and_arrays_and_papers_none(self):
@@ -460,9 +461,9 @@ class TestWords:
         picture = dpose.pixelize(grey, 1, "box:9x30/seconds:2", 8, public=True).statement
         assert picture.neighbours == Neighbours(Relation.REPLACE, 9 * 24, "picture")
         assert any("9 x 30 has were asked for" in line for line in picture.caveats)
-        with pytest.raises(DposeError, match="time stamps"):
+        with refused("frames-without-times"):
             dpose.pixelize(np.zeros((3, 24, 24, 1), np.uint8), 1, "box:9x9/seconds:1", 8, public=True)
-        with pytest.raises(DposeError, match="know no box"):
+        with refused("paper-with-box"):
             ReleaseConfig.of(1, "box:9x9/frames:1", paper=1)
         with pytest.raises(ValueError, match="a box says"):
             ReleaseConfig(Fraction(1), m=16, scope="box", box=MovingBox(2, 2, 1))
@@ -502,7 +503,7 @@ class TestWords:
         compare(again, expected(again, "a"), "a")
         for other in (near(10, 5, 3), near(9, 5, 4), near(9, 5, 2), near(33, 5, 3), near(9, 5, 7)):
             changed = replace(again, neighbours=other)
-            with pytest.raises(DposeError, match=r"smaller sensitivity|says|steps"):
+            with refused(("record-sensitivity-smaller", "record-value-differs")):
                 compare(changed, expected(changed, "a"), "a")
         assert any("box of 9 x 5" in line for line in explain_release(bind(config, shape)))
 
@@ -526,13 +527,13 @@ class TestWords:
         with pytest.raises(DposeError):
             PrivacyStatement.from_json(json.dumps(values))
         values["neighbours"] = {"relation": "replace", "m": 16, "scope": "clip"} | fields
-        with pytest.raises(DposeError):
+        with refused("field-names-wrong"):
             PrivacyStatement.from_json(json.dumps(values))
 
     def test_neighbours_are_taken_as_values(self):
         config = ReleaseConfig.of(2, near(9, 5, 3), 8)
         assert config == ReleaseConfig.of(2, "box:9x5/frames:3", 8)
-        with pytest.raises(DposeError, match="no box"):
+        with refused("box-not-allowed"):
             Neighbours(Relation.REPLACE, 16, "clip", (4, 4), 1)
 
 

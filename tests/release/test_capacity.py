@@ -5,8 +5,8 @@ import json
 import pytest
 
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.release.capacity import SHIPPED, Corpus, CostLine, Figures, beyond, forecast
+from refusals import refused
 
 
 def sample(mechanism, width, height, seconds, frames=0):
@@ -70,7 +70,7 @@ def test_what_was_measured_and_what_is_extrapolated(file):
     assert "300 pixels" not in beyond(figures, Corpus(1, 10, 30))
     assert "more than any" in beyond(figures, Corpus(1, 40, 10))
     assert "fewer than any" in beyond(figures, Corpus(1, 9, 10))
-    with pytest.raises(DposeError, match="nothing was measured of 'obfuscate'"):
+    with refused("mechanism-not-measured", where="obfuscate"):
         list(forecast(figures, Corpus(1, 9, 9, "obfuscate"), (1,)))
 
 

@@ -31,6 +31,7 @@ from dpose.release.mechanism import NoiseStage
 from dpose.release.originals import picture_original
 from dpose.release.regions import PrivateRegions
 from dying import Dying
+from refusals import refused
 
 PLAIN = Work(ReleaseConfig.of(2, 4, 8).restored("none"))
 
@@ -136,7 +137,7 @@ def test_a_killed_command_goes_on_where_it_was(pictures, out, monkeypatch):
     at = killed(monkeypatch, pictures, out, 2)
     before = {name: sums(archive) for name, archive in at.archives}
     assert set(states()) == {"reserved"}
-    with pytest.raises(DposeError, match="no end"):
+    with refused("manifest-incomplete"):
         verify_manifest(out)
     (out / MANIFEST).open("a").write('{"type": "fi')  # a torn line
     at = Seen()
@@ -194,7 +195,7 @@ def test_where_sums_may_differ_another_attempt_is_another_release(pictures, out)
 
 def test_an_item_that_fails_costs_no_other_and_is_named(pictures, out, capsys):
     (pictures / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(IncompleteError, match=r"broken\.png.*1 of 6"):
+    with refused("picture-unreadable", where=("broken.png", "1 of 6"), error=IncompleteError):
         release(pictures, out)
     assert states() == ["committed"] * 5
     assert "5 files, all as they were released, each claims epsilon 2, 1 that failed" in verify_manifest(out)
@@ -210,7 +211,7 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
                 item.job.source.write_bytes((pictures / "0.png").read_bytes())
             return super().submit(work, shared, item)
 
-    with pytest.raises(IncompleteError, match=r"3\.png: was changed"):
+    with refused("file-changed", where="3.png", error=IncompleteError):
         release(pictures, out, at=Changing())
     assert states() == ["committed"] * 4 + ["failed"]
 
@@ -222,7 +223,7 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
         return honest(ReleaseConfig.of(2, 4, 12).restored("none"), shape, source)
 
     monkeypatch.setattr(corpus_items, "bind", elsewhere)  # where it is released, not where it was digested
-    with pytest.raises(IncompleteError, match="otherwise than was reserved"):
+    with refused("release-differs-here", error=IncompleteError):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []
     assert states() == ["failed"] * 5
@@ -231,7 +232,7 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
 def test_what_a_budget_refuses_others_may_have(pictures, out):
     hashes = picture_original(pictures / "2.png")[0].hashes
     set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), "pixel", pixels=16))
-    with pytest.raises(IncompleteError, match=r"2\.png"):
+    with refused("budget-exceeded", where="2.png", error=IncompleteError):
         release(pictures, out)
     assert states() == ["committed"] * 4
 
@@ -247,7 +248,7 @@ def test_one_picture_twice_is_released_once(pictures, out):
 def test_a_second_release_is_refused_without_again(pictures, out):
     release(pictures, out)
     other = replace(PLAIN, config=ReleaseConfig.of(3, 4, 8).restored("none"))
-    with pytest.raises(IncompleteError, match="was released before"):
+    with refused("released-before", error=IncompleteError):
         release(pictures, out / "b", other)
     made = release(pictures, out / "b", replace(other, again=True))
     assert {statement.odometer["releases"] for _, statement in made} == {"2"}
@@ -299,7 +300,7 @@ def test_a_worker_that_has_another_folder_releases_nothing(pictures, out, capsys
         def submit(self, work, shared, item):
             return super().submit(work, replace(shared, sign=shared.sign.parent / "elsewhere"), item)
 
-    with pytest.raises(IncompleteError, match=r"does not see this machine's folder .* 5 of 5 files"):
+    with refused("worker-folder-not-shared", where="5 of 5 files", error=IncompleteError):
         release(pictures, out, at=Elsewhere())
     assert charges() == []
     assert [path.name for path in out.iterdir()] == [MANIFEST], "and no sign stays"
@@ -372,6 +373,6 @@ def test_commands_for_videos_take_an_engine(tmp_path, out, capsys):
     }
     capsys.readouterr()
     assert main([*video, "--out", str(tmp_path / "b.mp4")]) == 2
-    assert "an engine releases into a folder" in capsys.readouterr().err
+    assert "[out-not-folder]" in capsys.readouterr().err
     assert main([*video, "--out", str(out), "--engine", "ray://127.0.0.1:1"]) == 2
-    assert "no Ray cluster answers here" in capsys.readouterr().err
+    assert "[cluster-unreachable]" in capsys.readouterr().err

@@ -15,7 +15,6 @@ import pytest
 import dpose
 from clips import write as write_clip
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
@@ -41,6 +40,7 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
 from dpose.release.grid import Shape
 from dpose.release.verify import verify_release
+from refusals import refused
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (48, 64, 3)).astype(np.uint8)
@@ -210,9 +210,7 @@ class TestPython:
     def test_a_second_release_is_refused_and_says_what_both_cost(self):
         made = dpose.pixelize(COLOUR, 1, 16)
         assert made.statement.odometer == {"releases": "1", "epsilon": "1.0", "delta": "0.0", "pixels": "16"}
-        with pytest.raises(
-            DposeError, match=r"released before: .* epsilon 2, both together .* epsilon 3 for 16"
-        ):
+        with refused("released-before", where=("epsilon 3", "for 16")):
             dpose.pixelize(COLOUR, 2, 16)
         assert states() == [State.COMMITTED]
         again = dpose.pixelize(COLOUR, 2, 16, again=True)
@@ -253,7 +251,7 @@ class TestPython:
             np.stack([grey] * 3, -1),
             grey.astype(np.uint16) * 256 + 3,
         ):
-            with pytest.raises(DposeError, match="released before"):
+            with refused("released-before"):
                 dpose.pixelize(same, 1, 16)
 
     def test_seeds_are_bounded_by_nothing(self):
@@ -267,10 +265,10 @@ class TestPython:
     def test_frames_and_clips_meet(self):
         clip = np.stack([COLOUR, COLOUR[::-1]])
         dpose.pixelize(COLOUR, 1, 16)
-        with pytest.raises(DposeError, match="both together cost epsilon 2"):
+        with refused("released-before", where="both together cost epsilon 2"):
             dpose.pixelize(clip, 1, 16)
         dpose.pixelize(clip, 1, 16, again=True)
-        with pytest.raises(DposeError, match="both together cost epsilon 2"):
+        with refused("released-before", where="both together cost epsilon 2"):
             dpose.pixelize(COLOUR[::-1], 1, 16)
         assert len(readers(marks_of([pixel_hash(COLOUR)]))) == 2
 
@@ -289,7 +287,7 @@ class TestPython:
 
     def test_what_cannot_be_done_is_not_counted(self):
         for wrong in ({"block": 99}, {"epsilon": 0}, {"neighbours": 10**6}):
-            with pytest.raises(DposeError):
+            with refused(("block-larger-than-picture", "epsilon-out-of-range", "m-above-pixels")):
                 dpose.pixelize(COLOUR, **({"epsilon": 1, "neighbours": 16} | wrong))
         assert charges() == []
 
@@ -298,9 +296,9 @@ class TestPython:
         set_budget(Budget(1.5, 1e-5, "x", marks, "pixel", Relation.REPLACE, 16))
         dpose.pixelize(COLOUR, 1, 16)
         monkeypatch.setattr("dpose.release.api.noised", None)
-        with pytest.raises(DposeError, match="budget"):
+        with refused("budget-exceeded"):
             dpose.pixelize(COLOUR, 1, 16, again=True)
-        with pytest.raises(DposeError, match="budget"):
+        with refused("budget-charge-unbounded"):
             dpose.pixelize(COLOUR, 1, 16, again=True, seed=1)
         assert states() == [State.COMMITTED]
 
@@ -311,9 +309,9 @@ class TestPython:
         assert dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5") == made
         assert bytes_of(tmp_path) == before
         assert len(charges()) == 1
-        with pytest.raises(DposeError, match="released before"):
+        with refused("released-before"):
             dpose.release_video(source, tmp_path / "c.mp4", 8, "1e-5")
-        with pytest.raises(DposeError, match="another file is in the way"):
+        with refused("output-exists"):
             dpose.release_video(source, tmp_path / "b.mp4", 4, "1e-5", again=True)
         assert bytes_of(tmp_path) == before
         other = dpose.release_video(source, tmp_path / "c.mp4", 8, "1e-5", again=True)
@@ -354,21 +352,21 @@ class TestCommand:
         assert main(["pixelize", "a.png", *ASKED, "--out", "out"]) == 0
         for more in (["--block", "8"], ["--delta", "1e-5"], ["--jpeg"], ["--seed", "1"]):
             assert main(["pixelize", "a.png", *ASKED, *more, "--out", "out"]) == 2
-            assert "released before" in refusal(capsys)
+            assert "[released-before]" in refusal(capsys)
         assert len(charges()) == 1
 
     def test_other_files_are_never_overwritten(self, capsys):
         put("a.png")
         Path("b.png").write_bytes(b"mine")
         assert main(["pixelize", "a.png", *ASKED, "--out", "b.png"]) == 2
-        assert "another file is in the way" in refusal(capsys)
+        assert "[output-exists]" in refusal(capsys)
         assert Path("b.png").read_bytes() == b"mine"
         assert charges() == []
         assert main(["pixelize", "a.png", *ASKED, "--out", "c.png"]) == 0
         Path("c.png").write_bytes(Path("c.png").read_bytes() + b"x")  # no longer what was released
         for more in ([], ["--again"]):
             assert main(["pixelize", "a.png", *ASKED, "--out", "c.png", *more]) == 2
-            assert "in the way" in refusal(capsys)
+            assert "[output-exists]" in refusal(capsys)
 
     def test_one_file_under_many_names_is_one(self, capsys):
         put("in/a.png")
@@ -455,7 +453,7 @@ class TestCommand:
             return real(charge, known, *more)
 
         monkeypatch.setattr(counting, "reserve_after", late)
-        with pytest.raises(DposeError, match="another process has just"):
+        with refused("charge-made-meanwhile"):
             dpose.pixelize(COLOUR, 1, 16)
         assert states() == [State.COMMITTED]
 
@@ -464,7 +462,7 @@ class TestCommand:
         original, _, _ = originals.picture_original(path)
         put("a.png", COLOUR[::-1])
         job = files.Job(path, Path("b.png"), original=original)
-        with pytest.raises(DposeError, match="was changed"):
+        with refused("file-changed"):
             files.release_picture(job, ReleaseConfig.of(1, 16))
         assert charges() == []
 
@@ -547,24 +545,24 @@ class TestVerify:
             return [earlier, entry]
 
         monkeypatch.setattr("dpose.release.recount.charges", altered)
-        with pytest.raises(DposeError, match="statement and account disagree"):
+        with refused(("account-cost-differs", "account-count-differs")):
             verify_release(Path("out/000001.png"))
 
     @pytest.mark.parametrize(
-        ("changes", "word"),
+        ("changes", "code"),
         [
-            ({"releases": "0"}, "cannot be read"),
-            ({"releases": "x"}, "cannot be read"),
-            ({"epsilon": "nan"}, "cannot be read"),
-            ({"epsilon": "0.5"}, "cost less"),
-            ({"releases": "3"}, "leaves out"),
+            ({"releases": "0"}, "release-count-unreadable"),
+            ({"releases": "x"}, "release-count-unreadable"),
+            ({"epsilon": "nan"}, "release-count-unreadable"),
+            ({"epsilon": "0.5"}, "releases-cost-too-little"),
+            ({"releases": "3"}, "earlier-releases-left-out"),
         ],
     )
-    def test_a_count_that_cannot_be(self, changes, word):
+    def test_a_count_that_cannot_be(self, changes, code):
         made = dpose.pixelize(COLOUR, 1, 16)
         wrong = replace(made, statement=replace(made.statement, odometer=made.statement.odometer | changes))
         wrong.save("a.png")
-        with pytest.raises(DposeError, match=word):
+        with refused(code):
             verify_release(Path("a.png"))
 
 

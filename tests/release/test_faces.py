@@ -10,7 +10,6 @@ import pytest
 
 from clips import write
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.media.video import probe
 from dpose.release.embed import read_sidecar
 from dpose.release.faces import (
@@ -25,6 +24,7 @@ from dpose.release.faces import (
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import Obfuscator, asked_of
 from public_doors import obfuscate_file
+from refusals import refused
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -181,16 +181,16 @@ class TestNetworks:
 
     def test_what_is_no_detector(self, tmp_path, monkeypatch):
         path = tmp_path / "x.onnx"
-        with pytest.raises(DposeError, match="no such file"):
+        with refused("file-missing"):
             face_finder(path)
         path.write_bytes(b"not a model")
-        with pytest.raises(DposeError, match="not a readable ONNX"):
+        with refused("onnx-unreadable"):
             face_finder(path)
         saved(path, [1, 3, 64, 64], [], ["a"], {"a": np.zeros((1, 7, 9), np.float32)})
-        with pytest.raises(DposeError, match="neither YuNet nor BlazeFace"):
+        with refused("face-detector-unknown"):
             face_finder(path)
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(DposeError, match="needs onnxruntime"):
+        with refused("package-missing"):
             face_finder(path)
 
     def test_the_cascade_says_what_it_is(self):
@@ -292,7 +292,7 @@ class TestVideos:
             main(["obfuscate", "a.mp4", "--method", "face-blur", "--detector", "n.onnx", "--out", "c.mp4"])
             == 2
         )
-        assert "no such file" in capsys.readouterr().err
+        assert "[file-missing]" in capsys.readouterr().err
 
     def test_another_detector_is_another_release(self):
         finders = [FaceFinder(len, "a", digest) for digest in ("", "1", "2")]

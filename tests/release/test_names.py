@@ -8,9 +8,9 @@ import pytest
 
 from clips import write as write_clip
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.release.names import first_number, known_names, names_file, remember_names
+from refusals import refused
 
 PICTURE = np.full((32, 48, 3), 90, np.uint8)
 BASIC = ["--epsilon", "2", "--neighbours", "pixels:4", "--block", "16"]
@@ -96,7 +96,7 @@ def test_rename_is_what_happens_anyhow(tmp_path, capsys):
     assert main(["pixelize", "in", *BASIC, "--rename", "--out", "out"]) == 0
     assert (tmp_path / "out" / "000001.png").is_file()
     assert main(["pixelize", "in", *BASIC, "--rename", "--keep-names", "--out", "other"]) == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "[names-conflict]" in capsys.readouterr().err
     main(["pixelize", "--help"])
     told = capsys.readouterr().out
     assert "--keep-names" in told
@@ -105,6 +105,6 @@ def test_rename_is_what_happens_anyhow(tmp_path, capsys):
 
 def test_two_commands_at_once_share_no_number(tmp_path):
     remember_names(tmp_path / "out", {"000001": str(tmp_path / "a.png")})
-    with pytest.raises(DposeError, match="try again"):
+    with refused("release-number-taken"):
         remember_names(tmp_path / "out", {"000001": str(tmp_path / "b.png")})
     assert known_names(tmp_path / "out") == {"000001": str(tmp_path / "a.png")}

@@ -7,7 +7,6 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose.release import restoration
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.files import restore_file
@@ -18,6 +17,7 @@ from dpose.release.restoration import OPENCV, PAINTED, Restoration, learned, res
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, halved
 from dpose.release.verify import verify_release
 from public_doors import pixelize
+from refusals import refused
 
 Y, X = np.mgrid[:96, :128]
 SMOOTH = np.stack([60 + X, 200 - Y, 90 + 80 * ((Y - 48) ** 2 + (X - 64) ** 2 < 900)], axis=2).astype(np.uint8)
@@ -203,11 +203,11 @@ class TestWeights:
         monkeypatch.setattr(learned, "WEIGHTS", tmp_path / "none")
         assert "weights are missing" in verify_release(tmp_path / "a.png")[1]
         assert verify_release(tmp_path / "a.npz")
-        with pytest.raises(DposeError, match="missing"):
+        with refused("restoration-weights-missing"):
             restore_file(tmp_path / "a.npz", tmp_path / "b.png")
 
     def test_other_weights_than_the_recorded_ones(self):
-        with pytest.raises(DposeError, match="not here"):
+        with refused("restoration-weights-missing"):
             Restoration("learned", "0" * 64).apply(observed(SMOOTH, 8, 1.0))
 
 
@@ -228,7 +228,7 @@ class TestRecords:
         fake = replace(made.frames[0])
         fake.__dict__["_shown"] = fake.__dict__["_made"] = other.picture
         replace(made, frames=(fake,)).save(tmp_path / "a.png")
-        with pytest.raises(DposeError, match="does not follow"):
+        with refused("archive-does-not-follow"):
             verify_release(tmp_path / "a.png")
 
     def test_records_are_read_back(self):
@@ -238,11 +238,11 @@ class TestRecords:
         assert Restoration.recorded({}) == PAINTED
         assert PAINTED.record == {}
         for text in ("none", "learned", "learned, weights 12", "magic", "tv, weights " + "0" * 64):
-            with pytest.raises(DposeError, match="unknown restoration"):
+            with refused("record-restoration-unknown"):
                 Restoration.recorded({"restoration": text})
-        with pytest.raises(DposeError, match="magic"):
+        with refused("restoration-unknown", where="magic"):
             Restoration.chosen("magic")
-        with pytest.raises(DposeError, match="magic"):
+        with refused("restoration-unknown", where="magic"):
             restore(observed(SMOOTH, 8, 1.0), "magic")
 
     def test_a_papers_picture_is_painted(self):

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from clips import write
-from dpose.errors import DposeError
 from dpose.media.video import probe
 from dpose.media.video_identity import video_hashes
 from dpose.privacy.odometer import EVALUATION, State, budgets, charges, marks_of
@@ -23,6 +22,7 @@ from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from quick import quick  # noqa: F401
+from refusals import refused
 
 QUIET = Console(quiet=True)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.yaml"
@@ -69,9 +69,9 @@ def test_its_score_is_top1_and_the_data_it_protects_are_refused(run):
     record = read_run(run.folder)
     assert record.data == "synthetic-clips:studio:train"
     assert record.evaluations[0].score.columns == {"Top-1": result.top1}
-    with pytest.raises(DposeError, match="the run protects"):
+    with refused("scored-data-protected"):
         evaluate_run(run.folder, "synthetic-clips:train", console=QUIET)
-    with pytest.raises(DposeError, match="no videos called"):
+    with refused("data-unknown", where="videos"):
         evaluate_run(run.folder, "mpii:x", console=QUIET)
 
 
@@ -91,21 +91,21 @@ def test_a_noised_score_is_of_videos_each_right_or_wrong(run):
     assert abs(6 * result.ratio.value - round(6 * result.ratio.value)) < 0.01
     assert PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries[-1].cost
     pooled = NoisedEvaluation(Fraction(1), joints=1)
-    with pytest.raises(DposeError, match="no joints to pool"):
+    with refused("joints-to-pool-missing"):
         evaluate_noised(run.folder, "synthetic-clips:ward:test", pooled, limit=6, console=QUIET)
 
 
 def test_mistakes_are_told(tmp_path):
     for changes, message in (
-        ({"plan": {"unit": "image"}}, "no unit 'image'"),
-        ({"model": {"preset": "5m"}}, "a pose model"),
-        ({"model": {"strategy": "finetune"}}, "starts from trained weights"),
-        ({"data": {"private": "vispr:x"}}, "no such folder"),
+        ({"plan": {"unit": "image"}}, ("unit-unsupported", "image")),
+        ({"model": {"preset": "5m"}}, ("preset-unknown",)),
+        ({"model": {"strategy": "finetune"}}, ("init-strategy-conflict",)),
+        ({"data": {"private": "vispr:x"}}, ("folder-missing",)),
     ):
-        with pytest.raises(DposeError, match=message):
+        with refused(*message):
             train_task(config(**changes), tmp_path / "run", QUIET)
         assert not (tmp_path / "run").exists()
-    with pytest.raises(DposeError, match="views"):
+    with refused("setting-invalid", where="views"):
         config(data={"private": "synthetic-clips", "views": 9})
 
 
@@ -153,10 +153,10 @@ def test_protected_videos_are_refused_under_any_spelling_of_their_path(films, tm
     shutil.copytree(films, tmp_path / "copy")
     monkeypatch.chdir(tmp_path)
     for root in ("films", "films/", "./copy", "link", f"{tmp_path}/films/../films", "copy"):
-        with pytest.raises(DposeError, match="the run protects"):
+        with refused("scored-data-protected"):
             evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
         watched = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{root}:train"}
-        with pytest.raises(DposeError, match="outside any guarantee"):
+        with refused(("watched-data-protected", "watched-unit-private")):
             train_task(config(data=watched, plan={"delta": 0.01}), tmp_path / "watching", QUIET)
         shutil.rmtree(tmp_path / "watching", ignore_errors=True)
     assert [entry.what for entry in charges()] == ["training"]
@@ -172,7 +172,7 @@ def test_where_the_account_does_not_know_the_run_names_decide(films, tmp_path, m
         file.write_text(json.dumps(values))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     for root in (films, f"{films}/", tmp_path / "link"):
-        with pytest.raises(DposeError, match="the run protects"):
+        with refused("scored-data-protected"):
             evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
 
 
@@ -188,7 +188,7 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
         assert entry.stored.marks == len(marks_of(hashes)) > 2 * len(read)
     assert set_budget_of(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
-    with pytest.raises(DposeError, match="a score without noise"):
+    with refused("budget-charge-unbounded", where="score without"):
         evaluate_run(tmp_path / "run", held_out, console=QUIET)
     assert verify_run(tmp_path / "run").lines
 
@@ -197,7 +197,7 @@ def test_a_film_that_shares_a_frame_with_protected_ones_is_no_held_out_one(films
     on(films, tmp_path / "run")
     held_out = films / "UCF-101" / "Walk" / "v_Walk_g04_c01.avi"
     write(held_out, frames=16)  # begins as the others do, and goes on for longer
-    with pytest.raises(DposeError, match="no frame of a video"):
+    with refused("scored-data-protected"):
         evaluate_run(tmp_path / "run", f"ucf101:{films}:test", console=QUIET)
 
 
@@ -205,7 +205,7 @@ def test_videos_that_first_weights_learnt_from_are_refused(films, tmp_path):
     plain = {"method": "non-private", "epochs": 1, "steps": None, "epsilon": None, "delta": None}
     data = {"private": f"ucf101:{films}:train", "watch": "none"}
     train_task(config(data=data, plan=plain), tmp_path / "plain", QUIET)
-    with pytest.raises(DposeError, match="learnt from some of these videos without a guarantee"):
+    with refused("first-weights-unprotected", where="videos"):
         on(films, tmp_path / "run", model={"init": str(tmp_path / "plain")})
 
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.runs.demo import DELTA, EPSILON, NEXT, DemoRecipe, run_demo
 from dpose.runs.verify import verify_run
+from refusals import refused
 from small_nano import PREAMBLE, small_nano  # noqa: F401
 from zygote import run as run_program
 
@@ -98,6 +98,6 @@ def test_output_to_a_file_without_a_display(tmp_path):
 
 def test_it_never_writes_over_a_run(tmp_path):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(DposeError, match="already exists"):
+    with refused("output-exists"):
         run_demo(tmp_path / "mine", None, Console(quiet=True))
     assert not list((tmp_path / "mine").iterdir())

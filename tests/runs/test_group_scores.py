@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from dpose import files
-from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.privacy.odometer import State, charges
 from dpose.privacy.statement import PrivacyStatement
@@ -17,6 +16,7 @@ from dpose.runs import group_scores
 from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table
 from dpose.runs.noised_groups import NAMES, evaluate_groups_noised, members_of
 from dpose.runs.noised_score import NoisedEvaluation
+from refusals import refused
 
 NANO, QUIET = files.SHIPPED / "nano", Console(quiet=True)
 
@@ -73,7 +73,7 @@ def test_the_largest_loss_of_any_group_stands_beside_the_mean():
 
 
 def test_private_data_are_refused():
-    with pytest.raises(DposeError, match="releases of their own"):
+    with refused("groups-without-noise"):
         evaluate_groups(NANO, "synthetic:ward:test", None, limit=2, console=QUIET)
 
 
@@ -129,10 +129,10 @@ def test_private_groups_are_noised_charged_and_recorded(tmp_path):
 
 
 def test_private_groups_need_a_cap_and_private_data():
-    with pytest.raises(DposeError, match="cap on a unit's joints"):
+    with refused("groups-without-cap"):
         evaluate_groups_noised(NANO, "synthetic:ward:test", NoisedEvaluation(Fraction(1)), console=QUIET)
     asked = NoisedEvaluation(Fraction(1), joints=14)
-    with pytest.raises(DposeError, match="need no noise"):
+    with refused("groups-need-no-noise"):
         evaluate_groups_noised(NANO, "synthetic:studio:test", asked, limit=2, console=QUIET)
 
 

@@ -5,11 +5,11 @@ import stat
 
 import pytest
 
-from dpose.errors import DposeError
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun, run_config, shown_command, shown_settings, whole_config
 from dpose.training.kept import Places, keep_places, kept_places
+from refusals import refused
 
 RUN = "0123456789abcdef" * 2
 
@@ -85,7 +85,7 @@ def folder(tmp_path):
 
 def test_what_is_kept_is_read_where_it_is_and_not_elsewhere(folder):
     assert run_config(folder).data.sources[0] == "lspet:lspet:private"
-    with pytest.raises(DposeError, match="give --data and --init again"):
+    with refused("data-places-unknown", where=("--data", "--init")):
         whole_config(folder)
     given = {
         "data": {"private": ["lspet:/mnt/lspet:private", "synthetic:ward"]},
@@ -96,7 +96,7 @@ def test_what_is_kept_is_read_where_it_is_and_not_elsewhere(folder):
     keep_places(RUN, Places(config().to_dict(), "typed"))
     assert whole_config(folder) == config()
     check_begun(folder, config())
-    with pytest.raises(DposeError, match="other settings"):
+    with refused("run-of-other-settings"):
         check_begun(folder, config(limit=3))
 
 
@@ -121,7 +121,7 @@ def test_a_run_of_before_noise_could_be_exact_goes_on_with_the_noise_that_it_had
 @pytest.mark.parametrize("plan", [3, None, ["noise"]])
 def test_a_plan_that_is_none_is_refused(tmp_path, plan):
     (tmp_path / "config.json").write_text(json.dumps({"run": {**config().to_dict(), "plan": plan}}))
-    with pytest.raises(DposeError, match="plan"):
+    with refused("setting-invalid", where="plan"):
         run_config(tmp_path)
 
 

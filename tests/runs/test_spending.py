@@ -2,11 +2,11 @@
 
 import pytest
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.odometer import Asked, charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
 from quick import quick  # noqa: F401
+from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 THREE = [marks_of([f"picture {k}"]) for k in range(3)]
@@ -110,5 +110,5 @@ def test_what_is_asked_by_default_is_what_the_charges_claim():
 
 @pytest.mark.parametrize("word", ["", "pixels", "pixels:-1", "image:removed", "frame", "pixels:16/frame"])
 def test_neighbours_that_are_none(word):
-    with pytest.raises(DposeError, match="names no neighbours"):
+    with refused("neighbours-unknown"):
         parse_asked(word)

@@ -17,7 +17,6 @@ import pytest
 from rich.console import Console
 
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -50,6 +49,7 @@ from dpose.runs.unit_scores import unit_scores
 from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from quick import quick  # noqa: F401
+from refusals import refused
 from run_folders import sealed_again
 from shades import Hits, Meter, Shades, ShadeTask, entered
 from stored import run_charge
@@ -97,11 +97,11 @@ def test_a_chosen_run_cannot_be_sealed_again_as_one_that_was_not_chosen(tmp_path
     statement = tune_runs(grid(), LAW, out, QUIET).statement
     alone = replace(statement, tuning=None, epsilon=alone_of(statement))
     sealed_again(out, alone)
-    with pytest.raises(DposeError, match="tuning is not what the configuration says"):
+    with refused("tuning-differs"):
         verify_run(out, tmp_path / "elsewhere")
     quiet = replace(statement, caveats=statement.caveats[1:])
     sealed_again(out, quiet)
-    with pytest.raises(DposeError, match="caveats does not say"):
+    with refused("statement-sentence-missing"):
         verify_run(out, tmp_path / "elsewhere")
     sealed_again(out, statement)
     verify_run(out, tmp_path / "elsewhere")
@@ -231,7 +231,7 @@ def test_trials_that_diverge_lose_and_are_not_told(tmp_path, monkeypatch):
 
     def diverging(self, *args):
         taken.append(1)
-        raise loops.TrainingDivergedError("training diverged at step 1")
+        raise loops.TrainingDivergedError("training-diverged", "training diverged at step 1")
 
     monkeypatch.setattr(loops.Loop, "_step", diverging)
     out = tmp_path / "tuned"
@@ -305,9 +305,9 @@ def test_ctrl_c_stops_between_steps_and_the_same_command_goes_on(tmp_path, monke
     assert not out.exists()
     before = [entry.id for entry in charges()]
     assert keys_kept() == before[:1]
-    with pytest.raises(DposeError, match="began with other settings or data"):
+    with refused("tuning-of-other-settings"):
         tune_runs(grid(data={"private": "shades:600:2"}), LAW, out, QUIET)
-    with pytest.raises(DposeError, match="began with other settings or data"):
+    with refused("tuning-of-other-settings"):
         tune_runs(grid(), TrialLaw.parse("geometric:4"), out, QUIET)
     tune_runs(grid(), LAW, out, QUIET)
     assert [entry.id for entry in charges()] == before
@@ -332,7 +332,7 @@ def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
     whole = protect(Shades(600, 1))
     set_budget(Budget(4.0, DELTA, "shades", whole.identity.marks))
     monkeypatch.setattr(tune, "_trials", None)
-    with pytest.raises(DposeError, match="would be passed"):
+    with refused("budget-exceeded"):
         tune_runs(grid(), LAW, tmp_path / "tuned", QUIET)
     assert charges() == []
 
@@ -343,7 +343,7 @@ def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, mo
     out, marks = tmp_path / "tuned", protect(Shades(600, 1)).identity.marks
     claim = priced_trials(grid(), LAW, 480, 120)[1].epsilon(DELTA)
     set_budget(Budget(claim * (1 - 1e-3), DELTA, "shades", marks))
-    with pytest.raises(DposeError, match="would be passed"):
+    with refused("budget-exceeded"):
         tune_runs(grid(), LAW, out, QUIET)
     assert charges() == []  # neither side
     discard_tuning(out)
@@ -352,7 +352,7 @@ def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, mo
     (state,) = budget_states()
     assert state.fixed == pytest.approx(claim)
     for picture in marks[::100]:  # nothing more is let in, on either side
-        with pytest.raises(DposeError, match="would be passed"):
+        with refused("budget-exceeded"):
             charge_account(run_charge(9, marks[marks == picture], events=(PureLoss(1e-3),)))
 
 
@@ -455,7 +455,7 @@ def test_sides_share_nobody_and_depend_on_names_alone(share):
 
 def test_sides_are_two():
     units = Shades(3)  # all of one person
-    with pytest.raises(DposeError, match="nothing is left"):
+    with refused("units-left-none"):
         split_sides(protect(units), 0.5)
 
 
@@ -476,39 +476,42 @@ def test_a_grid_is_all_combinations_and_the_noise_makes_them_cost_the_same():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"grid": None}, "no grid"),
-        ({"grid": {"data": {"private": ["a", "b"]}}}, "reaches into"),
-        ({"grid": {"plan": {"epsilon": [1, 2]}}}, "same for every trial"),
-        ({"grid": {"optimizer": {"lr": 0.1}}}, "needs a list"),
-        ({"grid": {"optimizer": {"lr": [0.1, 0.1]}}}, "twice"),
-        ({"grid": {"optimizer": {"lrr": [0.1]}}}, "lrr"),
-        ({"grid": {"plan": {"method": ["dp-sgd", "non-private"]}}}, "does not protect whole units"),
-        ({"grid": {"plan": {"method": ["fdp-sgd"]}}}, "does not protect whole units"),
-        ({"grid": {"plan": {"steps": list(range(1, 1002))}}}, "at most 1,000"),
-        ({"seed": 3}, "seed"),
-        ({"recipe": "recommended"}, "recipe"),
-        ({"plan": {"accountant": "pld"}}, "no bound by PLD"),
-        ({"plan": {"relation": "replace", "accountant": "rdp"}}, "no bound for replace"),
-        ({"plan": {"relation": "add-or-remove", "nominal_units": 600}}, "no bound for add-or-remove"),
-        ({"score_share": 1.0}, "score_share"),
-        ({"plan": "dp-sgd"}, "no keys and values"),
+        ({"grid": None}, ("grid-missing",)),
+        ({"grid": {"data": {"private": ["a", "b"]}}}, ("grid-part-unknown",)),
+        ({"grid": {"plan": {"epsilon": [1, 2]}}}, ("grid-setting-fixed",)),
+        ({"grid": {"optimizer": {"lr": 0.1}}}, ("grid-values-missing",)),
+        ({"grid": {"optimizer": {"lr": [0.1, 0.1]}}}, ("grid-value-twice",)),
+        ({"grid": {"optimizer": {"lrr": [0.1]}}}, ("setting-unknown",)),
+        ({"grid": {"plan": {"method": ["dp-sgd", "non-private"]}}}, ("method-without-tuning-price",)),
+        ({"grid": {"plan": {"method": ["fdp-sgd"]}}}, ("method-without-tuning-price",)),
+        ({"grid": {"plan": {"steps": list(range(1, 1002))}}}, ("grid-too-large", "1,000")),
+        ({"seed": 3}, ("tuning-with-seed",)),
+        ({"recipe": "recommended"}, ("tuning-with-recipe",)),
+        ({"plan": {"accountant": "pld"}}, ("tuning-accountant-unbounded", "PLD")),
+        ({"plan": {"relation": "replace", "accountant": "rdp"}}, ("tuning-relation-unbounded", "replace")),
+        (
+            {"plan": {"relation": "add-or-remove", "nominal_units": 600}},
+            ("tuning-relation-unbounded", "add-or-remove"),
+        ),
+        ({"score_share": 1.0}, ("score-share-out-of-range", "score_share")),
+        ({"plan": "dp-sgd"}, ("section-not-mapping",)),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_in_a_line(changes, said):
-    with pytest.raises(DposeError, match=said) as caught:
+    with refused(*said) as caught:
         grid(**changes)
     assert "\n" not in caught.value.line()
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tune, "process_group", lambda: SimpleNamespace(count=2))
-    with pytest.raises(DposeError, match="takes one process"):
+    with refused("tuning-with-processes"):
         tune_runs(grid(), LAW, tmp_path / "a", QUIET)
     assert charges() == []
 
 
 def test_private_data_are_not_watched(tmp_path):
-    with pytest.raises(DposeError, match="outside the price"):
+    with refused("tuning-watches-private"):
         tune_runs(grid(data={"private": "shades:600:1", "watch": "held-out"}), LAW, tmp_path / "a", QUIET)
     assert charges() == []
 
@@ -533,9 +536,9 @@ def test_units_of_either_side_are_neither_watched_nor_public(tmp_path, monkeypat
         scales = {"method": "scaled-sgd", "subspace": {"kind": "public", "units": 4, "rank": 2}}
         values["plan"] = {"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5, **scales}
     how = {"shades": "is a picture of", "again": "looks like a picture of", "others": "shows the person of"}
-    with pytest.raises(DposeError, match=f"unit 1-.* {how[kind]} private unit 1-") as refused:
+    with refused(f"{used}-unit-private".replace("watch-", "watched-"), where=how[kind]) as caught:
         tune_runs(grid(**values), LAW, tmp_path / "a", QUIET)
-    assert "a trial" not in refused.value.line()
+    assert "a trial" not in caught.value.line()
     assert charges() == []
 
 
@@ -587,7 +590,7 @@ def test_what_it_would_cost_is_told_beforehand(capsys):
 
 def test_the_command_says_what_is_missing(tmp_path, capsys):
     assert main(["tune", "--out", str(tmp_path / "a")]) == 2
-    assert "needs a grid" in capsys.readouterr().err
+    assert "[grid-missing]" in capsys.readouterr().err
     file = tmp_path / "grid.yaml"
     file.write_text("data: {private: synthetic:ward}\ngrid: {optimizer: {lr: [0.1]}}\n")
     assert main(["tune", "--config", str(file), "--out", str(tmp_path / "a"), "--delta", "1e-5"]) == 2

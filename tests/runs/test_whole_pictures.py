@@ -9,7 +9,6 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose import files
-from dpose.errors import DposeError
 from dpose.pose.folder import find_model
 from dpose.privacy.odometer import EVALUATION, Budget, State, charges, set_budget
 from dpose.runs import pose
@@ -18,6 +17,7 @@ from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import score_of
 from dpose_scene.splits import SPLITS
 from quick import quick  # noqa: F401
+from refusals import refused
 
 QUIET = Console(quiet=True)
 
@@ -88,7 +88,7 @@ def test_private_people_are_charged_first_and_a_budget_refuses(nano, monkeypatch
         raise AssertionError("too late")
 
     monkeypatch.setattr(pose, "score_whole_pictures", looked)
-    with pytest.raises(DposeError, match="budget"):
+    with refused("budget-charge-unbounded"):
         whole(nano, "synthetic:ward:val")
 
 
@@ -115,5 +115,5 @@ def test_a_task_without_boxes_says_so(monkeypatch, nano):
     monkeypatch.setattr(
         evaluate, "task_entry", lambda name: replace(pose.ENTRY, name="shade", whole_pictures=None)
     )
-    with pytest.raises(DposeError, match="shade knows no boxes"):
+    with refused("whole-pictures-unsupported", where="shade"):
         whole(nano, "synthetic:studio:val")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
 from dpose_scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
 from dpose_scene.splits import scene_seed
+from refusals import refused
 
 
 def test_a_film_is_the_same_every_time_and_moves():
@@ -45,5 +45,5 @@ def test_labels_say_what_the_film_shows():
 
 @pytest.mark.parametrize(("split", "index"), [("public", 0), ("train", 480), ("train", -1)])
 def test_films_that_do_not_exist_are_refused(split, index):
-    with pytest.raises(DposeError):
+    with refused(("index-out-of-range", "split-unknown")):
         film_labels("studio", split, index)

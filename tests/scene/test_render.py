@@ -14,6 +14,7 @@ from dpose_scene.render import clip, render_person
 from dpose_scene.skeleton import BONE, JOINT
 from dpose_scene.splits import scene_seed
 from dpose_scene.stage import build_stage, identity_of, posed
+from refusals import refused
 
 SMALL = (64, 48)
 R_SHOULDER, L_SHOULDER, R_HIP, L_HIP, NECK, TOP = 12, 13, 2, 3, 8, 9
@@ -269,7 +270,7 @@ def test_mistakes_are_told(arguments, named):
 
 
 def test_a_clip_needs_frames():
-    with pytest.raises(DposeError, match="frames"):
+    with refused("frames-not-positive", where="frames"):
         clip("studio", 0, "walk", 0, SMALL)
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from dpose.errors import DposeError
 from dpose_scene.looks import LOOKS
 from dpose_scene.render import render_person
 from dpose_scene.splits import IDENTITIES, SPLITS, people_of, scene_seed
+from refusals import refused
 
 
 def test_sizes():
@@ -39,12 +39,12 @@ def test_a_split_shows_many_people():
 @pytest.mark.parametrize(
     ("look", "split", "index", "named"),
     [
-        ("studio", "dev", 0, "dev"),
-        ("hall", "val", 0, "hall"),
-        ("ward", "public", 200, "200"),
-        ("ward", "val", -1, "-1"),
+        ("studio", "dev", 0, ("split-unknown",)),
+        ("hall", "val", 0, ("look-unknown", "hall")),
+        ("ward", "public", 200, ("index-out-of-range", "200")),
+        ("ward", "val", -1, ("index-out-of-range", "-1")),
     ],
 )
 def test_mistakes_are_told(look, split, index, named):
-    with pytest.raises(DposeError, match=named):
+    with refused(*named):
         scene_seed(look, split, index)

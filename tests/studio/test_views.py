@@ -11,12 +11,12 @@ from typing import ClassVar
 import pytest
 
 from clips import write
-from dpose.errors import DposeError
 from dpose.files import file_digest, locked_folder
 from dpose.studio import jobs, runs_view
 from dpose.studio.children import Child, release_memory
 from dpose.studio.roots import Roots
 from quick import quick  # noqa: F401  (a fixture)
+from refusals import refused
 
 PLAN = {"units": "2000", "epochs": "5", "batch": "200", "epsilon": "2", "delta": "1e-5", "accountant": "rdp"}
 
@@ -93,9 +93,9 @@ def test_runs_are_found_below_the_folders_and_a_broken_one_hides_none(tmp_path):
 def test_who_trains_is_who_holds_the_lock(tmp_path):
     run = run_in(tmp_path)
     assert runs_view.trains(run) is None
-    with pytest.raises(DposeError, match="is not training"):
+    with refused("run-not-training"):
         runs_view.stop_run(run)
-    with pytest.raises(DposeError, match="no checkpoint"):
+    with refused("checkpoint-missing"):
         runs_view.Resumed().start(run)
     hold = (
         "import pathlib, signal, sys; from dpose.files import locked_folder\n"
@@ -109,7 +109,7 @@ def test_who_trains_is_who_holds_the_lock(tmp_path):
         assert training.stdout.readline() == "holds\n"
         assert runs_view.trains(run) == training.pid
         (run / "checkpoints").mkdir()
-        with pytest.raises(DposeError, match="training already"):
+        with refused("run-training"):
             runs_view.Resumed().start(run)
         assert "stops after the step" in runs_view.stop_run(run)["said"]
         assert training.wait(10) == signal.SIGINT

@@ -9,7 +9,6 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 import small_nano
-from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_weights
 from dpose.pose.data import open_data
 from dpose.pose.folder import PREDICTOR, load_model
@@ -18,6 +17,7 @@ from dpose.pose.weights_file import imagenet_file
 from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import NOBODY_IN_IMAGENET
+from refusals import refused
 from train_public_weights import COMMAND, PRESETS, make, recipe
 
 SMALL = {"train": 8, "val": 8, "test": 8, "public": 8, "large": 64}
@@ -69,7 +69,7 @@ def small(monkeypatch, tmp_path):
 
 
 def test_a_preset_that_is_not_shipped_is_one_line():
-    with pytest.raises(DposeError, match="choose from nano, lite0"):
+    with refused("preset-unknown"):
         recipe("5m")
     assert [recipe(preset, epochs=0.5).plan.epochs for preset in PRESETS] == [0.5, 0.5]
 
@@ -117,7 +117,7 @@ def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(update, "plain_gradient", stopping)
-        with pytest.raises(DposeError, match="the same command goes on"):
+        with refused("run-stopped"):
             make(recipe(), small / "run", small / "out", Console(quiet=True))
     assert not (small / "out").exists()
     make(recipe(), small / "run", small / "out", Console(quiet=True), unfinished=True)

@@ -9,7 +9,6 @@ import torch
 from rich.console import Console
 
 from dots import train
-from dpose.errors import DposeError
 from dpose.training import arithmetic
 from dpose.training import step as steps
 from dpose.training.arithmetic import (
@@ -31,6 +30,7 @@ from dpose.training.reproducibility import (
     no_repeat,
     repeatable,
 )
+from refusals import refused
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -186,7 +186,7 @@ def test_processes_that_compute_differently_are_refused(monkeypatch):
     monkeypatch.setattr(Second, "told", sent[0])
     check_alike(around(), other)
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    with pytest.raises(DposeError, match="do not compute alike") as raised:
+    with refused("processes-compute-differently") as raised:
         check_alike(around(), other)
     assert "\n" not in raised.value.line()
 

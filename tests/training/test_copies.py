@@ -32,6 +32,7 @@ from dpose.training.loop import Loop
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from quick import quick  # noqa: F401
+from refusals import refused
 from resumed import COMMIT, FAST, GRADIENT, STEPS, killed, plan_of, run
 from resumed import quiet as quiet
 from resumed import released as released
@@ -124,7 +125,7 @@ def test_a_copy_with_the_same_state_folder_waits_for_the_run_at_work(dots, tmp_p
         if not said:
             said.append("")
             shutil.copytree(tmp_path / "run", tmp_path / "copy")
-            with pytest.raises(DposeError, match="another process is at work on this run") as caught:
+            with refused("run-busy") as caught:
                 run(dots, tmp_path / "copy", quiet, resume=True)
             said.append(str(caught.value))
         return real(*given, **named)
@@ -164,7 +165,7 @@ def test_without_the_account_no_step_is_taken(dots, tmp_path, quiet, monkeypatch
     def out_of_reach(where):
         calls.append(1)
         if len(calls) > 5:
-            raise DposeError("the account cannot be used", "elsewhere")
+            raise DposeError("account-unusable", "the account cannot be used", "elsewhere")
         return real(where)
 
     def noting(*given, **named):
@@ -173,11 +174,11 @@ def test_without_the_account_no_step_is_taken(dots, tmp_path, quiet, monkeypatch
 
     monkeypatch.setattr(ledgers, "opened", out_of_reach)
     monkeypatch.setattr(GRADIENT[0], "private_gradient", noting)
-    with pytest.raises(DposeError, match="account cannot be used"):
+    with refused("account-unusable"):
         run(dots, tmp_path / "run", quiet)
     # taken up, then twice reserved and committed: two blocks of two steps
     assert taken == [2, 2, 4, 4]
-    with pytest.raises(DposeError, match="account cannot be used"):
+    with refused("account-unusable"):
         run(dots, tmp_path / "run", quiet, resume=True)
     assert len(taken) == 4
 
@@ -210,7 +211,7 @@ def test_a_ledger_of_another_run_in_its_place_is_refused(dots, tmp_path, quiet, 
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "one", quiet)
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "two", quiet)
     shutil.copy(tmp_path / "two" / "ledger.jsonl", tmp_path / "one")
-    with pytest.raises(DposeError, match="not the one that the checkpoint was written beside"):
+    with refused("ledger-of-other-run"):
         run(dots, tmp_path / "one", quiet, resume=True)
 
 
@@ -218,7 +219,7 @@ def test_a_checkpoint_that_names_no_ledger_is_refused(dots, tmp_path, quiet, mon
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     state = tmp_path / "run" / "checkpoints" / "step-0" / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "ledger_head": ""}))
-    with pytest.raises(DposeError, match="not the one that the checkpoint was written beside"):
+    with refused("ledger-of-other-run"):
         run(dots, tmp_path / "run", quiet, resume=True)
 
 
@@ -275,7 +276,7 @@ def with_the_account_and_no_name(folder, monkeypatch):
 def test_a_missing_ledger_is_refused(dots, tmp_path, quiet, monkeypatch, change, told):
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     change(tmp_path / "run", monkeypatch)
-    with pytest.raises(DposeError, match="the ledger of this run is missing") as caught:
+    with refused("ledger-missing") as caught:
         run(dots, tmp_path / "run", quiet, resume=True)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -295,7 +296,7 @@ def test_a_run_that_protects_nobody_goes_on_without_a_ledger(dots, tmp_path, qui
     run(dots, tmp_path / "B", quiet, resume=True)
     assert [e.folder for e in charges(tmp_path / "state")] == [entry.folder, str(tmp_path / "B")]
     (tmp_path / "run" / "ledger.jsonl").unlink()
-    with pytest.raises(DposeError, match="the ledger of this run is missing"):
+    with refused("ledger-missing"):
         run(dots, tmp_path / "run", quiet, resume=True)
 
 
@@ -306,7 +307,7 @@ def test_a_seeded_run_goes_on_and_is_charged_as_bounded_by_nothing(dots, tmp_pat
     assert entry.events == ()
     assert odometer.unbounded(entry, "video")
     (tmp_path / "run" / "ledger.jsonl").unlink()
-    with pytest.raises(DposeError, match="the ledger of this run is missing"):
+    with refused("ledger-missing"):
         run(dots, tmp_path / "run", quiet, seed=4, resume=True)
 
 
@@ -315,7 +316,7 @@ def test_a_ledger_that_begins_anew_leaves_the_head_that_is_kept(tmp_path):
         pass
     (head,) = (tmp_path / "heads").glob("*.json")
     before = head.read_bytes()
-    with pytest.raises(DposeError, match="keeps the head of another ledger of this run"):
+    with refused("ledger-head-differs"):
         Ledger.create(tmp_path / "two.jsonl", "ab" * 32, "key", tmp_path, ledger.run_id)
     assert head.read_bytes() == before
     assert not (tmp_path / "two.jsonl").exists()

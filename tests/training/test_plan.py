@@ -8,7 +8,6 @@ import math
 import pytest
 from rich.console import Console
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation, epsilon
 from dpose.privacy.entries import plan_digest
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -18,6 +17,7 @@ from dpose.runs.explain import explain_plan
 from dpose.training.grid import Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
+from refusals import refused
 
 
 def plan(**changes):
@@ -27,34 +27,34 @@ def plan(**changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "dp-sdg"}, "unknown method"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": math.inf}, "epsilon"),
-        ({"delta": 0.0}, "delta"),
-        ({"delta": 1.0}, "delta"),
-        ({"delta": None}, "needs a delta"),
-        ({"epsilon": None}, "either an epsilon or a noise multiplier"),
-        ({"noise_multiplier": 1.0}, "exactly one"),
-        ({"epochs": 0.0}, "epochs"),
-        ({"expected_batch_size": 0}, "expected_batch_size"),
-        ({"clip_norm": 0.0}, "clip_norm"),
-        ({"clip_norm": 1e-320}, "clip_norm must lie between 1e-30 and 1e\\+30, not"),
-        ({"clip_norm": 1e300}, "clip_norm must lie between"),
-        ({"epsilon": None, "noise_multiplier": 70_000.0}, "noise multiplier must lie between 0.2 and 65536"),
-        ({"steps": -3}, "steps"),
-        ({"ema_decay": 1.0}, "ema_decay"),
-        ({"tail": 1.5}, "share of the steps"),
-        ({"tail": 0.5, "ema_decay": 0.5}, "share of the steps"),
-        ({"relation": "replace-one"}, "unknown relation"),
-        ({"accountant": "prv"}, "unknown accountant"),
-        ({"relation": "add-or-remove"}, "nominal"),
-        ({"nominal_units": 100}, "nominal"),
+        ({"method": "dp-sdg"}, ("method-unknown",)),
+        ({"epsilon": 0.0}, ("epsilon-not-positive",)),
+        ({"epsilon": -1.0}, ("epsilon-not-positive",)),
+        ({"epsilon": math.nan}, ("epsilon-not-positive",)),
+        ({"epsilon": math.inf}, ("epsilon-not-positive",)),
+        ({"delta": 0.0}, ("delta-out-of-range",)),
+        ({"delta": 1.0}, ("delta-out-of-range",)),
+        ({"delta": None}, ("delta-missing",)),
+        ({"epsilon": None}, ("budget-inconsistent",)),
+        ({"noise_multiplier": 1.0}, ("budget-inconsistent",)),
+        ({"epochs": 0.0}, ("setting-not-positive", "epochs")),
+        ({"expected_batch_size": 0}, ("setting-not-positive", "expected_batch_size")),
+        ({"clip_norm": 0.0}, ("setting-not-positive", "clip_norm")),
+        ({"clip_norm": 1e-320}, ("clip-norm-out-of-range", ("clip_norm", "1e-30", "1e+30"))),
+        ({"clip_norm": 1e300}, ("clip-norm-out-of-range", "clip_norm")),
+        ({"epsilon": None, "noise_multiplier": 70_000.0}, ("noise-out-of-range", ("0.2", "65536"))),
+        ({"steps": -3}, ("setting-not-positive", "steps")),
+        ({"ema_decay": 1.0}, ("ema-out-of-range", "ema_decay")),
+        ({"tail": 1.5}, ("tail-out-of-range",)),
+        ({"tail": 0.5, "ema_decay": 0.5}, ("tail-out-of-range",)),
+        ({"relation": "replace-one"}, ("choice-unknown", "relation")),
+        ({"accountant": "prv"}, ("choice-unknown", "accountant")),
+        ({"relation": "add-or-remove"}, ("nominal-units-inconsistent",)),
+        ({"nominal_units": 100}, ("nominal-units-inconsistent",)),
     ],
 )
 def test_refusals(changes, words):
-    with pytest.raises(DposeError, match=words):
+    with refused(*words):
         plan(**changes)
 
 
@@ -94,13 +94,13 @@ def test_a_plans_digest_is_of_all_its_settings_noise_among_them():
 
 
 def test_delta_above_one_over_n_is_refused():
-    with pytest.raises(DposeError, match="1/n"):
+    with refused("delta-above-one-in-n"):
         plan(delta=0.01).bind(100)
     plan(delta=0.009).bind(100)
 
 
 def test_no_units():
-    with pytest.raises(DposeError, match="no units"):
+    with refused("units-missing"):
         plan().bind(0)
 
 
@@ -186,7 +186,7 @@ def test_given_noise_is_priced():
 def test_a_calibration_that_understates_is_not_believed(monkeypatch, share):
     honest = plan().bind(1000).event.sigma
     monkeypatch.setattr("dpose.training.plan.noise_multiplier", lambda *a, **k: share * honest)
-    with pytest.raises(DposeError, match="calibration gave epsilon"):
+    with refused("calibration-failed"):
         plan().bind(1000)
 
 

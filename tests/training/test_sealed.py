@@ -9,7 +9,6 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from dots import train
-from dpose.errors import DposeError
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.queries import Query
 from dpose.privacy.statement import PrivacyStatement
@@ -19,6 +18,7 @@ from dpose.runs.verify import verify_run
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from refusals import refused
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PLAN = {"epsilon": 8.0, "delta": 1e-4, "steps": 4, "expected_batch_size": 20, "accountant": "rdp"}
@@ -82,7 +82,7 @@ def test_every_kind_of_run_is_sealed(runs):
 @pytest.mark.parametrize("other", ["other", "none", "seeded"])
 def test_other_weights_are_refused(runs, other):
     shutil.copy(runs / other / "model.safetensors", runs / "private" / "model.safetensors")
-    with pytest.raises(DposeError, match=r"model\.safetensors is not the one that was sealed"):
+    with refused("seal-file-altered", where="model.safetensors"):
         verified(runs)
 
 
@@ -107,7 +107,7 @@ WORDS = {
 def test_rewritten_words_are_refused(runs, what):
     name, changes = WORDS[what]
     rewritten(runs / name / "privacy.json", **changes)
-    with pytest.raises(DposeError, match=r"is not what was sealed|belongs to another plan"):
+    with refused(("ledger-of-other-plan", "seal-value-differs")):
         verified(runs, name)
 
 
@@ -115,7 +115,7 @@ def test_rewritten_words_are_refused(runs, what):
 def test_changed_files_are_refused(runs, file):
     path = runs / "private" / file
     path.write_text(path.read_text().replace("8", "1"))
-    with pytest.raises(DposeError, match=f"{file} is not the one that was sealed"):
+    with refused("seal-file-altered", where=file):
         verified(runs)
 
 
@@ -123,19 +123,19 @@ def test_changed_and_added_checkpoints_are_refused(runs):
     (state,) = (runs / "private" / "checkpoints").glob("step-4/state.safetensors")
     tensors = load_file(state)
     save_file({**tensors, "weights/classify.bias": torch.ones(4)}, state)
-    with pytest.raises(DposeError, match=r"checkpoints/step-4/state\.safetensors is not the one"):
+    with refused("seal-file-altered", where="checkpoints/step-4/state.safetensors"):
         verified(runs)
     shutil.rmtree(runs / "private" / "checkpoints")
     assert any("not checked: checkpoints/step-0" in line for line in verified(runs))  # removed, not changed
     shutil.copytree(runs / "other" / "checkpoints" / "step-4", runs / "private" / "checkpoints" / "step-9")
-    with pytest.raises(DposeError, match="was not there when this was sealed"):
+    with refused("seal-item-added"):
         verified(runs)
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "README.md", "ledger.jsonl"])
 def test_missing_files_are_refused(runs, file):
     (runs / "private" / file).unlink()
-    with pytest.raises(DposeError, match="missing"):
+    with refused(("ledger-missing", "sealed-file-missing"), where="missing"):
         verified(runs)
 
 
@@ -144,17 +144,17 @@ def test_a_seal_that_the_statement_does_not_name_is_noticed(runs):
     values = json.loads(path.read_text())
     head = values.pop("seal")
     path.write_text(json.dumps({**values, "ledger_head": head}))
-    with pytest.raises(DposeError, match="nothing binds the statement to its run: it names no seal"):
+    with refused("statement-without-seal"):
         verified(runs)
     lines = (runs / "private" / "ledger.jsonl").read_bytes().splitlines(keepends=True)
     (runs / "private" / "ledger.jsonl").write_bytes(b"".join(lines[:-1]))
     path.write_text(json.dumps(values))
-    with pytest.raises(DposeError, match="cut off"):  # the head that is kept apart
+    with refused("ledger-cut"):  # the head that is kept apart
         verified(runs)
     shutil.rmtree(runs / "state")
-    with pytest.raises(DposeError, match="nothing binds the statement to its run: it names no seal"):
+    with refused("statement-without-seal"):
         verified(runs)
-    with pytest.raises(DposeError, match="nothing binds the statement"):
+    with refused("statement-without-seal", where="nothing binds the statement"):
         reseal(runs / "private", lambda _, s: s, state_dir=runs / "state")  # it is not made to look checked
 
 
@@ -165,7 +165,7 @@ def test_a_plan_that_the_config_does_not_hold_is_refused(runs):
     config["run"]["plan"]["clip_norm"] = 99.0
     content = json.dumps(config).encode()
     reseal(folder, lambda _, s: s, {"config.json": content}, runs / "state")
-    with pytest.raises(DposeError, match="another plan than statement and ledger name"):
+    with refused("plan-differs"):
         verified(runs)
 
 
@@ -200,5 +200,5 @@ def test_results_by_group_are_in_statement_and_card_and_sealed(runs, monkeypatch
 
 def test_what_was_altered_is_not_sealed_anew(runs):
     shutil.copy(runs / "other" / "model.safetensors", runs / "private" / "model.safetensors")
-    with pytest.raises(DposeError, match=r"model\.safetensors is not the one that was sealed"):
+    with refused("seal-file-altered", where="model.safetensors"):
         reseal(runs / "private", lambda _, s: s, state_dir=runs / "state")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from dpose.errors import DposeError
 from dpose.training import subspace as subspace_module
 from dpose.training.gradients import trainable_params
 from dpose.training.subspace import fit_subspace, project_onto, random_subspace
 from dpose.units import UnitBatch
+from refusals import refused
 
 
 def setup(dots, n=30, dtype=torch.float32, size=10):
@@ -124,9 +124,9 @@ def test_no_direction_is_made_of_rounding(dots):
 
 def test_too_few_units_are_refused(dots):
     task, model, params, batches = setup(dots, 5)
-    with pytest.raises(DposeError, match="at least 6 public units, there are 5"):
+    with refused("public-units-too-few", where=("6 public", "are 5")):
         fit_subspace(task, model, params, batches, 6)
-    with pytest.raises(DposeError, match="directions"):
+    with refused("subspace-size-out-of-range"):
         fit_subspace(task, model, params, batches, 0)
 
 
@@ -150,7 +150,7 @@ def test_gradients_that_are_not_finite_count_as_zero(dots, monkeypatch):
     everything = fit_subspace(task, model, params, batches, 6, hold_bytes=0)
     assert everything.dropped == 1
     monkeypatch.setattr(task, "loss", lambda *a: real(*a) * float("nan"))
-    with pytest.raises(DposeError, match="no public unit has a gradient"):
+    with refused("public-gradients-missing"):
         fit_subspace(task, model, params, batches, 6)
 
 
@@ -195,7 +195,7 @@ def test_a_subspace_of_another_model_is_refused(dots):
         {"classify.weight": params["classify.weight"]},
         {n: p.flatten() for n, p in params.items()},
     ):
-        with pytest.raises(DposeError, match="does not fit"):
+        with refused("subspace-of-other-model"):
             project_onto(bad, subspace)
 
 
@@ -209,7 +209,7 @@ def test_random_directions_are_the_same_for_the_same_seed_and_orthonormal(dots):
     full = random_subspace(params, 20, np.random.default_rng(0))
     torch.testing.assert_close(projector(full), torch.eye(20, dtype=torch.float64), atol=1e-5, rtol=0)
     for k in (0, 21):
-        with pytest.raises(DposeError, match="1 to 20 directions"):
+        with refused("subspace-size-out-of-range", where="20 directions"):
             random_subspace(params, k, np.random.default_rng(0))
 
 

@@ -23,19 +23,25 @@ def load_action_model(folder: Path) -> ActionModel:
         values = file_json(config)
         described = values["model"] if values.get("task") == "action" else None
     except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise DposeError("holds no model", str(folder), "give a folder that dpose train made") from error
+        raise DposeError(
+            "model-missing", "holds no model", str(folder), "give a folder that dpose train made"
+        ) from error
     if not isinstance(described, dict):
-        raise DposeError("holds no action model", str(folder))
+        raise DposeError("model-of-other-task", "holds no action model", str(folder))
     model = ActionModel(ActionConfig.from_dict(described, str(config)))
     weights = folder / "model.safetensors"
     try:
         tensors = safetensors.torch.load(file_bytes(weights))
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(weights)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(weights)) from error
     except (SafetensorError, ValueError) as error:
-        raise DposeError("is no safetensors file, or is damaged", str(weights), "copy it again") from error
+        raise DposeError(
+            "weights-damaged", "is no safetensors file, or is damaged", str(weights), "copy it again"
+        ) from error
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise DposeError("is of another model than its config.json", str(weights)) from error
+        raise DposeError(
+            "weights-of-other-model", "is of another model than its config.json", str(weights)
+        ) from error
     return model.eval()

@@ -55,12 +55,13 @@ class ActionConfig:
     def __post_init__(self) -> None:
         if self.preset not in get_args(ActionPreset):
             raise DposeError(
+                "preset-unknown",
                 "there is no such preset of the action model",
                 f"preset {self.preset}",
                 f"choose from {', '.join(get_args(ActionPreset))}",
             )
         if len(self.classes) < 1 or len(set(self.classes)) < len(self.classes):
-            raise DposeError("an action model needs classes of different names", "classes")
+            raise DposeError("classes-invalid", "an action model needs classes of different names", "classes")
         nano = self.preset == "nano"
         own = {"frames": 16, "stride": 1 if nano else 4, "input_size": (64, 64) if nano else (224, 224)}
         for name, value in own.items():
@@ -71,13 +72,19 @@ class ActionConfig:
         size = tuple(self.input_size)
         object.__setattr__(self, "input_size", size)
         if self.stride < 1:
-            raise DposeError("must be at least 1", f"stride {self.stride}")
+            raise DposeError("stride-out-of-range", "must be at least 1", f"stride {self.stride}")
         if not nano and (self.frames, size) != (16, (224, 224)):
-            raise DposeError("mvit-b takes 16 frames of 224x224 pixels", f"{self.frames} frames of {size}")
+            raise DposeError(
+                "frames-unsupported",
+                "mvit-b takes 16 frames of 224x224 pixels",
+                f"{self.frames} frames of {size}",
+            )
         if nano and (self.frames < 1 or (self.frames > 1 and self.frames % TUBE)):
-            raise DposeError("must be one, or an even number", f"frames {self.frames}")
+            raise DposeError("frames-not-even", "must be one, or an even number", f"frames {self.frames}")
         if len(size) != 2 or not all(type(n) is int and 16 <= n <= 512 for n in size):
-            raise DposeError("must be height and width between 16 and 512", f"input_size {size}")
+            raise DposeError(
+                "input-size-out-of-range", "must be height and width between 16 and 512", f"input_size {size}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration, ready for JSON."""
@@ -93,14 +100,16 @@ class ActionConfig:
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
-                raise DposeError(f"unknown key {key}", where, did_you_mean(str(key), known))
+                raise DposeError(
+                    "setting-unknown", f"unknown key {key}", where, did_you_mean(str(key), known)
+                )
         try:
             given = {**values, "classes": tuple(values["classes"])}
             if "input_size" in given:
                 given["input_size"] = tuple(given["input_size"])
             return cls(**given)
         except (KeyError, TypeError) as error:
-            raise DposeError(f"describes no action model ({error})", where) from error
+            raise DposeError("config-invalid", f"describes no action model ({error})", where) from error
 
 
 class ActionModel(nn.Module):
@@ -128,7 +137,11 @@ class ActionModel(nn.Module):
         """(N, 3, T, H, W) of 0 to 255 to logits (N, classes)."""
         wanted = (3, self.config.frames, *self.config.input_size)
         if clips.ndim != 5 or tuple(clips.shape[1:]) != wanted:
-            raise DposeError(f"the model takes clips of shape (N, {wanted})", f"{tuple(clips.shape)}")
+            raise DposeError(
+                "clips-of-wrong-shape",
+                f"the model takes clips of shape (N, {wanted})",
+                f"{tuple(clips.shape)}",
+            )
         scaled = (clips.to(self.head.weight.dtype) / 255 - MEAN) / STD
         return cast(Tensor, self.head(self.net(scaled)))
 
@@ -155,20 +168,28 @@ def load_pretrained(model: ActionModel, path: Path) -> None:
         DposeError: the model is no MViT, or the file is missing, no safetensors file, or of another model.
     """
     if model.config.preset != "mvit-b":
-        raise DposeError("takes no weights of torchvision's MViT", f"preset {model.config.preset}")
+        raise DposeError(
+            "pretrained-weights-unsuitable",
+            "takes no weights of torchvision's MViT",
+            f"preset {model.config.preset}",
+        )
     if not path.is_file():
-        raise DposeError("no pretrained weights there", str(path), PRETRAINED)
+        raise DposeError("pretrained-weights-missing", "no pretrained weights there", str(path), PRETRAINED)
     try:
         tensors = safetensors.torch.load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise DposeError("is no safetensors file, or is damaged", str(path), PRETRAINED) from error
+        raise DposeError(
+            "weights-damaged", "is no safetensors file, or is damaged", str(path), PRETRAINED
+        ) from error
     body = {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")}
     wanted = model.net.state_dict()
     wrong = [
         n for n in {**wanted, **body} if n not in body or n not in wanted or body[n].shape != wanted[n].shape
     ]
     if wrong:
-        raise DposeError(f"is not of MViT-B: {wrong[0]} does not fit", str(path), PRETRAINED)
+        raise DposeError(
+            "weights-of-other-model", f"is not of MViT-B: {wrong[0]} does not fit", str(path), PRETRAINED
+        )
     model.net.load_state_dict(body)
 
 
@@ -183,7 +204,10 @@ def apply_action_strategy(model: ActionModel, strategy: ActionStrategy) -> list[
     """
     if strategy not in get_args(ActionStrategy):
         raise DposeError(
-            "there is no such strategy", strategy, f"choose from {', '.join(get_args(ActionStrategy))}"
+            "strategy-unknown",
+            "there is no such strategy",
+            strategy,
+            f"choose from {', '.join(get_args(ActionStrategy))}",
         )
     norms = {n for n, m in model.named_modules() if isinstance(m, nn.LayerNorm | nn.GroupNorm)}
     last = _MVIT_LAST if model.config.preset == "mvit-b" else ("head.", "net.spatial.3.", "net.temporal.2.")

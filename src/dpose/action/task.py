@@ -43,7 +43,9 @@ class _ClipTask:
 
     def _logits(self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         if not isinstance(model, ActionModel):
-            raise DposeError(f"the action task trains an ActionModel, not a {type(model).__name__}")
+            raise DposeError(
+                "model-of-other-task", f"the action task trains an ActionModel, not a {type(model).__name__}"
+            )
         self._check(model.config)
         logits: Tensor = functional_call(model, dict(params), (inputs,))
         return logits
@@ -51,6 +53,7 @@ class _ClipTask:
     def _check(self, config: ActionConfig) -> None:
         if config.classes != self.classes:
             raise DposeError(
+                "classes-differ",
                 f"the model knows {len(config.classes)} classes that are not the data's {len(self.classes)}",
                 fix="use a model that was trained on these data",
             )

@@ -92,7 +92,7 @@ def check_auditable(plan: TrainingPlan, why_not: str) -> None:
     """
     if not plan.kind.auditable:
         known = ", ".join(name for name, method in METHODS.items() if method.auditable)
-        raise DposeError(f"{plan.method} {why_not}", "--method", f"choose {known}")
+        raise DposeError("method-without-canaries", f"{plan.method} {why_not}", "--method", f"choose {known}")
 
 
 def _white_box(

@@ -67,17 +67,19 @@ def audit_claim(
             another's.
     """
     if not 0 < alpha < 1:
-        raise DposeError(f"the level must lie between 0 and 1, not {alpha}", "--alpha")
+        raise DposeError("level-out-of-range", f"the level must lie between 0 and 1, not {alpha}", "--alpha")
     statement = verify_run(folder, state_dir).statement
     planted = _planted(statement, folder)
     if commitment is not None and commitment.lower() != planted.commitment:
         raise DposeError(
+            "commitment-differs",
             "its statement holds another commitment than the one given: coins may have been chosen after training",
             str(folder),
             "do not rely on it",
         )
     if opening is None:
         raise DposeError(
+            "opening-not-published",
             f"{NOBODY}, and these are not opened yet",
             "--opening",
             "ask whoever trained it: dpose audit opening",
@@ -127,12 +129,15 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
         DposeError: there is none, or it is another's; `out` is there already.
     """
     if out.exists():
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+        raise DposeError(
+            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
+        )
     statement = verify_run(folder, state_dir).statement
     planted = _planted(statement, folder)
     opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id, state_dir)
     if opening is None:
         raise DposeError(
+            "opening-missing",
             "its opening is not on this machine",
             str(folder),
             "it lies in the state folder of whoever trained it",
@@ -144,15 +149,19 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
 def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
     planted = statement.sections.canaries
     if planted is None:
-        raise DposeError(NOBODY, str(folder), "train with --canaries")
+        raise DposeError("commitment-missing", NOBODY, str(folder), "train with --canaries")
     if statement.kind is not Kind.PRIVATE:
         raise DposeError(
-            f"a statement of kind {statement.kind.value} claims nothing that could be refuted", str(folder)
+            "claim-missing",
+            f"a statement of kind {statement.kind.value} claims nothing that could be refuted",
+            str(folder),
         )
     if not (
         folder / "ledger.jsonl"
     ).exists():  # a published model: `verify_run` refuses it where one was sealed
-        raise DposeError("has no ledger, so that nothing binds its canaries to it", str(folder))
+        raise DposeError(
+            "ledger-missing", "has no ledger, so that nothing binds its canaries to it", str(folder)
+        )
     return planted
 
 
@@ -169,7 +178,7 @@ def _adversary(folder: Path, opened: Opening) -> Adversary:
     m = len(opened.coins)
     after = canary_scores(entry.load(folder), entry, opened.kind, opened.made_from, m)
     if len(after) != len(opened.before):
-        raise DposeError("has scores of other canaries", "the opening")
+        raise DposeError("opening-of-other-canaries", "has scores of other canaries", "the opening")
     fallen = np.array(opened.before) - after
     spare = fallen[m:] if opened.kind == "input" or len(fallen) > m else fallen[:0]
     return Adversary(

@@ -198,11 +198,12 @@ def check_fault(name: str, plantable: Iterable[str]) -> None:
     choose = f"choose one of {', '.join(plantable)}"
     if name in UNSEEN:
         raise DposeError(
+            "fault-unseen",
             f"no audit sees {name} ({UNSEEN[name].summary}): {UNSEEN[name].why}",
             "--plant",
             f"{UNSEEN[name].check} rejects it; {choose}",
         )
-    raise DposeError(f"no fault called {name!r}", "--plant", choose)
+    raise DposeError("fault-unknown", f"no fault called {name!r}", "--plant", choose)
 
 
 @contextlib.contextmanager

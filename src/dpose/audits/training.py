@@ -77,11 +77,25 @@ class TrainingAudit:
 
     def __post_init__(self) -> None:
         if self.canaries < FEWEST:
-            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", f"use at least {FEWEST}")
+            raise DposeError(
+                "canaries-too-few",
+                f"{self.canaries} canaries show nothing",
+                "--canaries",
+                f"use at least {FEWEST}",
+            )
         if self.kind not in ("gradient", "input"):
-            raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
+            raise DposeError(
+                "canary-kind-unknown",
+                f"no canaries of kind {self.kind!r}",
+                "--kind",
+                "choose gradient or input",
+            )
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
+            raise DposeError(
+                "level-out-of-range",
+                f"the level must lie between 0 and 1, not {as_given(self.alpha)}",
+                "--alpha",
+            )
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
 
@@ -105,7 +119,12 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     """
     plan = config.plan
     if not plan.kind.private:
-        raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
+        raise DposeError(
+            "claim-missing",
+            f"{plan.method} claims nothing that could be refuted",
+            "--method",
+            "choose dp-sgd",
+        )
     check_free(out)
     seeded = config.seed is not None
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
@@ -212,6 +231,7 @@ def _canaries(
     _, views = canary_views(model, rng, 2 * audit.canaries)
     if len(views) < audit.canaries:
         raise DposeError(
+            "canaries-too-many",
             f"there are {len(views):,} pictures for input canaries",
             "--canaries",
             f"use at most {len(views):,}",

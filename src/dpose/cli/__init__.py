@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         code = _command().main(arguments, prog_name="dpose", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except DposeError as error:
-        _complain(error.line())
-        return error.code
+        _complain(f"{error.line()} [{error.code}]")
+        return error.exit_code
     except typer.Exit as ended:
         return ended.exit_code
     except complaint as error:

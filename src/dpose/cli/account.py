@@ -122,19 +122,34 @@ def show(
     console = plain_console()
     asked = [parse_asked(word) for word in neighbours or ()]
     if delta is not None and not 0 < delta < 1:
-        raise DposeError(f"delta must lie between 0 and 1, not {delta}", "--delta", "give one such as 1e-5")
+        raise DposeError(
+            "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
+        )
     if picture is not None and (data is not None or limit is not None):
-        raise DposeError("is asked about by itself", "--picture", "leave DATA and --limit out")
+        raise DposeError(
+            "picture-not-alone", "is asked about by itself", "--picture", "leave DATA and --limit out"
+        )
     if limit is not None and data is None:
-        raise DposeError("needs the data that it is a part of", "--limit", "name them first")
+        raise DposeError(
+            "limit-without-data", "needs the data that it is a part of", "--limit", "name them first"
+        )
     if (budget is not None or no_budget) and (data is None or (budget is not None and no_budget)):
-        raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
+        raise DposeError(
+            "budget-incomplete",
+            "a budget needs its data, and is set or lifted",
+            fix="see dpose account --help",
+        )
     if data is not None and budget is not None:
         _set(data, budget, delta or DELTA, unit, owner, limit, account)
     elif data is not None and no_budget:
         _lift(data, owner, limit, account)
     elif unit is not None or owner:
-        raise DposeError("are for a budget", "--unit and --owner", "see dpose account budget set --help")
+        raise DposeError(
+            "option-needs-budget",
+            "are for a budget",
+            "--unit and --owner",
+            "see dpose account budget set --help",
+        )
     if html is not None:
         from dpose.runs.report.account import write_account_page
 

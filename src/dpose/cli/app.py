@@ -126,23 +126,29 @@ def evaluate(
     console = plain_console()
     spec = with_annotations(data, annotations)
     if run is not None and predictions is not None:
-        raise DposeError("a model is scored, or a file", "--predictions", "give one of them")
+        raise DposeError(
+            "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
+        )
     with_noise = noised.epsilon is not None
     if whole_pictures and (predictions or detections or with_noise or groups):
         raise DposeError(
+            "whole-pictures-conflict",
             "a score of whole pictures uses no boxes, is without noise and of everybody",
             "--whole-pictures",
             "leave out the other option",
         )
     if out is not None and (predictions or (groups and not with_noise)):
-        raise DposeError("holds a score of a model", f"--out {out}", "leave it out")
+        raise DposeError("out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out")
     if groups or before:
         if predictions is not None or not groups or detections is not None or (with_noise and before):
             raise DposeError(
-                "groups are of a model's own scores, with noise of one model by itself", "--groups"
+                "groups-conflict",
+                "groups are of a model's own scores, with noise of one model by itself",
+                "--groups",
             )
     elif with_noise and (predictions is not None or detections is not None):
         raise DposeError(
+            "epsilon-with-predictions",
             "noise goes on scores of a model, of each unit by itself",
             "--epsilon",
             "leave out the other file",
@@ -203,7 +209,12 @@ def compare(
 ) -> None:
     """Several runs in one table and one picture: what each guarantees beside how well it does."""
     if out.suffix not in (".png", ".svg", ".pdf"):
-        raise DposeError("is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf")
+        raise DposeError(
+            "drawing-suffix-unknown",
+            "is no kind of picture that can be drawn",
+            str(out),
+            "name it .png, .svg or .pdf",
+        )
     from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 
     console = plain_console()
@@ -275,7 +286,9 @@ def keys(
     """The keys of private runs that were stopped and may go on; and how to be rid of one."""
     if (run is None) == discard:
         raise DposeError(
-            "what shall be done?", fix="dpose keys lists them, dpose keys RUN --discard deletes one"
+            "command-incomplete",
+            "what shall be done?",
+            fix="dpose keys lists them, dpose keys RUN --discard deletes one",
         )
     from dpose.runs.keys import discard_key, list_keys
 

@@ -197,7 +197,10 @@ def obfuscate(
     check_method(method)
     if method != "face-blur" and (detector is not None or hold is not None):
         raise DposeError(
-            "only --method face-blur looks for faces", "detector", "leave --detector and --hold out"
+            "detector-without-faces",
+            "only --method face-blur looks for faces",
+            "detector",
+            "leave --detector and --hold out",
         )
     finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
     console = Console()

@@ -46,7 +46,10 @@ class JobOptions:
 
         if self.partition is None:
             raise DposeError(
-                "needs a partition", "--engine slurm", "give --partition NAME; local is this machine"
+                "partition-missing",
+                "needs a partition",
+                "--engine slurm",
+                "give --partition NAME; local is this machine",
             )
         return self.partition, parsed_settings(self.slurm or [])
 
@@ -70,7 +73,12 @@ class ClusterOptions:
             DposeError: there is something of a job without `--engine slurm`.
         """
         if self.engine is None and (self.no_wait or self.job != JobOptions()):
-            raise DposeError("is a job's", "--partition, --slurm, --no-wait", "say --engine slurm with it")
+            raise DposeError(
+                "option-needs-slurm",
+                "is a job's",
+                "--partition, --slurm, --no-wait",
+                "say --engine slurm with it",
+            )
 
     def train(
         self,
@@ -97,7 +105,7 @@ class ClusterOptions:
 
         folder = resume or out
         if folder is None:
-            raise DposeError("training needs a folder for the run", fix="give --out")
+            raise DposeError("out-missing", "training needs a folder for the run", fix="give --out")
         folder = folder.resolve()
         log = _log_folder(folder)
         with self._submitting(log) as send:
@@ -160,7 +168,9 @@ class ClusterOptions:
         from dpose.interpreter import python, version_of
 
         if self.engine != "slurm":
-            raise DposeError("runs on slurm, or here without it", f"--engine {self.engine}")
+            raise DposeError(
+                "engine-unsupported", "runs on slurm, or here without it", f"--engine {self.engine}"
+            )
         partition, settings = self.job.checked()
         private_folder(log)
         told = log / "exit"

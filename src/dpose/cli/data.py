@@ -86,7 +86,9 @@ def convert(
     from dpose.pose.data.spec import SOURCES, DataSpec, open_data
 
     if to not in SOURCES["yolo"].splits:
-        raise DposeError("no such split", f"--to {to}", f"choose from {', '.join(SOURCES['yolo'].splits)}")
+        raise DposeError(
+            "split-unknown", "no such split", f"--to {to}", f"choose from {', '.join(SOURCES['yolo'].splits)}"
+        )
     console = plain_console()
     spec = DataSpec.parse(with_annotations(data, annotations))
     units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)

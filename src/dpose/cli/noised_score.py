@@ -47,11 +47,14 @@ class NoisedScore:
         if self.epsilon is None:
             if self != NoisedScore():
                 raise DposeError(
-                    "a score with noise needs a price", fix="give --epsilon, as in --epsilon 0.1"
+                    "epsilon-missing",
+                    "a score with noise needs a price",
+                    fix="give --epsilon, as in --epsilon 0.1",
                 )
             return None
         if self.pooled != (self.joints_per_unit is not None):
             raise DposeError(
+                "pooled-without-joints",
                 "go together: the cap is what bounds a unit's part",
                 "--pooled and --joints-per-unit",
                 "give both, as in --pooled --joints-per-unit 14",
@@ -61,6 +64,7 @@ class NoisedScore:
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
             raise DposeError(
+                "relation-unknown",
                 "there is no such relation",
                 f"--relation {self.relation}",
                 f"choose one of {', '.join(relations)}",

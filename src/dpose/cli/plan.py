@@ -59,10 +59,17 @@ def plan(
     With --corpus: how long a release of so many pictures or videos would take, by engine and number of workers.
     """
     if (units is None) == (corpus.corpus is None):
-        raise DposeError("plans a training or a release", "--units, --corpus", "give one of them")
+        raise DposeError(
+            "plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them"
+        )
     if corpus.corpus is not None:
         if plan != PlanBasics():
-            raise DposeError("a corpus has no such plan", "--corpus", "leave the options of trainings out")
+            raise DposeError(
+                "option-of-trainings",
+                "a corpus has no such plan",
+                "--corpus",
+                "leave the options of trainings out",
+            )
         _plan_corpus(corpus)
         return
     assert units is not None
@@ -70,7 +77,12 @@ def plan(
     from dpose.training.plan import TrainingPlan
 
     if corpus != CorpusOptions():
-        raise DposeError("is for --corpus", "--size, --workers, ...", "leave it out, or give --corpus")
+        raise DposeError(
+            "option-needs-corpus",
+            "is for --corpus",
+            "--size, --workers, ...",
+            "leave it out, or give --corpus",
+        )
     console = plain_console()
     nominal = units if plan.relation == "add-or-remove" else None
     chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
@@ -85,10 +97,14 @@ def _plan_corpus(asked: CorpusOptions) -> None:
     assert asked.corpus is not None
     size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", asked.size or "1920x1080")
     if size is None or not int(size[1]) * int(size[2]):
-        raise DposeError(f"must be WxH in pixels, not {asked.size!r}", "--size", "say --size 1920x1080")
+        raise DposeError(
+            "size-malformed", f"must be WxH in pixels, not {asked.size!r}", "--size", "say --size 1920x1080"
+        )
     mechanism = asked.mechanism or "pixelize"
     if asked.frames is not None and mechanism == "pixelize":
-        raise DposeError("pictures have none", "--frames", "say --mechanism release-video with it")
+        raise DposeError(
+            "frames-of-pictures", "pictures have none", "--frames", "say --mechanism release-video with it"
+        )
     corpus = Corpus(asked.corpus, int(size[1]), int(size[2]), mechanism, asked.frames or FRAMES)
     figures = Figures.read(asked.measured or SHIPPED)
     rows = list(forecast(figures, corpus, _counts(asked.workers or "1,2,8,64"), asked.price_hour))
@@ -145,7 +161,10 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
         raise DposeError(
-            f"cannot be {text!r}", "--workers", "write numbers with commas between them: 1,2,8,64"
+            "workers-malformed",
+            f"cannot be {text!r}",
+            "--workers",
+            "write numbers with commas between them: 1,2,8,64",
         )
     return tuple(dict.fromkeys(map(int, parts)))
 

@@ -78,7 +78,11 @@ def predict(
     ways = {"--box": box, "--detections": detections, "--labels": labels, "--detector": detector}
     given = [name for name, value in ways.items() if value]
     if len(given) > 1:
-        raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
+        raise DposeError(
+            "boxes-given-twice",
+            f"{given[0]} and {given[1]} both say where people are",
+            fix="give one of them",
+        )
     _check(canvas, skeleton, detector, detector_kind, hide_faces)
     from dpose.runs.annotate import annotate, find_files, names_several
     from dpose.runs.drawn_people import Look
@@ -115,11 +119,17 @@ def _check(
 ) -> None:
     """Refuse what the words alone show to be wrong."""
     if canvas not in ("picture", "blank"):
-        raise DposeError(f"no canvas is called {canvas!r}", "--canvas", "give picture or blank")
+        raise DposeError(
+            "canvas-unknown", f"no canvas is called {canvas!r}", "--canvas", "give picture or blank"
+        )
     if canvas == "blank" and hide_faces:
-        raise DposeError("a blank canvas shows no face", "--hide-faces", "leave it out")
+        raise DposeError(
+            "canvas-without-faces", "a blank canvas shows no face", "--hide-faces", "leave it out"
+        )
     if kind and detector in (None, TORCHVISION):
-        raise DposeError("is of an ONNX file", "--detector-kind", "give --detector FILE.onnx")
+        raise DposeError(
+            "detector-kind-without-file", "is of an ONNX file", "--detector-kind", "give --detector FILE.onnx"
+        )
     if skeleton:
         from dpose.pose.skeletons import check_skeleton
 
@@ -142,7 +152,9 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     if not (on_hub or named or first.suffix in SUFFIXES or (first / CONFIG).exists()):
         return None, paths
     if len(paths) == 1:
-        raise DposeError("is a model, and no picture is named", paths[0], "name pictures behind it")
+        raise DposeError(
+            "pictures-missing", "is a model, and no picture is named", paths[0], "name pictures behind it"
+        )
     return find_model(paths[0]) if on_hub or named else first, paths[1:]
 
 
@@ -182,7 +194,7 @@ def _boxes(
         known = open_labels(labels)
         if known is None:
             having = ", ".join(name for name, source in SOURCES.items() if source.labels)
-            raise DposeError("these data have no boxes to give", labels, f"use {having}")
+            raise DposeError("boxes-missing", "these data have no boxes to give", labels, f"use {having}")
         return LabelledBoxes(known)
     if detector == TORCHVISION:
         from dpose.pose.detector import PersonDetector

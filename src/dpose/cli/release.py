@@ -153,7 +153,10 @@ def pixelize(
 
         if explain_picture is not None:
             raise DposeError(
-                "an engine's releases are not drawn on", "explain-picture", "leave one of them out"
+                "drawing-with-engine",
+                "an engine's releases are not drawn on",
+                "explain-picture",
+                "leave one of them out",
             )
         work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
         release_with(engine, workers, jobs, work, output, console)
@@ -231,7 +234,9 @@ def _block(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise DposeError(f"must be auto or a whole number of pixels, not {text!r}", "block") from None
+        raise DposeError(
+            "block-malformed", f"must be auto or a whole number of pixels, not {text!r}", "block"
+        ) from None
 
 
 def _regions(
@@ -242,7 +247,7 @@ def _regions(
 
     kind, _, mask = (text or "").partition(":")
     if kind != "private" and (threshold is not None or segmenter is not None):
-        raise DposeError("--threshold and --segmenter need --regions private")
+        raise DposeError("regions-missing", "--threshold and --segmenter need --regions private")
     if text is None:
         return None
     if text == "private":
@@ -259,4 +264,6 @@ def _regions(
         return PaperRegions()
     if kind == "paper" and mask:
         return PaperRegions(PublicRegions.from_file(mask).pixels)
-    raise DposeError(f"must be private, public:MASK or paper:MASK, not {text!r}", "regions")
+    raise DposeError(
+        "regions-malformed", f"must be private, public:MASK or paper:MASK, not {text!r}", "regions"
+    )

@@ -112,10 +112,20 @@ def draw_hidden(
     from dpose.release.protect import FACE_SIZE, parse_face
 
     if len(jobs) != 1:
-        raise DposeError(f"one picture or video can be drawn, not {len(jobs)}", "explain-picture", "name one")
+        raise DposeError(
+            "drawing-of-several",
+            f"one picture or video can be drawn, not {len(jobs)}",
+            "explain-picture",
+            "name one",
+        )
     (job,) = jobs
     if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
-        raise DposeError("would take the place of the picture itself", str(file), "choose another name")
+        raise DposeError(
+            "drawing-over-picture",
+            "would take the place of the picture itself",
+            str(file),
+            "choose another name",
+        )
     plan, rate = plan_of(job.source, config)
     shown = (
         read_pixels(job.target)
@@ -153,9 +163,9 @@ class OutputOptions:
             DposeError: it is not said, and something is to be written; or names are to be both kept and replaced.
         """
         if self.out is None and not explain:
-            raise DposeError("releasing needs --out", fix="name a folder or a file")
+            raise DposeError("out-missing", "releasing needs --out", fix="name a folder or a file")
         if self.keep_names and self.rename:
-            raise DposeError("--keep-names and --rename exclude each other")
+            raise DposeError("names-conflict", "--keep-names and --rename exclude each other")
         return self.out or Path("released")
 
     def say_names(self, names: Path | None, console: Console) -> None:
@@ -230,7 +240,12 @@ def release_with(
 
     out = output.folder()
     if jobs[0].target.parent != out and jobs[0].target == out:
-        raise DposeError("an engine releases into a folder", str(out), "name a folder, or leave --engine out")
+        raise DposeError(
+            "out-not-folder",
+            "an engine releases into a folder",
+            str(out),
+            "name a folder, or leave --engine out",
+        )
     with engine(name, workers=workers) as at:
         released = tell_each(
             lambda _: release_corpus(jobs, work, at, out, lambda line: say_lines([line], console)),

@@ -43,6 +43,7 @@ def _on_this_machine(command: Callable[..., None]) -> Callable[..., None]:
         for name, value in given.items():
             if any(isinstance(place, Path) and url_of(place) for place in _all(value)):
                 raise DposeError(
+                    "place-not-local",
                     "must be on this machine for this command",
                     next(url for place in _all(value) if (url := url_of(place))),
                     "copy it, and name the copy",
@@ -140,6 +141,7 @@ def stored_run(
     if resume is None and first:
         if here.exists() and any(path.name != ".lock" for path in here.iterdir()):
             raise DposeError(
+                "run-not-put",
                 f"a run for it is here, not complete or not yet put ({here})",
                 url,
                 f"say dpose train --resume {url}",

@@ -350,7 +350,9 @@ def check_typed(run: RunOptions) -> None:
     from dpose.pose.backbones import check_strategy, shipped_for
 
     if not run.data.private:
-        raise DposeError("training needs data", fix="give --data, or --config; see dpose train --help")
+        raise DposeError(
+            "data-missing", "training needs data", fix="give --data, or --config; see dpose train --help"
+        )
     model = run.model
     # the recipe's public stage makes first weights
     if run.recipe is None and run.task in (None, "pose"):

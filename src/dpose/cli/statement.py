@@ -156,7 +156,7 @@ def export(
     from dpose.runs.statement_files import card_metadata, open_statement
 
     if registry == model_card:
-        raise DposeError("in which form?", fix="give --registry or --model-card")
+        raise DposeError("form-missing", "in which form?", fix="give --registry or --model-card")
     opened = open_statement(artefact)
     opened.statement.verify()
     if registry:

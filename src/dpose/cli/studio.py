@@ -30,7 +30,7 @@ def studio(
         from dpose.studio.server import serve_studio
     except ImportError as error:
         raise DposeError(
-            f"the studio needs {error.name}", "dpose studio", "pip install dpose[studio]"
+            "package-missing", f"the studio needs {error.name}", "dpose studio", "pip install dpose[studio]"
         ) from error
 
     serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())

@@ -66,7 +66,7 @@ def train(
     if resume is None:
         if out is None and not explain and cluster.engine is None:
             raise DposeError(
-                "training needs a folder for the run", fix="give --out, or --explain to train nothing"
+                "out-missing", "training needs a folder for the run", fix="give --out, or --explain alone"
             )
         if out is not None and not explain and not url_of(out):
             check_free(out, may_be_empty=True, may_be_locked=True)
@@ -78,7 +78,9 @@ def train(
     cluster.check()
     if cluster.engine is not None and not explain:
         if url_of(resume or out or ""):
-            raise DposeError("a job trains into a folder", "--out", "copy it into the store when it is done")
+            raise DposeError(
+                "out-in-store", "a job trains into a folder", "--out", "copy it into the store when done"
+            )
         raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
     from dpose.runs.config import RunConfig
     from dpose.runs.train import explain_task, resume_task, train_task
@@ -107,6 +109,7 @@ def _only(data: list[str] | None, annotations: str) -> str:
     """The one --data that --annotations belongs to."""
     if not data or len(data) > 1:
         raise DposeError(
+            "annotations-ambiguous",
             "it is not clear whose labels these are",
             f"--annotations {annotations}",
             "give one --data with it, or write NAME:ROOT,annotations=FILE for each",

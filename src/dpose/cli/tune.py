@@ -67,7 +67,9 @@ def tune(
     console = plain_console()
     cluster.check()
     if config is None and not discard:
-        raise DposeError("choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml")
+        raise DposeError(
+            "grid-missing", "choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml"
+        )
     from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
     from dpose.privacy.wording import in_brief

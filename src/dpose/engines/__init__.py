@@ -42,11 +42,13 @@ class Failure:
     """Why an item failed: a `DposeError` in parts, which crosses processes.
 
     Attributes:
+        code: Which mistake it is.
         what: What is wrong.
         where: The file, option or value that is wrong; may be empty.
         fix: What can be done about it; may be empty.
     """
 
+    code: str
     what: str
     where: str = ""
     fix: str = ""
@@ -54,12 +56,12 @@ class Failure:
     @classmethod
     def of(cls, error: DposeError) -> Failure:
         """The same of an error."""
-        return cls(error.what, error.where, error.fix)
+        return cls(error.code, error.what, error.where, error.fix)
 
     @property
     def error(self) -> DposeError:
         """The same as an error."""
-        return DposeError(self.what, self.where, self.fix)
+        return DposeError(self.code, self.what, self.where, self.fix)
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def engine(name: str, **options: Any) -> AbstractContextManager[ItemEngine]:
     kind, _, rest = name.partition("://")
     if kind not in ENGINES or (rest and kind == "local"):
         raise DposeError(
+            "engine-unknown",
             f"must be one of {', '.join(ENGINES)} or ray://HOST:PORT, not {name!r}",
             "engine",
             did_you_mean(kind, ENGINES),
@@ -130,7 +133,7 @@ def attempted(work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
     except DposeError as error:
         return Failure.of(error)
     except Exception as error:
-        return Failure(" ".join(f"{type(error).__name__}: {error}".split()))
+        return Failure("worker-failed", " ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def run_items(
@@ -175,7 +178,10 @@ def run_items(
                     result = at.result(task)
                 except WorkerDiedError as error:
                     if attempt == ATTEMPTS:
-                        yield ItemEnd(item, failure=Failure(f"its worker died, {ATTEMPTS} times ({error})"))
+                        yield ItemEnd(
+                            item,
+                            failure=Failure("worker-died", f"its worker died, {ATTEMPTS} times ({error})"),
+                        )
                         continue
                     try:
                         item = retry(item)

@@ -62,7 +62,9 @@ class JobNote:
             note = cls(**json.loads(file.read_text(encoding="utf-8")))
             int(note.id.partition("_")[0])
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise DposeError("is no note of a job", str(file), "delete it if no job is at work") from error
+            raise DposeError(
+                "job-note-invalid", "is no note of a job", str(file), "delete it if no job is at work"
+            ) from error
         return note
 
     def write(self, folder: Path) -> None:
@@ -84,7 +86,9 @@ class JobNote:
         if self.partition != LOCAL:
             return _queued(self.id, int(time.monotonic() / FRESH_S))
         if self.host != socket.gethostname():
-            raise DposeError(f"job {self.id} may still be at work on {self.host}", fix="look there")
+            raise DposeError(
+                "job-maybe-running", f"job {self.id} may still be at work on {self.host}", fix="look there"
+            )
         return began(int(self.id)) == self.started
 
 
@@ -105,9 +109,10 @@ def check_no_job(folder: Path, told: Path) -> None:
         going = note.going
     except DposeError as error:
         fix = f"{error.fix}; if the job is gone, delete this file"
-        raise DposeError(error.what, str(folder / NOTE), fix) from error
+        raise DposeError(error.code, error.what, str(folder / NOTE), fix) from error
     if going:
         raise DposeError(
+            "job-running",
             f"job {note.id} is still at work for this folder",
             str(folder),
             f"wait for it, or end it: {note.ending}",
@@ -143,10 +148,12 @@ def _queued(job_id: str, _when: int) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DposeError(
-            f"whether job {job_id} is still at work squeue does not say", fix="try again"
+            "job-state-unknown", f"whether job {job_id} is still at work squeue does not say", fix="try again"
         ) from error
     if asked.returncode:
         if "invalid job id" in asked.stderr.lower():  # long gone
             return False
-        raise DposeError(f"whether job {job_id} is still at work squeue does not say", fix="try again")
+        raise DposeError(
+            "job-state-unknown", f"whether job {job_id} is still at work squeue does not say", fix="try again"
+        )
     return bool(asked.stdout.strip())

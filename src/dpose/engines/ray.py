@@ -60,7 +60,9 @@ class RayEngine:
             try:
                 import ray
             except ImportError as error:
-                raise DposeError("is not installed", "ray", "pip install 'dpose[ray]'") from error
+                raise DposeError(
+                    "package-missing", "is not installed", "ray", "pip install 'dpose[ray]'"
+                ) from error
             self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
             _connect(ray, workers, address)
             self._actor = ray.remote(_worker_class()).options(num_cpus=1, max_restarts=0, max_task_retries=0)
@@ -85,7 +87,9 @@ class RayEngine:
             DposeError: the item would go into Ray's object store: it may hold a key.
         """
         if (size := len(pickle.dumps(item))) > ITEM_BYTES:
-            raise DposeError(f"an item of {size:,} bytes is too large to stay in memory", self._where)
+            raise DposeError(
+                "item-too-large", f"an item of {size:,} bytes is too large to stay in memory", self._where
+            )
         loads = Counter(map(id, self._at.values()))
         actor = min(self._actors, key=lambda one: loads[id(one)])
         with self._reached():
@@ -132,7 +136,7 @@ class RayEngine:
             yield
         except ConnectionError as error:
             raise DposeError(
-                "the cluster is lost", self._where, "when it is there, run the command again"
+                "cluster-lost", "the cluster is lost", self._where, "when it is there, run the command again"
             ) from error
 
     def _put(self, shared: Any) -> Any:
@@ -158,19 +162,21 @@ class RayEngine:
                 return actor
             except self._ray.exceptions.RayActorError:
                 actor = self._actor.remote()
-        raise DposeError("workers die as they start", self._where, "look at its logs")
+        raise DposeError("workers-die-at-start", "workers die as they start", self._where, "look at its logs")
 
     def _check(self, actor: Any) -> None:
         try:
             self._same(self._ray.get(actor.code.remote(), timeout=START_S))
         except self._ray.exceptions.GetTimeoutError as error:
             raise DposeError(
+                "processors-too-few",
                 f"has no free processor for one of {self.workers} workers",
                 self._where,
                 "ask for fewer --workers",
             ) from error
         except self._ray.exceptions.RayTaskError as error:
             raise DposeError(
+                "worker-code-differs",
                 "dpose cannot be imported on a worker, or is another version",
                 self._where,
                 "install the same dpose",
@@ -179,6 +185,7 @@ class RayEngine:
     def _same(self, found: str) -> None:
         if found != worker_code():
             raise DposeError(
+                "worker-code-differs",
                 f"a worker runs another dpose than this machine (code {found}, here {worker_code()})",
                 self._where,
                 "install the same dpose, Python and numpy on all of them",
@@ -204,6 +211,7 @@ def _connect(ray: Any, workers: int, address: str) -> None:
             with contextlib.suppress(Exception):
                 ray.shutdown()
             raise DposeError(
+                "cluster-not-started",
                 f"no cluster starts on this machine ({type(error).__name__}: {_first_line(error)})",
                 "ray",
                 "try again when the machine is less busy",
@@ -213,7 +221,7 @@ def _connect(ray: Any, workers: int, address: str) -> None:
     fix = "start one, or say --engine ray"
     try:
         if not host or not port.isdigit():
-            raise DposeError("must be ray://HOST:PORT", address)
+            raise DposeError("engine-address-malformed", "must be ray://HOST:PORT", address)
         # Ray itself would try for half a minute
         socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
         # somebody is there, and Ray does not say whether it was let in
@@ -224,7 +232,9 @@ def _connect(ray: Any, workers: int, address: str) -> None:
             logging.getLogger("ray.util.client.logsclient").disabled = True  # it sets a level of its own
             ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
-        raise DposeError(f"no Ray cluster answers here ({_first_line(error)})", address, fix) from error
+        raise DposeError(
+            "cluster-unreachable", f"no Ray cluster answers here ({_first_line(error)})", address, fix
+        ) from error
 
 
 def _token_at_hand() -> bool:

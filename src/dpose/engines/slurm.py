@@ -147,7 +147,9 @@ def submit_all(
         import submitit
         from submitit.core.utils import FailedJobError
     except ImportError as error:
-        raise DposeError("needs submitit", "--engine slurm", "pip install dpose[slurm]") from error
+        raise DposeError(
+            "package-missing", "needs submitit", "--engine slurm", "pip install dpose[slurm]"
+        ) from error
     here = partition == LOCAL
     private_folder(folder)
     try:
@@ -162,7 +164,9 @@ def submit_all(
         with safe_path(), contextlib.nullcontext() if len(jobs) == 1 else executor.batch():
             return [executor.submit(job) for job in jobs]
     except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
-        raise DposeError(f"cannot be submitted: {error}", f"--partition {partition}") from error
+        raise DposeError(
+            "job-refused", f"cannot be submitted: {error}", f"--partition {partition}"
+        ) from error
 
 
 def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -178,7 +182,12 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         if not (key and equals and value):
-            raise DposeError("must be KEY=VALUE", f"--slurm {word}", "say --slurm timeout_min=240")
+            raise DposeError(
+                "slurm-setting-malformed",
+                "must be KEY=VALUE",
+                f"--slurm {word}",
+                "say --slurm timeout_min=240",
+            )
         try:
             found[key] = int(value) if value.isdecimal() else float(value)
         except ValueError:
@@ -213,7 +222,9 @@ def wait_for(
         time.sleep(refresh)
     if told.exists():
         return exit_code(told)
-    raise DposeError(f"job {note.id} ended before its command did", note.log, f"go on with {go_on}")
+    raise DposeError(
+        "job-ended-early", f"job {note.id} ended before its command did", note.log, f"go on with {go_on}"
+    )
 
 
 def is_over(note: JobNote, told: Path) -> bool:
@@ -235,4 +246,4 @@ def exit_code(told: Path) -> int:
     try:
         return int(told.read_text())
     except (OSError, ValueError) as error:
-        raise DposeError("is no exit code", str(told)) from error
+        raise DposeError("exit-code-invalid", "is no exit code", str(told)) from error

@@ -79,7 +79,11 @@ def decode_pixels(data: bytes, name: str) -> NDArray[Any]:
     pixels = _decoded(data, name, colour | (cv2.IMREAD_ANYDEPTH if header.depth == 16 else 0))
     found = (sorted(pixels.shape[:2]), 1 if pixels.ndim == 2 else 3, pixels.dtype.itemsize * 8)
     if found != (sorted((header.height, header.width)), header.channels, header.depth):
-        raise DposeError(f"the {header.format} file holds another picture than its header declares", name)
+        raise DposeError(
+            "picture-differs-from-header",
+            f"the {header.format} file holds another picture than its header declares",
+            name,
+        )
     return pixels
 
 
@@ -148,7 +152,7 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     elif whole.shape[2:] == (4,):
         alpha = whole[:, :, 3]
     else:
-        raise DposeError("the transparent parts cannot be decoded", name, _OPAQUE)
+        raise DposeError("transparency-undecodable", "the transparent parts cannot be decoded", name, _OPAQUE)
     level = alpha[:, :, None].astype(np.uint32)
     mixed = (colours * level + peak * (peak - level) + peak // 2) // peak  # at most 65,535^2 + 32,767 < 2^32
 
@@ -161,7 +165,12 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
 
     # two decodings of one file: they differ where the decoder turned it another way
     if not (header.lossy or np.array_equal(asked(colours), pixels)):
-        raise DposeError("it cannot be told which way up its transparent parts are", name, _OPAQUE)
+        raise DposeError(
+            "transparency-orientation-unknown",
+            "it cannot be told which way up its transparent parts are",
+            name,
+            _OPAQUE,
+        )
     return asked(mixed)
 
 
@@ -180,9 +189,14 @@ def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
     except cv2.error as error:
         if error.code == cv2.Error.StsNoMem:
             raise MemoryError from error
-        raise DposeError("the picture cannot be decoded", name) from error
+        raise DposeError("picture-undecodable", "the picture cannot be decoded", name) from error
     if decoded is None:
-        raise DposeError("the picture cannot be decoded", name, "it is damaged; copy or download it again")
+        raise DposeError(
+            "picture-undecodable",
+            "the picture cannot be decoded",
+            name,
+            "it is damaged; copy or download it again",
+        )
     if decoded.ndim == 2:
         return np.asarray(decoded)
     return np.asarray(
@@ -199,24 +213,27 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return file_bytes(Path(path))
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
 
 
 def _checked_header(data: bytes, name: str) -> Header:
     if not data:
-        raise DposeError("the picture file is empty", name)
+        raise DposeError("picture-empty", "the picture file is empty", name)
     try:
         header = read_header(data)
     except HeaderError as error:
-        raise DposeError(f"not a readable picture: {error}", name) from error
+        raise DposeError("picture-unreadable", f"not a readable picture: {error}", name) from error
     if header.width * header.height > MAX_PIXELS:
         raise DposeError(
+            "picture-too-large",
             f"{header.width} x {header.height} pixels, more than the {MAX_PIXELS:,} allowed",
             name,
             "make the picture smaller",
         )
     if not header.complete:
-        raise DposeError(f"the {header.format} file is cut short", name, "copy or download it again")
+        raise DposeError(
+            "picture-cut-short", f"the {header.format} file is cut short", name, "copy or download it again"
+        )
     return header
 
 
@@ -246,7 +263,9 @@ def encode_image(
     suffix = suffix.lower()
     if suffix not in (".png", ".jpg", ".jpeg"):
         raise DposeError(
-            f"cannot write pictures as {suffix or 'a file without suffix'!r}", fix="use .png or .jpg"
+            "picture-suffix-unknown",
+            f"cannot write pictures as {suffix or 'a file without suffix'!r}",
+            fix="use .png or .jpg",
         )
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     if suffix == ".png":
@@ -276,5 +295,5 @@ def write_image(path: str | Path, image: Image, quality: int = 95) -> None:
     try:
         data = encode_image(image, path.suffix, quality)
     except DposeError as error:
-        raise DposeError(error.what, str(path), error.fix) from error
+        raise DposeError(error.code, error.what, str(path), error.fix) from error
     write_atomic(path, data)

@@ -116,7 +116,11 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         stream = _stream(container, path)
         size = stream.codec_context
         if size.width * size.height > MAX_FRAME_PIXELS:
-            raise DposeError(f"frames of {size.width} x {size.height} are larger than allowed", str(path))
+            raise DposeError(
+                "frame-too-large",
+                f"frames of {size.width} x {size.height} are larger than allowed",
+                str(path),
+            )
         first = next(
             (
                 frame
@@ -126,7 +130,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
             None,
         )
         if first is None:
-            raise DposeError("has no frame that can be decoded", str(path))
+            raise DposeError("video-without-frames", "has no frame that can be decoded", str(path))
         _check_opaque(first, path, stream)
         rotation = int(round(getattr(first, "rotation", 0) / 90) * 90) % 360
         turned = rotation in (90, 270)
@@ -215,6 +219,7 @@ def read_frames(
                 _check_opaque(picture, info.path, stream)
                 if (picture.height, picture.width) != (first_size := _stored_size(info)):
                     raise DposeError(
+                        "frame-size-differs",
                         f"frame {count + 1} is {picture.width} x {picture.height}, not {first_size[1]} x "
                         f"{first_size[0]} as the first",
                         str(info.path),
@@ -224,6 +229,7 @@ def read_frames(
                 count, last = count + 1, pts
     if count != info.frames and damage is None:
         raise DposeError(
+            "video-length-differs",
             f"the video {'ends early' if count < info.frames else 'is longer than it says'}: {count} of "
             f"{info.frames} frames could be decoded",
             str(info.path),
@@ -287,9 +293,9 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
     try:
         open_regular(path).close()  # a FIFO would be waited for
     except FileNotFoundError as error:
-        raise DposeError("there is no such file", str(path)) from error
+        raise DposeError("file-missing", "there is no such file", str(path)) from error
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     # titles in another encoding than UTF-8 are no reason to refuse a video; PyAV takes them by itself from 19 on
     tolerant = {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
     try:
@@ -298,27 +304,34 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
             os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant
         )
     except FileNotFoundError as error:
-        raise DposeError("there is no such file", str(path)) from error
+        raise DposeError("file-missing", "there is no such file", str(path)) from error
     except av.error.ArgumentError as error:  # FFmpeg's word for a container that is not among those allowed
         raise DposeError(
+            "video-kind-unknown",
             "is no video of a kind that is read",
             str(path),
             "give MP4, QuickTime, Matroska, WebM, AVI or MPEG",
         ) from error
     except av.error.FFmpegError as error:
-        raise DposeError("the video cannot be decoded: " + ffmpeg_words(error), str(path)) from error
+        raise DposeError(
+            "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
+        ) from error
     with container:
         try:
             yield container
         except av.error.FFmpegError as error:
-            raise DposeError("the video cannot be decoded: " + ffmpeg_words(error), str(path)) from error
+            raise DposeError(
+                "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
+            ) from error
 
 
 def _stream(container: Any, path: Path) -> Any:
     if not container.streams.video:
-        raise DposeError("has no video in it", str(path))
+        raise DposeError("video-missing-in-file", "has no video in it", str(path))
     if getattr(container.streams.video[0], "codec_context", None) is None:
-        raise DposeError("the video cannot be decoded: nothing here knows how", str(path))
+        raise DposeError(
+            "video-undecodable", "the video cannot be decoded: nothing here knows how", str(path)
+        )
     return container.streams.video[0]
 
 
@@ -329,6 +342,7 @@ def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
         or stream.metadata.get("alpha_mode", "0") != "0"
     ):
         raise DposeError(
+            "video-transparent",
             "has transparency, and what that hides would be shown",
             str(path),
             "lay its frames on a colour first",
@@ -375,7 +389,7 @@ def shown_frames(path: Path, declared: int) -> int:
     if whole != declared:
         return declared
     if shown < 1:
-        raise DposeError("has no frame that is shown", str(path))
+        raise DposeError("video-without-frames", "has no frame that is shown", str(path))
     return shown
 
 
@@ -403,12 +417,13 @@ def _counted(path: Path) -> int:
     # Matroska counts its duration from zero, whenever the first frame is shown
     if declared and end < Fraction(declared, av.time_base) - 1:
         raise DposeError(
+            "video-cut-short",
             f"the video ends early: {float(end):.1f} of {declared / av.time_base:.1f} seconds are there",
             str(path),
             "copy or download it again",
         )
     if count < 1:
-        raise DposeError("has no frame", str(path))
+        raise DposeError("video-without-frames", "has no frame", str(path))
     return count
 
 

@@ -96,7 +96,7 @@ class VideoWriter:
             DposeError: there was no frame.
         """
         if self._last is None:
-            raise DposeError("not one frame to write", str(self._path))
+            raise DposeError("video-without-frames", "not one frame to write", str(self._path))
         tick, length = self._info.time_base, self._info.length
         end = 0 if length is None else round(length / tick)
         self._release(end if end > self._last else self._last + max(1, round(1 / (self._info.rate * tick))))
@@ -142,6 +142,7 @@ def open_writer(
     """
     if path.suffix.lower() not in WRITABLE:
         raise DposeError(
+            "video-suffix-unknown",
             f"cannot write videos as {path.suffix or 'a file without suffix'!r}",
             str(path),
             f"use {', '.join(WRITABLE)}",
@@ -162,7 +163,9 @@ def open_writer(
                     writer = VideoWriter(path, container, info, quality, sound, pad)
                 except (av.error.FFmpegError, ValueError) as error:
                     raise DposeError(
-                        "this format cannot be written: " + ffmpeg_words(error), str(path)
+                        "video-format-unwritable",
+                        "this format cannot be written: " + ffmpeg_words(error),
+                        str(path),
                     ) from error
                 yield writer, temporary
                 writer.finish()
@@ -171,7 +174,9 @@ def open_writer(
             raise
         except av.error.FFmpegError as error:
             _remove(temporary)
-            raise DposeError("cannot be written: " + ffmpeg_words(error), str(path)) from error
+            raise DposeError(
+                "video-write-failed", "cannot be written: " + ffmpeg_words(error), str(path)
+            ) from error
         except OSError as error:
             _remove(temporary)
             raise explain_os_error(error, path) from error

@@ -230,7 +230,7 @@ def _evaluate(
         from pycocotools import coco
         from pycocotools.cocoeval import COCOeval
     except ImportError as error:
-        raise DposeError("AP needs pycocotools", fix="pip install pycocotools") from error
+        raise DposeError("package-missing", "AP needs pycocotools", fix="pip install pycocotools") from error
     if not _count(truth, set(images)):
         return dict.fromkeys(COLUMNS, float("nan")), None
     known = set(images)

@@ -74,7 +74,10 @@ class Backbone:
         strides = self.strides or (self.stride,)
         if stride and stride not in strides:
             raise DposeError(
-                f"has no stride {stride}", self.name, f"choose from {', '.join(map(str, sorted(strides)))}"
+                "stride-unsupported",
+                f"has no stride {stride}",
+                self.name,
+                f"choose from {', '.join(map(str, sorted(strides)))}",
             )
         stride = stride or self.stride
         build = partial(self.build, stride=stride) if self.strides else self.build
@@ -122,11 +125,17 @@ def _build_blazepose(kind: str, size: tuple[int, int], norm: str, pretrained: bo
 
     if pretrained:
         raise DposeError(
-            "has no ImageNet weights", f"preset blazepose:{kind}", f"start with --init blazepose:{kind}"
+            "imagenet-weights-missing",
+            "has no ImageNet weights",
+            f"preset blazepose:{kind}",
+            f"start with --init blazepose:{kind}",
         )
     if size != (SIDE, SIDE):
         raise DposeError(
-            f"takes pictures of {SIDE}x{SIDE} alone", f"preset blazepose:{kind}", "leave --input-size out"
+            "input-size-fixed",
+            f"takes pictures of {SIDE}x{SIDE} alone",
+            f"preset blazepose:{kind}",
+            "leave --input-size out",
         )
     trunk = BlazePoseTrunk(kind)
     return trunk, nn.Identity(), trunk.channels
@@ -151,6 +160,7 @@ def _vitpose(name: str) -> Backbone:
     if sizes is None:
         known = ", ".join(VITPOSE + size for size in VITPOSE_SIZES)
         raise DposeError(
+            "preset-unknown",
             "there is no such preset",
             f"preset {VITPOSE}{name}",
             f"choose from {known}, or {VITPOSE}CHANNELSxBLOCKSxHEADS, channels a multiple of heads",
@@ -245,14 +255,20 @@ def check_strategy(strategy: str, temperature: float | None, *, started: bool, m
     """
     if temperature is not None and not model:
         raise DposeError(
+            "temperature-without-init",
             "there are no first weights whose logits it could divide",
             f"--temperature {temperature:g}",
             "give --init FOLDER, or leave it out",
         )
     if started and strategy == "scratch":
-        raise DposeError("strategy scratch takes no --init", fix="use finetune or full, or leave --init out")
+        raise DposeError(
+            "init-with-scratch",
+            "strategy scratch takes no --init",
+            fix="use finetune or full, or leave --init out",
+        )
     if not started and strategy != "scratch":
         raise DposeError(
+            "init-missing",
             f"strategy {strategy} starts from trained weights",
             fix="give --init FOLDER, --init FILE or --init imagenet, or --strategy scratch",
         )
@@ -265,7 +281,12 @@ def register_backbone(backbone: Backbone) -> None:
         DposeError: the name is taken.
     """
     if backbone.name in (*BACKBONES, *ALIASES) or backbone.name.startswith(tuple(FAMILIES)):
-        raise DposeError("there is a backbone of this name already", backbone.name, "choose another name")
+        raise DposeError(
+            "backbone-exists",
+            "there is a backbone of this name already",
+            backbone.name,
+            "choose another name",
+        )
     BACKBONES[backbone.name] = backbone
 
 
@@ -281,7 +302,12 @@ def backbone_named(name: str, stride: int = 0) -> Backbone:
             return replace(family(known.removeprefix(beginning)), name=name).at(stride)
     if known not in BACKBONES:
         names = ", ".join([*BACKBONES, "lite0", *(VITPOSE + size for size in VITPOSE_SIZES)])
-        raise DposeError("there is no such preset", f"preset {name}", f"choose from {names}, or timm:NAME")
+        raise DposeError(
+            "preset-unknown",
+            "there is no such preset",
+            f"preset {name}",
+            f"choose from {names}, or timm:NAME",
+        )
     return BACKBONES[known].at(stride)
 
 

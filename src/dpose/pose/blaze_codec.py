@@ -58,6 +58,7 @@ class BlazePoseCodec:
         if way.missing:
             names = [SKELETONS[self.skeleton].joints[joint] for joint in way.missing]
             raise DposeError(
+                "skeleton-unsupported",
                 f"BlazePose has no point for {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}",
                 f"skeleton {self.skeleton}",
                 "train another backbone for these joints",

@@ -93,7 +93,11 @@ class BlazePeople:
     def __init__(self, model: PoseModel, settings: Settings = Settings()) -> None:
         codec = model.codec
         if not isinstance(codec, BlazePoseCodec):
-            raise DposeError("does not say where in a picture people are", f"codec {model.config.codec}")
+            raise DposeError(
+                "codec-finds-no-people",
+                "does not say where in a picture people are",
+                f"codec {model.config.codec}",
+            )
         # a copy, where the detector is
         self._codec, self._model, self.settings = codec, for_prediction(model).to("cpu"), settings
         self._detector = shipped_detector()

@@ -77,6 +77,7 @@ class DetectedBoxes:
             stem = Path(name).stem
             if not stem.isdecimal():
                 raise DposeError(
+                    "picture-name-not-number",
                     "a detections file names pictures by number, and this name is none",
                     name,
                     "use --labels or --box",
@@ -113,5 +114,5 @@ class LabelledBoxes:
             DposeError: the picture is not among the labels.
         """
         if name not in self._boxes:
-            raise DposeError("is not among the labels", name)
+            raise DposeError("picture-not-labelled", "is not among the labels", name)
         return self._boxes[name]

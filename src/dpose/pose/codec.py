@@ -154,7 +154,7 @@ def register_codec(name: str, make: Callable[[PoseConfig], Codec], *, maps: bool
         DposeError: the name is taken.
     """
     if name in CODECS:
-        raise DposeError("there is a codec of this name already", name, "choose another name")
+        raise DposeError("codec-exists", "there is a codec of this name already", name, "choose another name")
     CODECS[name] = CodecEntry(make, maps)
 
 
@@ -172,6 +172,9 @@ def codec_of(config: PoseConfig) -> Codec:
     """
     if config.codec not in CODECS:
         raise DposeError(
-            "there is no such codec", f"codec {config.codec}", f"choose from {', '.join(CODECS)}"
+            "codec-unknown",
+            "there is no such codec",
+            f"codec {config.codec}",
+            f"choose from {', '.join(CODECS)}",
         )
     return CODECS[config.codec].make(config)

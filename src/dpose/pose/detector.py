@@ -45,6 +45,7 @@ class PersonDetector:
         except (URLError, OSError, RuntimeError) as error:
             folder = Path(torch.hub.get_dir()) / "checkpoints"
             raise DposeError(
+                "detector-weights-unavailable",
                 f"the person detector's weights cannot be had ({_reason(error)})",
                 weights.url,
                 f"fetch that file on a machine with a network and put it into {os.fspath(folder)}, or {_INSTEAD}",

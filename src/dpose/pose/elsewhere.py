@@ -117,9 +117,12 @@ def _of_transformers(folder: Path) -> PoseModel:
     }
     for name, (found, known) in wanted.items():
         if found != known:
-            raise DposeError(f"has a {name} that ViTPose does not have", where, "choose another model")
+            raise DposeError(
+                "tensor-unknown", f"has a {name} that ViTPose does not have", where, "choose another model"
+            )
     if not (folder / WEIGHTS).exists():
         raise DposeError(
+            "weights-missing",
             f"has no {WEIGHTS}",
             str(folder),
             "write it with transformers: model.save_pretrained(FOLDER, max_shard_size='10GB')",
@@ -129,7 +132,9 @@ def _of_transformers(folder: Path) -> PoseModel:
     last = (trunk.get("out_indices") or [None])[-1]
     depth = trunk.get("num_hidden_layers", 12)
     if last not in (None, -1, depth):
-        raise DposeError(f"reads the map of block {last} of {depth}", where, "choose another model")
+        raise DposeError(
+            "block-unsupported", f"reads the map of block {last} of {depth}", where, "choose another model"
+        )
     return _vitpose(tensors, size, heads, str(folder))
 
 
@@ -144,7 +149,10 @@ def _of_mmpose(file: Path) -> PoseModel:
     if "backbone.stem.2.conv.weight" in tensors and "head.gau.gamma" in tensors:
         return _rtmpose(tensors, file)
     raise DposeError(
-        "holds another pose model than ViTPose, HRNet and RTMPose", str(file), "choose one of these"
+        "model-unknown",
+        "holds another pose model than ViTPose, HRNet and RTMPose",
+        str(file),
+        "choose one of these",
     )
 
 
@@ -154,7 +162,12 @@ def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
     width = tensors["backbone.stem.2.conv.weight"].shape[0]
     known = {(int(64 * w), max(round(6 * d), 1)): name for name, (d, w) in RTMPOSE_SIZES.items()}
     if (width, depth) not in known:
-        raise DposeError("is an RTMPose of another size", str(file), f"known: {', '.join(RTMPOSE_SIZES)}")
+        raise DposeError(
+            "rtmpose-size-unknown",
+            "is an RTMPose of another size",
+            str(file),
+            f"known: {', '.join(RTMPOSE_SIZES)}",
+        )
     for axis in ("x", "y"):
         name = f"head.cls_{axis}.weight"
         tensors[name] = _needed(tensors, name, str(file)) * BETA
@@ -171,7 +184,11 @@ def _vitpose(tensors: dict[str, Tensor], size: tuple[int, int], heads: int, wher
     name, own = known.get((width, depth), ("", 0))
     heads = heads or own
     if not (depth and heads):
-        raise DposeError(f"is a ViTPose of {width} channels and {depth} blocks, which is none", where)
+        raise DposeError(
+            "vitpose-size-unknown",
+            f"is a ViTPose of {width} channels and {depth} blocks, which is none",
+            where,
+        )
     preset = VITPOSE + (name if name and heads == own else f"{width}x{depth}x{heads}")
     _one_position_a_token(tensors, size)
     for block in range(depth):
@@ -194,7 +211,9 @@ def _hrnet(tensors: dict[str, Tensor], file: Path, told: str) -> PoseModel:
     }
     name = name_of_trunk(trunk)
     if not name:
-        raise DposeError("is an HRNet that timm does not have", str(file), "choose another model")
+        raise DposeError(
+            "hrnet-size-unknown", "is an HRNet that timm does not have", str(file), "choose another model"
+        )
     # how cells and pixels belong together is settings, and not in the tensors
     unbiased = "udp" in re.split(r"[^a-z0-9]+", file.name.lower()) or "UDPHeatmap" in told
     codec = "heatmap-udp" if unbiased or re.search(r"use_udp\s*=\s*True", told) else "heatmap-msra"
@@ -212,6 +231,7 @@ def _filled(
     if not skeleton or other:
         names = f"{other}'s" if other else f"{joints}"
         raise DposeError(
+            "joints-unknown",
             f"is a model of {names} joints: COCO's {len(SKELETONS['coco'])} and MPII's "
             f"{len(SKELETONS['mpii'])} are known",
             where,
@@ -221,12 +241,19 @@ def _filled(
     wanted = model.state_dict()
     for name in [*wanted, *tensors]:
         if name not in tensors:
-            raise DposeError(f"has no tensor that stands for {name}", where, "choose another model")
+            raise DposeError(
+                "tensor-missing", f"has no tensor that stands for {name}", where, "choose another model"
+            )
         if name not in wanted:
-            raise DposeError(f"has a tensor {name} that nothing stands for", where, "choose another model")
+            raise DposeError(
+                "tensor-unknown",
+                f"has a tensor {name} that nothing stands for",
+                where,
+                "choose another model",
+            )
         if tensors[name].shape != wanted[name].shape:
             found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            raise DposeError(f"{name} has shape {found}, not {expected}", where)
+            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", where)
     model.load_state_dict(dict(tensors))
     return model
 
@@ -241,7 +268,9 @@ def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _needed(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
     if name not in tensors:
-        raise DposeError(f"has no tensor that stands for {name}", where, "choose another model")
+        raise DposeError(
+            "tensor-missing", f"has no tensor that stands for {name}", where, "choose another model"
+        )
     return tensors[name]
 
 

@@ -116,7 +116,7 @@ def _compared(skeleton: Skeleton | str, labels: CocoSet) -> tuple[JointMap, list
     way = joint_map(skeleton, labels.skeleton, predicted=True)
     there = [t not in way.missing for t in range(len(labels.skeleton))]
     if not any(there):
-        raise DposeError("the model has none of the labels' joints", labels.name)
+        raise DposeError("joints-differ", "the model has none of the labels' joints", labels.name)
     return way, there, KeypointAP(labels.truth(), _groups(labels), there, labels.skeleton)
 
 
@@ -144,7 +144,12 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     if isinstance(content, dict):
         content = _own_results(content, path, labels)
     if not isinstance(content, list):
-        raise DposeError("should be a JSON list of people", str(path), "give a file of COCO's results format")
+        raise DposeError(
+            "predictions-malformed",
+            "should be a JSON list of people",
+            str(path),
+            "give a file of COCO's results format",
+        )
     known, values = {image.id for image in labels.images}, 3 * len(labels.skeleton)
     usable: list[dict[str, Any]] = []
     for number, entry in enumerate(content, 1):
@@ -174,7 +179,11 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
             )
     if content and not usable:
         why = problems.found[0] if problems else "none is of category 1, a person"
-        raise DposeError(f"not one of its {len(content):,} people can be used; {why}", str(path))
+        raise DposeError(
+            "predictions-all-unusable",
+            f"not one of its {len(content):,} people can be used; {why}",
+            str(path),
+        )
     metric = KeypointAP(labels.truth(), _groups(labels), skeleton=labels.skeleton)
     metric.add_results(usable)
     return metric.compute(), problems
@@ -188,12 +197,14 @@ def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[A
         entries = [dict(entry) for entry in content["annotations"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DposeError(
-            "should be a list of people, or what dpose predict --json writes", str(path)
+            "predictions-malformed",
+            "should be a list of people, or what dpose predict --json writes",
+            str(path),
         ) from error
     if joints != labels.skeleton.joints:
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
         told = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
-        raise DposeError(told, str(path), f"use a model of {whose} joints")
+        raise DposeError("joints-differ", told, str(path), f"use a model of {whose} joints")
     numbers_of = {Path(image.name).name: image.id for image in labels.images}
     for entry in entries:
         entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
@@ -212,6 +223,7 @@ def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
     points = _mat_points(path) if path.suffix.lower() == ".mat" else _json_points(path)
     if points.shape != (labels.entries, len(MPII), 2):
         raise DposeError(
+            "predictions-of-wrong-shape",
             f"holds predictions of shape {points.shape}, the labels are of {labels.entries:,} people, 16 joints",
             str(path),
             "one prediction for each entry of the label file, in its order",
@@ -227,22 +239,24 @@ def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
 
 def _mat_points(path: Path) -> NDArray[np.float64]:
     if not path.is_file():
-        raise DposeError("no such file", str(path))
+        raise DposeError("file-missing", "no such file", str(path))
     found = read_mat(path, ("preds",)).get("preds")
     if found is None or found.dtype.kind not in "fiu":
-        raise DposeError("holds no variable 'preds' of numbers", str(path))
+        raise DposeError("predictions-missing", "holds no variable 'preds' of numbers", str(path))
     return np.asarray(found, np.float64)[..., :2]
 
 
 def _json_points(path: Path) -> NDArray[np.float64]:
     content = read_json(path)
     if not isinstance(content, list):
-        raise DposeError("should be a JSON list of people", str(path))
+        raise DposeError("predictions-malformed", "should be a JSON list of people", str(path))
     people = []
     for number, entry in enumerate(content, 1):
         rows = entry.get("joints", entry.get("keypoints")) if isinstance(entry, dict) else entry
         pairs = [numbers(row) for row in rows] if isinstance(rows, list) else []
         if len(pairs) != len(MPII) or any(p is None or len(p) not in (2, 3) for p in pairs):
-            raise DposeError(f"entry {number} is not 16 pairs of finite numbers", str(path))
+            raise DposeError(
+                "prediction-entry-invalid", f"entry {number} is not 16 pairs of finite numbers", str(path)
+            )
         people.append([p[:2] for p in pairs if p is not None])
     return np.array(people).reshape(-1, len(MPII), 2)

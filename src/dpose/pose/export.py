@@ -75,9 +75,11 @@ def export_onnx(
     """
     _require("onnx", "onnxscript", "onnxruntime")
     if path.suffix.lower() != ".onnx":
-        raise DposeError("an exported model's name ends in .onnx", str(path))
+        raise DposeError("onnx-suffix-missing", "an exported model's name ends in .onnx", str(path))
     if not pictures:
-        raise DposeError("an export is compared with the model on pictures, and there are none")
+        raise DposeError(
+            "export-pictures-missing", "an export is compared with the model on pictures, and there are none"
+        )
     folded = fold_batchnorm(model).cpu().eval()
     crops = torch.from_numpy(np.stack([_crop(p, model.config.input_size) for p in pictures])).float()
     data = _with_metadata(_onnx_bytes(folded, crops), {**preprocessing(model), **(facts or {})})
@@ -171,7 +173,7 @@ def _onnx_bytes(model: PoseModel, crops: torch.Tensor) -> bytes:
         return file_bytes(Path(name))
     except Exception as error:  # the exporter raises whatever it stumbles over, at any length
         raise DposeError(
-            f"torch {torch.__version__} cannot export the model ({type(error).__name__})"
+            "export-failed", f"torch {torch.__version__} cannot export the model ({type(error).__name__})"
         ) from error
     finally:
         quiet.setLevel(before)
@@ -203,7 +205,9 @@ def _compare(data: bytes, model: PoseModel, crops: torch.Tensor, where: str) -> 
     (places, _), (others, _) = codec.decode(ours), codec.decode(theirs)
     # not more than: a place that is no number is elsewhere, too
     if not bool(((places - others).abs() <= ELSEWHERE).all()):
-        raise DposeError("the exported model finds a joint elsewhere than the model does", where)
+        raise DposeError(
+            "export-differs", "the exported model finds a joint elsewhere than the model does", where
+        )
     return max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True))
 
 
@@ -217,4 +221,4 @@ def _require(*names: str) -> None:
 
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise DposeError(f"export needs {', '.join(missing)}", fix=_EXTRA)
+        raise DposeError("package-missing", f"export needs {', '.join(missing)}", fix=_EXTRA)

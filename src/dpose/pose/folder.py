@@ -40,12 +40,15 @@ def find_model(name: str) -> Path:
     known = ALIASES.get(name, name)
     if known not in shipped and known in BACKBONES and known.startswith("blazepose:"):
         raise DposeError(
-            "does not come with dpose", name, "tools/convert_blazepose.py makes its folder: give that"
+            "model-not-shipped",
+            "does not come with dpose",
+            name,
+            "tools/convert_blazepose.py makes its folder: give that",
         )
     folder = shipped.get(known) or shipped.get(name)
     if folder is None:
         names = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
-        raise DposeError("no such model", name, names)
+        raise DposeError("model-unknown", "no such model", name, names)
     return folder
 
 
@@ -65,7 +68,9 @@ def weights_digest(folder: Path) -> str:
     try:
         return file_digest(folder / WEIGHTS)
     except OSError as error:
-        raise DposeError("there are no weights", str(folder), "give the folder of a finished run") from error
+        raise DposeError(
+            "weights-missing", "there are no weights", str(folder), "give the folder of a finished run"
+        ) from error
 
 
 def save_model(model: PoseModel, folder: Path) -> None:
@@ -78,7 +83,12 @@ def save_model(model: PoseModel, folder: Path) -> None:
     """
     if (folder / CONFIG).exists():
         if _read_config(folder / CONFIG) != model.config:
-            raise DposeError("describes another model", str(folder / CONFIG), "choose another folder")
+            raise DposeError(
+                "model-of-other-kind",
+                "describes another model",
+                str(folder / CONFIG),
+                "choose another folder",
+            )
     else:
         values = {"task": "pose", "model": model.config.to_dict()}
         write_atomic(folder / CONFIG, json.dumps(values, indent=2) + "\n")
@@ -103,22 +113,29 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     try:
         model = PoseModel(config)
     except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
-        raise DposeError("describes no model that can be made", str(folder / CONFIG)) from error
+        raise DposeError(
+            "config-invalid", "describes no model that can be made", str(folder / CONFIG)
+        ) from error
     path = folder / WEIGHTS
     tensors = read_tensors(path)
     wanted = model.state_dict()
     for name in [*wanted, *tensors]:
         if name not in tensors:
-            raise DposeError(f"has no tensor {name}", str(path), "its config.json is of another model")
+            raise DposeError(
+                "tensor-missing", f"has no tensor {name}", str(path), "its config.json is of another model"
+            )
         if name not in wanted:
             raise DposeError(
-                f"has an unknown tensor {name}", str(path), "its config.json is of another model"
+                "tensor-unknown",
+                f"has an unknown tensor {name}",
+                str(path),
+                "its config.json is of another model",
             )
         if tensors[name].shape != wanted[name].shape:
             found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            raise DposeError(f"{name} has shape {found}, not {expected}", str(path))
+            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", str(path))
         if tensors[name].is_floating_point() != wanted[name].is_floating_point():
-            raise DposeError(f"{name} is {tensors[name].dtype}", str(path))
+            raise DposeError("tensor-of-wrong-type", f"{name} is {tensors[name].dtype}", str(path))
     model.load_state_dict(tensors)  # copies into float32, whatever the file's type
     model.source = folder
     return model.to(torch.device(device)).eval()
@@ -129,12 +146,16 @@ def _read_config(path: Path) -> PoseConfig:
         values: Any = file_json(path)
     except OSError as error:
         raise DposeError(
-            f"cannot be read ({error.strerror})", str(path), "is this a model folder?"
+            "file-unreadable", f"cannot be read ({error.strerror})", str(path), "is this a model folder?"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise DposeError("is no JSON", str(path)) from error
+        raise DposeError("json-invalid", "is no JSON", str(path)) from error
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
-        raise DposeError('has no "model" section', str(path), "is this a model folder?")
+        raise DposeError(
+            "config-without-model", 'has no "model" section', str(path), "is this a model folder?"
+        )
     if values.get("task") != "pose":
-        raise DposeError(f"is of the task {values.get('task')!r}, not 'pose'", str(path))
+        raise DposeError(
+            "model-of-other-task", f"is of the task {values.get('task')!r}, not 'pose'", str(path)
+        )
     return PoseConfig.from_dict(values["model"], str(path))

@@ -41,7 +41,9 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
         DposeError: there is no such skeleton, or the head is made for its joints and no others.
     """
     if skeleton not in SKELETONS:
-        raise DposeError("there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}")
+        raise DposeError(
+            "skeleton-unknown", "there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}"
+        )
     adapted = copy.deepcopy(model)
     if skeleton == model.config.skeleton:
         return adapted
@@ -52,7 +54,9 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
         return adapted
     if not codec.joint_layers:
         raise DposeError(
-            f"has a head for {model.config.skeleton}'s joints alone", f"codec {model.config.codec}"
+            "skeleton-unsupported",
+            f"has a head for {model.config.skeleton}'s joints alone",
+            f"codec {model.config.codec}",
         )
     shared = joint_map(model.config.skeleton, skeleton).shared
     for name, rows in codec.joint_layers.items():
@@ -112,6 +116,7 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
     other = [n for n, t in wanted.items() if n not in tensors or tensors[n].shape != t.shape]
     if other:
         raise DposeError(
+            "input-size-fixed",
             f"has weights for pictures of {model.config.input_size[0]}x{model.config.input_size[1]} alone ({other[0]})",
             model.config.preset,
             "leave --input-size and --stride out, or start from others: --init imagenet, --strategy scratch",
@@ -129,6 +134,7 @@ def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
     layers = codec_of(config).bin_layers
     if not layers:
         raise DposeError(
+            "temperature-without-bins",
             f"divides logits of bins, which {config.codec} does not have",
             f"--temperature {temperature:g}",
             "leave it out",
@@ -172,7 +178,7 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
         DposeError: `temperature` is not a positive number, or the model's codec has no logits of bins.
     """
     if not 0 < temperature < math.inf:
-        raise DposeError("a temperature is a positive number", str(temperature))
+        raise DposeError("temperature-not-positive", "a temperature is a positive number", str(temperature))
     layers = divisible(model.config, temperature)
     tempered = copy.deepcopy(model)
     with torch.no_grad():

@@ -199,7 +199,9 @@ class HeatmapCodec:
         upsample = config.upsample
         if growth == "transposed" and upsample & (upsample - 1):
             raise DposeError(
-                "must be a power of two: each transposed convolution doubles", f"upsample {upsample}"
+                "upsample-invalid",
+                "must be a power of two: each transposed convolution doubles",
+                f"upsample {upsample}",
             )
         ratio = config.stride / upsample
         sigma = config.sigma or max(1.0, config.input_size[0] / ratio / 32)

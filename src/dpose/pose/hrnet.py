@@ -76,7 +76,10 @@ def build_hrnet(
     """
     if size[0] % SMALLEST or size[1] % SMALLEST:
         raise DposeError(
-            f"takes pictures whose sides are multiples of {SMALLEST}", f"input_size {size}", "choose another"
+            "input-size-unsupported",
+            f"takes pictures whose sides are multiples of {SMALLEST}",
+            f"input_size {size}",
+            "choose another",
         )
     if pretrained:
         refuse_group(norm)

@@ -84,7 +84,7 @@ def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str
     except DposeError:
         raise
     except Exception as error:  # the client raises its own, its transport's and the system's
-        raise DposeError(f"cannot be uploaded ({_short(error)})", name) from error
+        raise DposeError("hub-upload-failed", f"cannot be uploaded ({_short(error)})", name) from error
 
 
 def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> PoseModel:
@@ -104,7 +104,7 @@ def fetched(name: str, revision: str | None = None) -> Path:
         DposeError: huggingface_hub is not installed, the name is none, or it cannot be fetched and is not in the cache.
     """
     if name.count("/") != 1 or not name.startswith(PREFIX):
-        raise DposeError("is no name on the Hub", name, "write hf:OWNER/NAME")
+        raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
     _mixin()
     from huggingface_hub import snapshot_download
 
@@ -113,6 +113,7 @@ def fetched(name: str, revision: str | None = None) -> Path:
         return Path(snapshot_download(own, revision=revision, allow_patterns=[*_OF_A_RUN]))
     except Exception as error:  # the client raises its own, its transport's and the system's
         raise DposeError(
+            "hub-fetch-failed",
             f"cannot be fetched ({_short(error)})",
             name,
             f"check the name and the network; without one, fetch it elsewhere (hf download {own} --local-dir "
@@ -125,7 +126,7 @@ def _mixin() -> Any:
     try:
         from huggingface_hub import ModelHubMixin
     except ImportError as error:
-        raise DposeError("the Hub needs huggingface_hub", fix=_EXTRA) from error
+        raise DposeError("package-missing", "the Hub needs huggingface_hub", fix=_EXTRA) from error
     return ModelHubMixin
 
 

@@ -74,7 +74,9 @@ class PoseConfig:
         codecs = codecs_for(backbone)
         codec = self.codec or codecs[0]
         if codec not in codecs:
-            raise DposeError(f"has no codec {codec}", self.preset, f"choose from {', '.join(codecs)}")
+            raise DposeError(
+                "codec-unsupported", f"has no codec {codec}", self.preset, f"choose from {', '.join(codecs)}"
+            )
         _one_of("norm", self.norm, get_args(Norm))
         _one_of("skeleton", self.skeleton, tuple(SKELETONS))
         size = tuple(self.input_size)
@@ -83,16 +85,26 @@ class PoseConfig:
         step = backbone.stride
         if len(size) != 2 or not all(type(n) is int and n > 0 and n % step == 0 for n in size):
             raise DposeError(
-                f"must be height and width, multiples of {step} for {self.preset}", f"input_size {size}"
+                "input-size-unsupported",
+                f"must be height and width, multiples of {step} for {self.preset}",
+                f"input_size {size}",
             )
         if max(size) > LARGEST_SIDE:
-            raise DposeError(f"is larger than {LARGEST_SIDE} pixels a side", f"input_size {size}")
+            raise DposeError(
+                "input-size-too-large", f"is larger than {LARGEST_SIDE} pixels a side", f"input_size {size}"
+            )
         if not (self.split_ratio >= 1 and float(self.split_ratio).is_integer()):
-            raise DposeError("must be a whole number, at least 1", f"split_ratio {self.split_ratio}")
+            raise DposeError(
+                "split-ratio-out-of-range",
+                "must be a whole number, at least 1",
+                f"split_ratio {self.split_ratio}",
+            )
         upsample = self.upsample
         if type(upsample) is not int or upsample < 0:
             raise DposeError(
-                "must be a whole number, at least 1, or 0 for the backbone's own", f"upsample {upsample}"
+                "upsample-out-of-range",
+                "must be a whole number, at least 1, or 0 for the backbone's own",
+                f"upsample {upsample}",
             )
         object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "stride", backbone.stride)
@@ -101,7 +113,7 @@ class PoseConfig:
         object.__setattr__(self, "split_ratio", float(self.split_ratio))
         sigma = codec_of(self).sigma
         if not 0 < sigma < float("inf"):
-            raise DposeError("must be positive", f"sigma {self.sigma}")
+            raise DposeError("sigma-not-positive", "must be positive", f"sigma {self.sigma}")
         object.__setattr__(self, "sigma", float(sigma))
 
     @property
@@ -145,9 +157,9 @@ class PoseConfig:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-                raise DposeError(f"unknown key {key}", where, hint)
+                raise DposeError("setting-unknown", f"unknown key {key}", where, hint)
             if not _same_kind(value, known[key]):
-                raise DposeError(f"{key} cannot be {value!r}", where)
+                raise DposeError("setting-invalid", f"{key} cannot be {value!r}", where)
         given = dict(values)
         if "input_size" in given:
             given["input_size"] = tuple(given["input_size"])
@@ -200,7 +212,11 @@ class PoseModel(nn.Module):
         """(N, 3, H, W) of 0 to 255 to the outputs of the head, (N, ...) each."""
         if images.ndim != 4 or tuple(images.shape[1:]) != (3, *self.config.input_size):
             wanted = ", ".join(map(str, (3, *self.config.input_size)))
-            raise DposeError(f"the model takes pictures of shape (N, {wanted})", f"{tuple(images.shape)}")
+            raise DposeError(
+                "pictures-of-wrong-shape",
+                f"the model takes pictures of shape (N, {wanted})",
+                f"{tuple(images.shape)}",
+            )
         dtype = next(self.head.parameters()).dtype
         pictures = (images.to(dtype) - self.mean.to(dtype)) / self.std.to(dtype)
         features = self.norm(cast(Any, self.backbone).forward_features(pictures))
@@ -296,7 +312,12 @@ def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise DposeError("there is no such " + what, f"{what} {value}", f"choose from {', '.join(allowed)}")
+        raise DposeError(
+            "choice-unknown",
+            "there is no such " + what,
+            f"{what} {value}",
+            f"choose from {', '.join(allowed)}",
+        )
 
 
 def _same_kind(value: Any, default: Any) -> bool:

@@ -86,7 +86,10 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
     for name, bn in found.items():
         if not isinstance(bn, nn.BatchNorm2d) or bn.running_mean is None:
             raise DposeError(
-                "a batch normalisation that nothing can stand for", name, "choose another backbone"
+                "norm-not-replaceable",
+                "a batch normalisation that nothing can stand for",
+                name,
+                "choose another backbone",
             )
     convs = foldable(module, run) if norm == "folded" else {}
     for name, bn in found.items():

@@ -112,7 +112,12 @@ class OnnxDetector:
 
     def __init__(self, path: Path, least: float = 0.5, kind: str | None = None) -> None:
         if kind is not None and kind not in KINDS:
-            raise DposeError(f"no kind of detector is called {kind!r}", "--detector-kind", _known())
+            raise DposeError(
+                "detector-kind-unknown",
+                f"no kind of detector is called {kind!r}",
+                "--detector-kind",
+                _known(),
+            )
         self._path, self._least = path, least
         self._session, self._input = _opened(path)
         self._names = [output.name.partition(":")[0] for output in self._session.get_outputs()]
@@ -124,7 +129,9 @@ class OnnxDetector:
         if not ways:
             shapes = ", ".join(f"{name} {_shape(array)}" for name, array in outputs.items())
             wrong = "no detector that is known" if layout is None else f"no {kind}"
-            raise DposeError(f"its outputs are those of {wrong}: {shapes}", str(path), _known())
+            raise DposeError(
+                "detector-kind-differs", f"its outputs are those of {wrong}: {shapes}", str(path), _known()
+            )
         self.way = ways[0]
 
     def __call__(self, name: str, number: int, image: Picture) -> Sequence[Box]:
@@ -153,7 +160,9 @@ class OnnxDetector:
         try:
             return dict(zip(self._names, self._session.run(None, given), strict=True))
         except Exception as error:  # onnxruntime's own classes share no base but this
-            raise DposeError("the detector cannot be run on one picture", str(self._path)) from error
+            raise DposeError(
+                "onnx-run-failed", "the detector cannot be run on one picture", str(self._path)
+            ) from error
 
     def _boxes(
         self, found: Candidates, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
@@ -208,23 +217,31 @@ def _opened(path: Path) -> tuple[Any, _Input]:
         import onnxruntime
     except ImportError:
         raise DposeError(
-            "a detector in an ONNX file needs onnxruntime", str(path), "pip install 'dpose[segment]'"
+            "package-missing",
+            "a detector in an ONNX file needs onnxruntime",
+            str(path),
+            "pip install 'dpose[segment]'",
         ) from None
     if not path.is_file():
-        raise DposeError("there is no such file", str(path), "give torchvision, or an ONNX file")
+        raise DposeError(
+            "file-missing", "there is no such file", str(path), "give torchvision, or an ONNX file"
+        )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own classes share no base but this
-        raise DposeError("is not a readable ONNX model", str(path)) from error
+        raise DposeError("onnx-unreadable", "is not a readable ONNX model", str(path)) from error
     entries = session.get_inputs()
     taken = ", ".join(f"{entry.name} {_written(entry.shape)}" for entry in entries)
     types = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(uint8)": "uint8"}
     shape, kind = list(entries[0].shape), types.get(entries[0].type)
     if len(entries) != 1 or len(shape) != 4 or kind is None or 3 not in (shape[1], shape[3]):
         raise DposeError(
-            f"takes {taken}, and not one picture", str(path), "export the detector for one picture"
+            "onnx-input-wrong",
+            f"takes {taken}, and not one picture",
+            str(path),
+            "export the detector for one picture",
         )
     last = shape[1] != 3
     sides = [side if isinstance(side, int) else None for side in (shape[1:3] if last else shape[2:])]
@@ -247,7 +264,11 @@ def _classes(session: Any, path: Path) -> Mapping[int, str]:
     names = {k: str(name) for k, name in read.items()}
     if len(names) > 1 and "person" not in names.values():
         some = ", ".join(list(names.values())[:5])
-        raise DposeError(f"knows no person among its {len(names)} classes ({some}, ...)", str(path))
+        raise DposeError(
+            "detector-without-person",
+            f"knows no person among its {len(names)} classes ({some}, ...)",
+            str(path),
+        )
     return names
 
 

@@ -26,7 +26,7 @@ def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, ti
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DposeError("plots need matplotlib", fix="pip install matplotlib") from error
+        raise DposeError("package-missing", "plots need matplotlib", fix="pip install matplotlib") from error
     rows = max(len(table) for _, table in panels)
     figure = Figure(figsize=(5.5 * len(panels), 1.2 + 0.28 * rows), layout="constrained")
     for axis, (name, table) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):

@@ -139,7 +139,9 @@ def to_supervision(people: Sequence[Pose]) -> KeyPoints:
     try:
         from supervision import KeyPoints
     except ImportError as error:
-        raise DposeError("needs supervision", fix="pip install 'dpose[supervision]'") from error
+        raise DposeError(
+            "package-missing", "needs supervision", fix="pip install 'dpose[supervision]'"
+        ) from error
     if not people:
         return KeyPoints.empty()
     return KeyPoints(

@@ -258,7 +258,10 @@ def build_rtmpose(
     """
     if pretrained:
         raise DposeError(
-            "starts from whole pose models alone", "a backbone of RTMPose", "give --init FILE.pth of mmpose"
+            "backbone-without-own-weights",
+            "starts from whole pose models alone",
+            "a backbone of RTMPose",
+            "give --init FILE.pth of mmpose",
         )
     network = CspNext(depth, width)
     example = torch.zeros(1, 3, *size)

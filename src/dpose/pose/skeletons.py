@@ -144,7 +144,9 @@ def check_skeleton(name: str) -> None:
     """
     if name not in {*BUILT_IN, OWN}:
         raise DposeError(
-            f"no skeleton is called {name!r}", fix=f"give one of {', '.join(sorted(BUILT_IN))} or {OWN}"
+            "skeleton-unknown",
+            f"no skeleton is called {name!r}",
+            fix=f"give one of {', '.join(sorted(BUILT_IN))} or {OWN}",
         )
 
 
@@ -171,18 +173,25 @@ def skeleton_of(
     """
     names = tuple(map(_plain_name, joints))
     if not names or len(set(names)) != len(names) or not all(names):
-        raise DposeError("names no joints, or one twice", where or "skeleton", "give each joint its own name")
+        raise DposeError(
+            "joints-invalid",
+            "names no joints, or one twice",
+            where or "skeleton",
+            "give each joint its own name",
+        )
     for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
         if names == known.joints and (flip_order is None or tuple(flip_order) == known.flip_order):
             return known
     count = len(names)
     order = _by_sides(names) if flip_order is None else [int(j) for j in flip_order]
     if len(order) != count or any(not 0 <= j < count or order[j] != i for i, j in enumerate(order)):
-        raise DposeError(f"does not swap {count} joints in pairs: {list(order)}", where or "skeleton")
+        raise DposeError(
+            "flip-order-invalid", f"does not swap {count} joints in pairs: {list(order)}", where or "skeleton"
+        )
     pairs = tuple((i, j) for i, j in enumerate(order) if i < j)
     lines = tuple((int(a), int(b)) for a, b in edges)
     if any(not (0 <= a < count and 0 <= b < count) for a, b in lines):
-        raise DposeError(f"joins joints that are not among its {count}", where or "skeleton")
+        raise DposeError("edges-invalid", f"joins joints that are not among its {count}", where or "skeleton")
     digest = hashlib.sha256(json.dumps([names, lines, pairs]).encode()).hexdigest()
     made = Skeleton(f"joints-{digest[:12]}", names, lines, pairs, (1 / count,) * count)
     return SKELETONS.setdefault(made.name, made)
@@ -209,7 +218,9 @@ def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
     try:
         return skeleton_of(values["joints"], values["edges"], values["flip_order"], where=where).name
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError("a skeleton has joints, edges and flip_order", where) from error
+        raise DposeError(
+            "skeleton-malformed", "a skeleton has joints, edges and flip_order", where
+        ) from error
 
 
 def _plain_name(name: str) -> str:

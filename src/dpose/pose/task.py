@@ -47,7 +47,12 @@ class PoseTask:
     ) -> None:
         for name in (skeleton, labels or skeleton):
             if name not in SKELETONS:
-                raise DposeError("there is no such skeleton", name, f"choose from {', '.join(SKELETONS)}")
+                raise DposeError(
+                    "skeleton-unknown",
+                    "there is no such skeleton",
+                    name,
+                    f"choose from {', '.join(SKELETONS)}",
+                )
         self.skeleton = skeleton
         self.codec = codec or codec_of(PoseConfig())
         self.labels = labels or skeleton
@@ -85,7 +90,9 @@ class PoseTask:
         `vmap(grad(...))`.
         """
         if not isinstance(model, PoseModel):
-            raise DposeError(f"the pose task trains a PoseModel, not a {type(model).__name__}")
+            raise DposeError(
+                "model-of-other-task", f"the pose task trains a PoseModel, not a {type(model).__name__}"
+            )
         self._check(model.config)
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, torch.bfloat16):
@@ -105,10 +112,14 @@ class PoseTask:
 
     def _check(self, config: PoseConfig) -> None:
         if config.skeleton != self.skeleton:
-            raise DposeError(f"the model is for {config.skeleton}", f"skeleton {self.skeleton}")
+            raise DposeError(
+                "skeleton-differs", f"the model is for {config.skeleton}", f"skeleton {self.skeleton}"
+            )
         found, wanted = codec_of(config).explain(), self.codec.explain()
         if found != wanted:
-            raise DposeError(f"the model's joints are found by {found}", f"a task of {wanted}")
+            raise DposeError(
+                "codec-differs", f"the model's joints are found by {found}", f"a task of {wanted}"
+            )
 
 
 class PoseMetric:

@@ -119,6 +119,7 @@ def build_timm(
         model.head = nn.Identity()  # but where it is part of what makes the features
     if tuple(tail(features).shape[2:]) != tail.size:
         raise DposeError(
+            "feature-map-size-wrong",
             f"gives no map of {tail.size[0]}x{tail.size[1]} for pictures of {input_size[0]}x{input_size[1]}",
             f"timm:{name}",
             "choose another input size or stride",
@@ -166,7 +167,7 @@ def check_name(name: str) -> None:
     if not timm.is_model(name.partition(".")[0]):
         near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
         hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
-        raise DposeError("timm has no such model", f"timm:{name}", hint)
+        raise DposeError("timm-model-unknown", "timm has no such model", f"timm:{name}", hint)
 
 
 def refuse_group(norm: Norm) -> None:
@@ -177,7 +178,10 @@ def refuse_group(norm: Norm) -> None:
     """
     if norm == "group":
         raise DposeError(
-            "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
+            "pretrained-needs-batchnorm",
+            "pretrained weights need BatchNorm",
+            "norm: group",
+            "use norm: batch, then fold_batchnorm",
         )
 
 
@@ -205,8 +209,9 @@ def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
     except Exception as error:  # huggingface_hub, urllib, safetensors and timm each raise their own
         said = f"({type(error).__name__}: {' '.join(str(error).split())[:160]})"
         if not pretrained:
-            raise DposeError(f"timm cannot make it {said}", f"timm:{name}") from error
+            raise DposeError("timm-model-refused", f"timm cannot make it {said}", f"timm:{name}") from error
         raise DposeError(
+            "pretrained-weights-unavailable",
             f"cannot get the pretrained weights {said}",
             f"timm's {name}",
             "fetch them once where there is a network and copy the Hugging Face cache (HF_HOME) here, or start from a "
@@ -236,6 +241,7 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
     except Exception as error:  # whatever a model's own code raises for a size that it was not made for
         said = " ".join(str(error).split())[:160] or type(error).__name__
         raise DposeError(
+            "input-size-unsupported",
             f"cannot take pictures of {size[0]}x{size[1]} ({said})",
             f"timm:{name}",
             "choose another input size or stride",
@@ -246,7 +252,9 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
 
 
 def _no_map(name: str) -> DposeError:
-    return DposeError("gives no map of features", f"timm:{name}", "choose a backbone that does")
+    return DposeError(
+        "feature-map-missing", "gives no map of features", f"timm:{name}", "choose a backbone that does"
+    )
 
 
 def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str, int, int]], Tensor]:
@@ -346,7 +354,11 @@ def make_still(name: str, model: nn.Module) -> None:
     for place, module in model.named_modules():
         layer = cast(Any, module)
         if hasattr(layer, "attention_bias_cache"):
-            raise DposeError("keeps attention biases from one pass to the next", f"timm:{name}, {place}")
+            raise DposeError(
+                "attention-cache-kept",
+                "keeps attention biases from one pass to the next",
+                f"timm:{name}, {place}",
+            )
         if isinstance(getattr(layer, "inplace", None), bool):
             layer.inplace = False
         if isinstance(module, nn.modules.dropout._DropoutNd):
@@ -367,6 +379,16 @@ def _refuse_mixing(name: str, model: Any, size: tuple[int, int]) -> None:
         first, second = (model.forward_features(pictures[pair])[0] for pair in ([0, 1], [0, 2]))
     for place, buffer in model.named_buffers():
         if buffers.get(place) != (buffer, buffer._version):
-            raise DposeError("stores what it sees", f"timm:{name}, {place}", "choose another backbone")
+            raise DposeError(
+                "model-stores-state",
+                "stores what it sees",
+                f"timm:{name}, {place}",
+                "choose another backbone",
+            )
     if not torch.allclose(first, second, rtol=1e-3, atol=1e-3 * float(first.abs().max())):
-        raise DposeError("mixes pictures, or draws random numbers", f"timm:{name}", "choose another backbone")
+        raise DposeError(
+            "model-mixes-units",
+            "mixes pictures, or draws random numbers",
+            f"timm:{name}",
+            "choose another backbone",
+        )

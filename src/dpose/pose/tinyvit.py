@@ -136,7 +136,11 @@ def build_backbone(
     squares = [max(window) for window in windows]
     if preset == "nano":
         if pretrained:
-            raise DposeError("there are no pretrained weights for nano", fix="use 5m, 11m, 21m or lite0")
+            raise DposeError(
+                "pretrained-weights-missing",
+                "there are no pretrained weights for nano",
+                fix="use 5m, 11m, 21m or lite0",
+            )
         backbone = TinyVit(num_classes=0, window_sizes=squares, **NANO, **_STILL)
     else:
         if pretrained:

@@ -123,6 +123,7 @@ def build_vitpose(
     """
     if pretrained:
         raise DposeError(
+            "backbone-without-own-weights",
             "starts from whole pose models alone",
             "a backbone of ViTPose",
             "give --init hf:OWNER/NAME or a folder",

@@ -44,7 +44,10 @@ def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, 
     tensors, own = read_tensors(file), model().state_dict()
     if [t.shape for t in tensors.values()] != [t.shape for t in own.values()]:
         raise DposeError(
-            f"holds other tensors than timm's {name}", str(file), "install dpose[imagenet] again"
+            "weights-of-other-model",
+            f"holds other tensors than timm's {name}",
+            str(file),
+            "install dpose[imagenet] again",
         )
     return dict(zip(own, tensors.values(), strict=True))
 
@@ -75,7 +78,11 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
     ]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-        raise DposeError(f"holds weights of another model: {'; '.join(other[:3])}{more}", str(file))
+        raise DposeError(
+            "weights-of-other-model",
+            f"holds weights of another model: {'; '.join(other[:3])}{more}",
+            str(file),
+        )
     return tensors
 
 
@@ -124,7 +131,9 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
         found = _unpickled(file)
     inner = found.get("state_dict", found) if isinstance(found, dict) else found
     if not _are_tensors(inner):
-        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
+        raise DposeError(
+            "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
+        )
     meta = found.get("meta") if isinstance(found, dict) else None
     texts = [meta.get(name) for name in ("cfg", "config")] if isinstance(meta, dict) else []
     return dict(inner), "\n".join(text for text in texts if isinstance(text, str))
@@ -141,7 +150,9 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
             return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))
     found = _unpickled(file)
     if not _are_tensors(found):
-        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
+        raise DposeError(
+            "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
+        )
     return dict(found)
 
 
@@ -161,8 +172,12 @@ def _readable(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(file)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(file)) from error
     except pickle.UnpicklingError as error:
-        raise DposeError("holds more than tensors", str(file), "save its tensors as safetensors") from error
+        raise DposeError(
+            "weights-unsafe", "holds more than tensors", str(file), "save its tensors as safetensors"
+        ) from error
     except Exception as error:  # whatever a damaged file makes of its reader
-        raise DposeError("is no file of weights, or is damaged", str(file), "copy it again") from error
+        raise DposeError(
+            "weights-damaged", "is no file of weights, or is damaged", str(file), "copy it again"
+        ) from error

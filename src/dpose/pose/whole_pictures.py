@@ -70,6 +70,7 @@ def whole_picture_pckh(
     """
     if labels.sigmas:
         raise DposeError(
+            "skeleton-unsupported",
             f"labels of the skeleton {labels.name} are not scored in whole pictures",
             "--whole-pictures",
             "leave it out, or take data in COCO's format",

@@ -99,13 +99,17 @@ class Event:
     def __post_init__(self) -> None:
         if self.type not in (FLOATING, ROUNDED):
             raise DposeError(
-                f"unknown event type {self.type!r}", fix="it was made by a newer dpose; update dpose"
+                "event-type-unknown",
+                f"unknown event type {self.type!r}",
+                fix="it was made by a newer dpose; update dpose",
             )
         check_rate(self.q)
         check_steps(self.steps)
         check_sigma(self.sigma)
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DposeError(f"sensitivity must be positive and finite, not {self.sensitivity}")
+            raise DposeError(
+                "sensitivity-not-positive", f"sensitivity must be positive and finite, not {self.sensitivity}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; q, sigma and sensitivity as decimal strings that read back exactly."""
@@ -126,16 +130,20 @@ class Event:
         """
         expected = {"type", "q", "sigma", "steps", "sensitivity"}
         if not isinstance(values, Mapping) or set(values) != expected:
-            raise DposeError(f"an event has the fields {', '.join(sorted(expected))} and no others", where)
+            raise DposeError(
+                "event-fields-wrong",
+                f"an event has the fields {', '.join(sorted(expected))} and no others",
+                where,
+            )
         if not isinstance(values["type"], str):
-            raise DposeError("type must be a string", where)
+            raise DposeError("event-type-malformed", "type must be a string", where)
         numbers = {
             name: parse_decimal(values[name], f"{where}.{name}") for name in ("q", "sigma", "sensitivity")
         }
         try:
             return cls(steps=values["steps"], type=values["type"], **numbers)
         except DposeError as error:
-            raise DposeError(error.what, where, error.fix) from error
+            raise DposeError(error.code, error.what, where, error.fix) from error
 
     @property
     def rounded(self) -> bool:
@@ -287,6 +295,7 @@ def noise_multiplier(
     check_epsilon(epsilon)
     if epsilon > MAX_BUDGET:
         raise DposeError(
+            "epsilon-too-large",
             f"epsilon {as_given(epsilon)} protects nobody",
             fix=f"choose one below {as_given(MAX_BUDGET)}, or train non-private",
         )
@@ -334,7 +343,7 @@ def epsilon_curve(
     relation, accountant = Relation(relation), Accountant(accountant)
     _check_accountant(delta, relation, accountant)
     if any(point < 0 for point in points):
-        raise DposeError("a number of steps cannot be negative", f"points={list(points)}")
+        raise DposeError("steps-negative", "a number of steps cannot be negative", f"points={list(points)}")
     longest = replace(event, steps=max([1, *points]))
     if accountant is Accountant.RDP or event.q == 1 or beyond_use([longest], delta, relation):
         return [epsilon([replace(event, steps=k)], delta, relation, accountant) if k else 0.0 for k in points]
@@ -360,11 +369,13 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
     check_delta(delta)
     if accountant is Accountant.RDP and relation is Relation.REPLACE:
         raise DposeError(
+            "replace-without-rdp-bound",
             "the RDP accountant has no bound for replacing a unit under Poisson sampling",
             fix='use accountant "pld"',
         )
     if accountant is Accountant.PLD and delta < MIN_DELTA:
         raise DposeError(
+            "delta-below-accountant",
             f"delta {as_given(delta)} is below what the PLD accountant resolves",
             fix=f'use a delta of at least {as_given(MIN_DELTA)}, or accountant "rdp"',
         )

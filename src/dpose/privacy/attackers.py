@@ -71,7 +71,7 @@ class AttackerBound:
             or not all(0 <= share <= 1 for share in shares)
             or not 0 < self.mu < math.inf
         ):
-            raise DposeError("is no bound on attackers", "attackers")
+            raise DposeError("attacker-bound-invalid", "is no bound on attackers", "attackers")
 
     def check(self, true: AttackerBound, slack: float) -> None:
         """Refuse a bound that allows less than `true`, or at other rates.
@@ -84,7 +84,10 @@ class AttackerBound:
         short = [rate for rate, most in theirs.items() if ours.get(rate, -1.0) < most * (1 - slack)]
         if short or len(ours) != len(theirs) or self.floor != true.floor or self.mu < true.mu * (1 - slack):
             raise DposeError(
-                "allows attackers less than the recorded events do", "attackers", "do not rely on it"
+                "attacker-bound-too-small",
+                "allows attackers less than the recorded events do",
+                "attackers",
+                "do not rely on it",
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +113,7 @@ class AttackerBound:
                 raise KeyError("another field")
             numbers = [parse_decimal(values[name], f"{where}.{name}") for name in names]
         except (KeyError, TypeError) as error:
-            raise DposeError("is no bound on attackers", where) from error
+            raise DposeError("attacker-bound-invalid", "is no bound on attackers", where) from error
         found = tuple((parse_decimal(a, where), parse_decimal(b, where)) for a, b in pairs)
         return cls(found, *numbers)
 

@@ -54,6 +54,7 @@ def least_noise(
         if enough is None:
             if x >= top:
                 raise DposeError(
+                    "epsilon-unreachable",
                     f"no noise meets epsilon {as_given(target)} with these steps and this sampling rate",
                     fix="take fewer steps, a smaller batch or a larger epsilon",
                 )

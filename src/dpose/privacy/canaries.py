@@ -60,13 +60,15 @@ class Opening:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(CanaryKind):
-            raise DposeError(f"there are no canaries of kind {self.kind!r}", "kind")
+            raise DposeError("canary-kind-unknown", f"there are no canaries of kind {self.kind!r}", "kind")
         if len(self.salt) != SALT_BYTES:
-            raise DposeError(f"has {len(self.salt)} bytes, not {SALT_BYTES}", "salt")
+            raise DposeError("opening-salt-invalid", f"has {len(self.salt)} bytes, not {SALT_BYTES}", "salt")
         if not self.coins or len(self.before) < len(self.coins):
-            raise DposeError(f"are {len(self.before)} of {len(self.coins)} canaries", "before")
+            raise DposeError(
+                "opening-scores-incomplete", f"are {len(self.before)} of {len(self.coins)} canaries", "before"
+            )
         if not all(map(math.isfinite, self.before)):
-            raise DposeError("are not finite", "before")
+            raise DposeError("opening-scores-not-finite", "are not finite", "before")
 
     @classmethod
     def drawn(
@@ -97,6 +99,7 @@ class Opening:
         """
         if not hmac.compare_digest(self.commitment, committed.commitment) or self.committed != committed:
             raise DposeError(
+                "opening-does-not-fit",
                 "does not open the commitment of this model: its coins are not those that were drawn before training",
                 where,
                 "ask whoever trained it for the opening of this run",
@@ -117,20 +120,29 @@ class Opening:
         try:
             found = object_with(values, names, where)
             if found["schema"] != SCHEMA:
-                raise DposeError(f"has schema {found['schema']!r}", where, "update dpose and try again")
+                raise DposeError(
+                    "opening-schema-unknown",
+                    f"has schema {found['schema']!r}",
+                    where,
+                    "update dpose and try again",
+                )
             coins = text_of(found["coins"], "coins")
             if set(coins) - set("01") or not isinstance(found["made_from"], dict):
-                raise DposeError("coins are 0 and 1, and canaries are made from an object", where)
+                raise DposeError(
+                    "opening-coins-invalid", "coins are 0 and 1, and canaries are made from an object", where
+                )
             before = list_of(found["before"], "before")
             if not all(isinstance(value, float) for value in before):
-                raise DposeError("are not numbers", "before")
+                raise DposeError("opening-scores-invalid", "are not numbers", "before")
             salt = bytes.fromhex(text_of(found["salt"], "salt"))
             return cls(
                 found["kind"], tuple(coin == "1" for coin in coins), found["made_from"], tuple(before), salt
             )
         except (DposeError, ValueError, TypeError) as error:
             told = error.line() if isinstance(error, DposeError) else str(error)
-            raise DposeError(f"is no opening of a commitment to canaries ({told})", where) from error
+            raise DposeError(
+                "opening-invalid", f"is no opening of a commitment to canaries ({told})", where
+            ) from error
 
     @classmethod
     def read(cls, path: Path) -> Opening:
@@ -142,9 +154,11 @@ class Opening:
         try:
             values = file_json(path)
         except FileNotFoundError as error:
-            raise DposeError("there is no such file", str(path)) from error
+            raise DposeError("file-missing", "there is no such file", str(path)) from error
         except (OSError, ValueError) as error:
-            raise DposeError("is no opening of a commitment to canaries", str(path)) from error
+            raise DposeError(
+                "opening-unreadable", "is no opening of a commitment to canaries", str(path)
+            ) from error
         return cls.of(values, str(path))
 
     def _content(self) -> dict[str, Any]:

@@ -108,7 +108,9 @@ def read_ledger(path: Path) -> list[Entry]:
     try:
         raw = file_bytes(path)
     except OSError as error:
-        raise DposeError("the ledger cannot be read: " + (error.strerror or str(error)), str(path)) from error
+        raise DposeError(
+            "ledger-unreadable", "the ledger cannot be read: " + (error.strerror or str(error)), str(path)
+        ) from error
     entries: list[Entry] = []
     *lines, rest = raw.split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -118,10 +120,12 @@ def read_ledger(path: Path) -> list[Entry]:
             entries.append(read_line(rest, entries, str(path)))
         except DposeError:
             if not entries:
-                raise DposeError("the ledger's first line is not complete", str(path)) from None
+                raise DposeError(
+                    "ledger-first-line-cut", "the ledger's first line is not complete", str(path)
+                ) from None
             entries.append(_torn(entries))
     if not entries:
-        raise DposeError("the ledger is empty", str(path))
+        raise DposeError("ledger-empty", "the ledger is empty", str(path))
     return entries
 
 
@@ -175,20 +179,28 @@ def read_line(line: bytes, before: Sequence[Entry], where: str, *, alone: bool =
         entry = Entry(**values, run_id=run_id)
         written = entry.line()  # JSON has no NaN, which Python reads all the same
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DposeError("is not a ledger entry; the ledger was altered", where) from error
+        raise DposeError(
+            "ledger-entry-invalid", "is not a ledger entry; the ledger was altered", where
+        ) from error
     # the same bytes again: no second spelling of a line, no field twice, no torn flag from outside
     if entry.torn or written != line + b"\n" or entry.sealed().sha256 != entry.sha256:
-        raise DposeError("does not match its own hash; the ledger was altered", where)
+        raise DposeError("ledger-entry-altered", "does not match its own hash; the ledger was altered", where)
     if entry.seq != len(before) or entry.prev != (before[-1].sha256 if before else GENESIS):
-        raise DposeError("does not follow the line before it; lines were removed or reordered", where)
+        raise DposeError(
+            "ledger-order-broken",
+            "does not follow the line before it; lines were removed or reordered",
+            where,
+        )
     if not _well_formed(entry, first=not before and not alone) or (
         alone and entry.type is not EntryType.SEAL
     ):
-        raise DposeError("has a field of the wrong type or out of range", where)
+        raise DposeError("ledger-field-invalid", "has a field of the wrong type or out of range", where)
     if entry.type is EntryType.RESERVE:
         event = Event.from_dict(entry.event or {}, where)
         if event.steps != entry.steps:
-            raise DposeError(f"reserves {entry.steps} steps of an event of {event.steps}", where)
+            raise DposeError(
+                "ledger-steps-differ", f"reserves {entry.steps} steps of an event of {event.steps}", where
+            )
     return entry
 
 

@@ -151,7 +151,9 @@ def pure_epsilon(events: Sequence[Any]) -> Fraction:
     """
     for event in events:
         if not isinstance(event, LaplaceEvent):
-            raise DposeError(f'accountant "pure" cannot count events of type {event.type!r}')
+            raise DposeError(
+                "event-unsupported", f'accountant "pure" cannot count events of type {event.type!r}'
+            )
     return sum((event.steps * event.sensitivity / event.scale for event in events), Fraction(0))
 
 
@@ -163,7 +165,9 @@ def zcdp_rho(events: Sequence[Any]) -> Fraction:
     """
     for event in events:
         if not isinstance(event, GaussianEvent):
-            raise DposeError(f'accountant "zcdp" cannot count events of type {event.type!r}')
+            raise DposeError(
+                "event-unsupported", f'accountant "zcdp" cannot count events of type {event.type!r}'
+            )
     return sum(
         (event.steps * event.sensitivity_squared / (2 * event.variance) for event in events), Fraction(0)
     )
@@ -217,6 +221,7 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
             high = middle
         if high < 1e-30:
             raise DposeError(
+                "epsilon-unreachable",
                 f"no noise meets epsilon {as_given(epsilon)} at delta {as_given(delta)}",
                 fix="choose a larger epsilon",
             )
@@ -231,7 +236,9 @@ def gaussian_cost(events: Sequence[Any], delta: float) -> float:
     """
     for event in events:
         if not isinstance(event, GaussianEvent):
-            raise DposeError(f'accountant "gaussian" cannot count events of type {event.type!r}')
+            raise DposeError(
+                "event-unsupported", f'accountant "gaussian" cannot count events of type {event.type!r}'
+            )
     mu = discrete_mu([(event.sensitivity_squared, event.variance, event.steps) for event in events])
     return discrete_epsilon(mu, delta)
 
@@ -244,11 +251,15 @@ def parse_exact(text: Any, where: str) -> Fraction:
     """
     pattern = r"-?\d+(/\d+|(\.\d+)?([eE][+-]?\d{1,3})?)"
     if not isinstance(text, str) or len(text) > MAX_DIGITS or not re.fullmatch(pattern, text):
-        raise DposeError(f"must be a decimal or rational number in a string, not {str(text)[:40]!r}", where)
+        raise DposeError(
+            "fraction-malformed",
+            f"must be a decimal or rational number in a string, not {str(text)[:40]!r}",
+            where,
+        )
     try:
         return Fraction(text)
     except ZeroDivisionError:
-        raise DposeError(f"divides by zero: {text}", where) from None
+        raise DposeError("fraction-divides-by-zero", f"divides by zero: {text}", where) from None
 
 
 def exact_text(value: Fraction) -> str:
@@ -289,13 +300,17 @@ def _lowest(function: Any, left: float, right: float) -> float:
 
 def _check_positive(value: Fraction, name: str) -> None:
     if not isinstance(value, Fraction) or value <= 0:
-        raise DposeError(f"{name} must be a positive fraction, not {value!r}")
+        raise DposeError("fraction-not-positive", f"{name} must be a positive fraction, not {value!r}")
 
 
 def _numbers(values: Any, names: tuple[str, str], where: str) -> tuple[Fraction, Fraction]:
     expected = {"type", "steps", *names}
     if not isinstance(values, Mapping) or set(values) != expected:
-        raise DposeError(f"such an event has the fields {', '.join(sorted(expected))} and no others", where)
+        raise DposeError(
+            "event-fields-wrong",
+            f"such an event has the fields {', '.join(sorted(expected))} and no others",
+            where,
+        )
     first, second = (parse_exact(values[name], f"{where}.{name}") for name in names)
     return first, second
 
@@ -304,4 +319,4 @@ def _placed(make: Callable[..., E], where: str, *values: Any) -> E:
     try:
         return make(*values)
     except DposeError as error:
-        raise DposeError(error.what, where, error.fix) from error
+        raise DposeError(error.code, error.what, where, error.fix) from error

@@ -82,6 +82,7 @@ def largest_mu(epsilon: float, delta: float) -> float:
     low, _ = _bisect(lambda mu: gaussian_epsilon(mu, delta) > epsilon, 0.0, high)
     if low == 0:
         raise DposeError(
+            "epsilon-unreachable",
             f"no noise meets epsilon {as_given(epsilon)} at delta {as_given(delta)}",
             fix="choose a larger epsilon",
         )
@@ -101,6 +102,7 @@ def discrete_mu(ratios: Sequence[tuple[Fraction, Fraction, int]]) -> float:
     for squared, variance, steps in ratios:
         if variance < LEAST_VARIANCE:
             raise DposeError(
+                "noise-too-coarse",
                 f"discrete Gaussian noise of variance {lower(variance, 6)} is too coarse to count as Gaussian",
                 fix='use accountant "zcdp"',
             )

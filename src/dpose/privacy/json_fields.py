@@ -17,7 +17,7 @@ def member_of(kind: Any, value: Any, where: str) -> Any:
         return kind(value)
     except ValueError:
         choices = ", ".join(member.value for member in kind)
-        raise DposeError(f"must be one of {choices}, not {value!r}", where) from None
+        raise DposeError("field-choice-unknown", f"must be one of {choices}, not {value!r}", where) from None
 
 
 def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
@@ -27,13 +27,13 @@ def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
         DposeError: it is none.
     """
     if not isinstance(values, dict):
-        raise DposeError("must be an object", where)
+        raise DposeError("field-not-object", "must be an object", where)
     for problem, names in (
         ("is missing", expected - set(values)),
         ("is not a known field", set(values) - expected),
     ):
         if names:
-            raise DposeError(f"{min(names)} {problem}", where)
+            raise DposeError("field-names-wrong", f"{min(names)} {problem}", where)
     return values
 
 
@@ -44,7 +44,7 @@ def text_of(value: Any, where: str) -> str:
         DposeError: it is none.
     """
     if not isinstance(value, str):
-        raise DposeError(f"must be a string, not {value!r}", where)
+        raise DposeError("field-not-string", f"must be a string, not {value!r}", where)
     return value
 
 
@@ -55,7 +55,7 @@ def list_of(value: Any, where: str) -> list[Any]:
         DposeError: it is none.
     """
     if not isinstance(value, list):
-        raise DposeError(f"must be a list, not {value!r}", where)
+        raise DposeError("field-not-list", f"must be a list, not {value!r}", where)
     return value
 
 
@@ -75,5 +75,5 @@ def named_texts_of(value: Any, where: str) -> dict[str, str]:
         DposeError: it is none.
     """
     if not isinstance(value, dict):
-        raise DposeError("must be an object", where)
+        raise DposeError("field-not-object", "must be an object", where)
     return {name: text_of(item, f"{where}.{name}") for name, item in value.items()}

@@ -92,6 +92,7 @@ def forget_key(run_id: str, state_dir: Path | None = None) -> None:
             continue
         except OSError as error:
             raise DposeError(
+                "key-not-deletable",
                 "the key of a run cannot be deleted; whoever holds it can take the noise away",
                 str(file),
                 "delete it",

@@ -83,6 +83,7 @@ class Ledger:
         run_id = run_id or secrets.token_hex(16)
         if head_kept(run_id, state_dir):
             raise DposeError(
+                "ledger-head-differs",
                 "this machine keeps the head of another ledger of this run",
                 str(path),
                 "bring that ledger back, or start a new run",
@@ -311,12 +312,14 @@ def verify_ledger(path: Path, expected_head: str, state_dir: Path | None = None)
     hashes = [entry.sha256 for entry in whole]
     if expected_head not in hashes:
         raise DposeError(
+            "ledger-end-missing",
             "the line that the statement names as the last is not there; the end was cut off, or the ledger "
             "belongs to another run",
             f"{path}, after line {len(hashes)}",
         )
     if hashes[-1] != expected_head:
         raise DposeError(
+            "ledger-longer-than-statement",
             "the ledger goes on after the statement was written",
             f"{path}, line {hashes.index(expected_head) + 2}",
             "the statement does not cover these lines",
@@ -350,7 +353,10 @@ def hold_run(run_id: str, state_dir: Path | None = None) -> Iterator[None]:
     lock = take_lock(heads / f".{run_id}.lock")
     if lock is None:
         raise DposeError(
-            "another process is at work on this run, in another folder", run_id, "wait for it, or end it"
+            "run-busy",
+            "another process is at work on this run, in another folder",
+            run_id,
+            "wait for it, or end it",
         )
     try:
         yield
@@ -387,7 +393,7 @@ def _open(path: Path) -> int:
         descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise DposeError("the ledger is not a regular file", str(path))
+        raise DposeError("ledger-not-regular", "the ledger is not a regular file", str(path))
     return descriptor
 
 
@@ -395,7 +401,9 @@ def _lock(path: Path) -> FileLock:
     # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
     lock = take_lock(path.with_name(f".{path.name}.lock"))
     if lock is None:
-        raise DposeError("another process is writing this ledger", str(path), "wait for it, or end it")
+        raise DposeError(
+            "ledger-busy", "another process is writing this ledger", str(path), "wait for it, or end it"
+        )
     return lock
 
 
@@ -404,7 +412,9 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise DposeError("there is a ledger already", str(path), "choose another folder") from error
+        raise DposeError(
+            "ledger-exists", "there is a ledger already", str(path), "choose another folder"
+        ) from error
     except OSError as error:
         raise explain_os_error(error, path) from error
 
@@ -427,12 +437,19 @@ def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None
     except FileNotFoundError:
         return  # a run from another machine
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise DposeError("the head kept for this ledger cannot be read", str(file)) from error
+        raise DposeError(
+            "ledger-head-unreadable", "the head kept for this ledger cannot be read", str(file)
+        ) from error
     # the ledger may be ahead by the line after which a process died, never behind
     if seq >= len(whole):
         raise DposeError(
+            "ledger-cut",
             f"the ledger was cut off: {seq + 1} lines were written on this machine",
             f"{path}, after line {len(whole)}",
         )
     if whole[seq].sha256 != sha256:
-        raise DposeError("is not the line that was written on this machine", f"{path}, line {seq + 1}")
+        raise DposeError(
+            "ledger-line-replaced",
+            "is not the line that was written on this machine",
+            f"{path}, line {seq + 1}",
+        )

@@ -41,15 +41,23 @@ class Neighbours:
     def __post_init__(self) -> None:
         object.__setattr__(self, "relation", member_of(Relation, self.relation, "neighbours.relation"))
         if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
-            raise DposeError(f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m")
+            raise DposeError(
+                "m-not-positive", f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m"
+            )
         sides = (*(self.box or ()), self.frames)
         if self.scope == BOX:
             if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
-                raise DposeError("a box has a width, a height and a number of frames", "neighbours.box")
+                raise DposeError(
+                    "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
+                )
             if math.prod(sides) != self.m:
-                raise DposeError("m is not the pixels of the box in all its frames", "neighbours.m")
+                raise DposeError(
+                    "m-not-of-box", "m is not the pixels of the box in all its frames", "neighbours.m"
+                )
         elif sides != (None,):
-            raise DposeError(f"neighbours of scope {self.scope!r} have no box", "neighbours.box")
+            raise DposeError(
+                "box-not-allowed", f"neighbours of scope {self.scope!r} have no box", "neighbours.box"
+            )
 
     @classmethod
     def of_box(cls, width: int, height: int, frames: int) -> Neighbours:

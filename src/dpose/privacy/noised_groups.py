@@ -47,7 +47,9 @@ class GroupQuery:
 
     def __post_init__(self) -> None:
         if min(self.joints, self.attributes, self.groups) < 1:
-            raise DposeError("groups of people need joints, attributes and groups", "--groups")
+            raise DposeError(
+                "groups-incomplete", "groups of people need joints, attributes and groups", "--groups"
+            )
 
     @property
     def replaced(self) -> GroupQuery:

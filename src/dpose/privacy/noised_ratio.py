@@ -83,7 +83,11 @@ class ScoreQuery:
 
     def __post_init__(self) -> None:
         if self.joints is not None and self.joints < 1:
-            raise DposeError(f"a unit must count at least 1 joint, not {self.joints}", "--joints-per-unit")
+            raise DposeError(
+                "joints-per-unit-too-few",
+                f"a unit must count at least 1 joint, not {self.joints}",
+                "--joints-per-unit",
+            )
 
     @property
     def replaced(self) -> ScoreQuery:
@@ -158,11 +162,15 @@ def laplace_event(query: NoisedQuery, epsilon: Fraction) -> LaplaceEvent:
         DposeError: epsilon is not positive, or too small for the noise's integers.
     """
     if epsilon <= 0:
-        raise DposeError(f"epsilon must be a positive number, not {as_given(epsilon)}")
+        raise DposeError(
+            "epsilon-not-positive", f"epsilon must be a positive number, not {as_given(epsilon)}"
+        )
     scale = Fraction(query.l1) / epsilon
     if scale > MAX_SCALE:
         raise DposeError(
-            f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one"
+            "epsilon-too-small",
+            f"nothing is left of a score at epsilon {as_given(epsilon)}",
+            fix="choose a larger one",
         )
     return LaplaceEvent(scale, Fraction(query.l1))
 
@@ -177,7 +185,9 @@ def gaussian_event(query: NoisedQuery, epsilon: float, delta: float) -> Gaussian
     variance = least_variance(squared, epsilon, delta)
     if variance > MAX_SCALE**2:
         raise DposeError(
-            f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one"
+            "epsilon-too-small",
+            f"nothing is left of a score at epsilon {as_given(epsilon)}",
+            fix="choose a larger one",
         )
     return GaussianEvent(Fraction(variance), squared)
 

@@ -81,6 +81,7 @@ class Protected:
     def __post_init__(self) -> None:
         if self.stability != 1:
             raise DposeError(
+                "selection-not-stable",
                 f"one {self.unit} more or less would change {self.stability} of the selected units, and what is stated "
                 f"for one would not hold ({self.relation.value})",
                 "--limit",
@@ -106,7 +107,7 @@ def unit_of(data: UnitDataset) -> Unit:
         what = "these data do not say what a unit is" if said is None else f"no unit is called {said!r}"
         known = ", ".join(unit.value for unit in Unit)
         raise DposeError(
-            what, type(data).__name__, f"give them an attribute `unit`, one of {known}"
+            "unit-unstated", what, type(data).__name__, f"give them an attribute `unit`, one of {known}"
         ) from error
 
 
@@ -213,6 +214,7 @@ def _check_copies(
             for index in group:
                 if not is_own(index, readers) and _seen(*say(index)) != seen[32 * index : 32 * index + 32]:
                     raise DposeError(
+                        "processes-read-differently",
                         f"the processes of this run differ in {DATA}: {data.unit_id(index)} is not what another read",
                         f"process {readers.index} of {readers.count}",
                         "give all of them the same files; nothing was charged or written",
@@ -230,6 +232,7 @@ def contents_of(data: UnitDataset, index: int) -> tuple[str, ...]:
     hashes = data.content_hashes(index)
     if not hashes:
         raise DposeError(
+            "unit-without-hash",
             f"{data.unit_id(index)} has no content hash, so that neither accounts nor guards could know it again",
             type(data).__name__,
             "let content_hashes give one hash for each picture of the unit",

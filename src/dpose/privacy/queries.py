@@ -48,7 +48,7 @@ class Query:
             {"cost": "", "score": ""} | values if isinstance(values, dict) else values, known, where
         )
         if not isinstance(values["covered"], bool):
-            raise DposeError("must be true or false", f"{where}.covered")
+            raise DposeError("covered-not-boolean", "must be true or false", f"{where}.covered")
         what, data, purpose, cost, score = (
             text_of(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost", "score")
         )

@@ -25,7 +25,7 @@ def check_epsilon(value: float) -> None:
         DposeError: it is not.
     """
     if not (math.isfinite(value) and value > 0):
-        raise DposeError(f"epsilon must be a positive number, not {value}")
+        raise DposeError("epsilon-not-positive", f"epsilon must be a positive number, not {value}")
 
 
 def check_delta(value: float, n: int | None = None) -> None:
@@ -35,9 +35,10 @@ def check_delta(value: float, n: int | None = None) -> None:
         DposeError: it is.
     """
     if not 0 < value < 1:
-        raise DposeError(f"delta must lie between 0 and 1, not {value}")
+        raise DposeError("delta-out-of-range", f"delta must lie between 0 and 1, not {value}")
     if n is not None and value >= 1 / n:
         raise DposeError(
+            "delta-above-one-in-n",
             f"delta above 1/n: {as_given(value)} for {n} units would allow publishing one unit whole",
             fix=f"choose a delta well below {lower(1 / n, 2)}",
         )
@@ -61,7 +62,7 @@ def check_rate(value: float) -> None:
         DposeError: it is.
     """
     if not 0 < value <= 1:
-        raise DposeError(f"the sampling rate must lie in (0, 1], not {value}")
+        raise DposeError("sampling-rate-out-of-range", f"the sampling rate must lie in (0, 1], not {value}")
 
 
 def check_steps(value: int) -> None:
@@ -71,7 +72,7 @@ def check_steps(value: int) -> None:
         DposeError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DposeError(f"steps must be a whole number of at least 1, not {value!r}")
+        raise DposeError("steps-not-positive", f"steps must be a whole number of at least 1, not {value!r}")
 
 
 def check_sigma(value: float) -> None:
@@ -82,6 +83,7 @@ def check_sigma(value: float) -> None:
     """
     if not MIN_SIGMA <= value <= MAX_SIGMA:
         raise DposeError(
+            "noise-out-of-range",
             f"the noise multiplier must lie between {as_given(MIN_SIGMA)} and {as_given(MAX_SIGMA)}, not {value}",
             fix="a smaller one protects nobody, a larger one leaves nothing to learn",
         )
@@ -94,8 +96,8 @@ def parse_decimal(text: Any, where: str) -> float:
         DposeError: `text` is not a finite decimal number in a string.
     """
     if not isinstance(text, str) or not re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text):
-        raise DposeError(f"must be a decimal number in a string, not {text!r}", where)
+        raise DposeError("decimal-malformed", f"must be a decimal number in a string, not {text!r}", where)
     value = float(text)
     if not math.isfinite(value):
-        raise DposeError(f"is too large: {text}", where)
+        raise DposeError("number-too-large", f"is too large: {text}", where)
     return value

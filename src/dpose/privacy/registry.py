@@ -35,11 +35,13 @@ def registry_entry(
         DposeError: nothing is guaranteed, or there is no date.
     """
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.neighbours is None:
-        raise DposeError("guarantees nothing that could be registered", "privacy statement")
+        raise DposeError(
+            "guarantee-missing", "guarantees nothing that could be registered", "privacy statement"
+        )
     said, attackers = statement.sections.deployment or Deployment(), statement.sections.attackers
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
-        raise DposeError("there is no date of publication", "--date", "give one, YYYY-MM-DD")
+        raise DposeError("date-missing", "there is no date of publication", "--date", "give one, YYYY-MM-DD")
     trained, pure = not statement.release, statement.accountant is ReleaseAccountant.PURE
     details = [*(trade_off_lines(attackers) if attackers else ()), *group_lines(statement)]
     entry: dict[str, Any] = {

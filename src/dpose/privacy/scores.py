@@ -46,7 +46,7 @@ def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
         size = "" if content["units"] is None else f", {content['units']:,} units"
         metric, data = content["result"]["metric"], content["data"]
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(f"is no score ({error})", where, "do not rely on it") from error
+        raise DposeError("score-invalid", f"is no score ({error})", where, "do not rely on it") from error
     # noise from a seed bounds nothing: the score is then listed like one without noise
     spent = f"epsilon {upper(privacy.epsilon or 0)} at delta {as_given(privacy.delta or 0)}"
     cost = f"{spent} for each {privacy.unit} of those data" if privacy.kind is Kind.PRIVATE else ""
@@ -73,7 +73,7 @@ def check_scores(folder: Path, queries: Sequence[Query]) -> list[str]:
             raw = file_bytes(path)
             content = json.loads(raw)
         except (OSError, ValueError) as error:
-            raise DposeError("is no readable score", str(path), "remove it") from error
+            raise DposeError("score-unreadable", "is no readable score", str(path), "remove it") from error
         recorded = known.pop(path.name, None)
         noised = isinstance(content, dict) and "privacy" in content
         if not noised and not recorded:
@@ -81,13 +81,17 @@ def check_scores(folder: Path, queries: Sequence[Query]) -> list[str]:
         query = query_of(content, score_name(raw, path.name), str(path)) if noised else None
         if query is None or (recorded and recorded.score != query.score):
             raise DposeError(
+                "score-altered",
                 "was altered: it is not the noised score that the ledger records",
                 str(path),
                 "do not rely on it",
             )
         if recorded != query:
             raise DposeError(
-                "is a noised score that no line of the ledger is about", str(path), "do not rely on it"
+                "score-not-in-ledger",
+                "is a noised score that no line of the ledger is about",
+                str(path),
+                "do not rely on it",
             )
         count += 1
     lines = [f"noised scores: {count}, each costs its data what it says"] if count else []

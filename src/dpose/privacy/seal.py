@@ -74,7 +74,7 @@ class Seal:
                 raise KeyError("another field")
             return cls(dict(values["statement"]), digests, str(values["first_weights"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DposeError("is not a seal", where) from error
+            raise DposeError("seal-malformed", "is not a seal", where) from error
 
     def check_statement(self, statement: PrivacyStatement, where: str) -> None:
         """Refuse a statement that differs from the sealed one in any field.
@@ -87,6 +87,7 @@ class Seal:
             ours, sealed = found.get(name), self.statement.get(name)
             if ours != sealed:
                 raise DposeError(
+                    "seal-value-differs",
                     f"{name} is not what was sealed: {_short(ours)} stands there, {_short(sealed)} was sealed",
                     where,
                     "do not rely on it",
@@ -104,9 +105,15 @@ class Seal:
         """
         for name, digest in digests.items():
             if name not in self.digests:
-                raise DposeError(f"{name} was not there when this was sealed", where, "do not rely on it")
+                raise DposeError(
+                    "seal-item-added",
+                    f"{name} was not there when this was sealed",
+                    where,
+                    "do not rely on it",
+                )
             if digest != self.digests[name]:
                 raise DposeError(
+                    "seal-file-altered",
                     f"{name} is not the one that was sealed; it was altered or exchanged",
                     where,
                     "do not rely on it",
@@ -142,10 +149,17 @@ def open_seal(statement: PrivacyStatement, line: bytes | str, where: str) -> Sea
     """
     data = line.encode() if isinstance(line, str) else line
     if not data.strip():
-        raise DposeError("the seal that its statement names is missing", where, "do not rely on it")
+        raise DposeError(
+            "seal-missing", "the seal that its statement names is missing", where, "do not rely on it"
+        )
     entry = read_line(data.removesuffix(b"\n"), (), f"{where}, its seal", alone=True)
     if entry.sha256 != statement.seal:
-        raise DposeError("carries another seal than its statement names", where, "do not rely on it")
+        raise DposeError(
+            "seal-of-other-statement",
+            "carries another seal than its statement names",
+            where,
+            "do not rely on it",
+        )
     seal = Seal.from_dict(entry.event, f"{where}, its seal")
     seal.check_statement(statement, where)
     return seal
@@ -179,16 +193,19 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
     seal = last_seal(entries, ledger)
     if seal is None or not statement.seal:
         which = "its ledger has no seal" if statement.seal else "it names no seal"
-        raise DposeError(f"nothing binds the statement to its run: {which}", where, "do not rely on it")
+        code = "ledger-without-seal" if statement.seal else "statement-without-seal"
+        raise DposeError(code, f"nothing binds the statement to its run: {which}", where, "do not rely on it")
     last = [entry for entry in entries if not entry.torn][-1]
     if (last.type, last.sha256, last.prev) != (EntryType.SEAL, statement.seal, statement.ledger_head):
-        raise DposeError("the seal that it names does not end its ledger", where, "do not rely on it")
+        raise DposeError(
+            "seal-not-last", "the seal that it names does not end its ledger", where, "do not rely on it"
+        )
     seal.check_statement(statement, where)
     found = run_digests(folder)
     seal.check_digests(found, str(folder))
     for name in NEEDED:
         if name not in found:
-            raise DposeError("was sealed and is missing", str(folder / name))
+            raise DposeError("sealed-file-missing", "was sealed and is missing", str(folder / name))
     return seal
 
 
@@ -208,7 +225,7 @@ def run_digests(folder: Path) -> dict[str, str]:
             if file.is_file():
                 found[file.relative_to(folder).as_posix()] = file_digest(file)
         except OSError as error:
-            raise DposeError(f"cannot be read ({error.strerror})", str(file)) from error
+            raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(file)) from error
     return found
 
 

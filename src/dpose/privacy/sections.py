@@ -40,7 +40,9 @@ class Texts:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                raise DposeError("is no text in UTF-8", name, "write it with letters") from error
+                raise DposeError(
+                    "text-not-utf8", "is no text in UTF-8", name, "write it with letters"
+                ) from error
 
     def to_dict(self) -> dict[str, str]:
         """Ready for JSON."""
@@ -138,7 +140,7 @@ class AuditResult(Texts):
         super().__post_init__()
         parse_decimal(self.epsilon, "audits.epsilon")
         if not 0 < parse_decimal(self.confidence, "audits.confidence") < 1:
-            raise DposeError("must lie between 0 and 1", "audits.confidence")
+            raise DposeError("confidence-out-of-range", "must lie between 0 and 1", "audits.confidence")
 
 
 @dataclass(frozen=True)
@@ -158,9 +160,11 @@ class PlantedCanaries(Texts):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not re.fullmatch("[1-9][0-9]*", self.count):
-            raise DposeError(f"must be a whole number, not {self.count!r}", "canaries.count")
+            raise DposeError(
+                "count-not-whole", f"must be a whole number, not {self.count!r}", "canaries.count"
+            )
         if not re.fullmatch("[0-9a-f]{64}", self.commitment):
-            raise DposeError("must be 64 hexadecimal digits", "canaries.commitment")
+            raise DposeError("commitment-malformed", "must be 64 hexadecimal digits", "canaries.commitment")
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,9 @@ class GroupEpsilon:
         found = object_with(values, {"units", "epsilon"}, where)
         units, told = found["units"], found["epsilon"]
         if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-            raise DposeError(f"must be a whole number of at least 1, not {units!r}", f"{where}.units")
+            raise DposeError(
+                "units-not-positive", f"must be a whole number of at least 1, not {units!r}", f"{where}.units"
+            )
         return cls(units, None if told is None else parse_decimal(told, f"{where}.epsilon"))
 
 
@@ -296,7 +302,7 @@ class Sections:
         if self.attackers is not None:
             true = bound_attackers(events, relation, delta)
             if true is None:
-                raise DposeError("have no bound", "attackers", "do not rely on it")
+                raise DposeError("attacker-bound-missing", "have no bound", "attackers", "do not rely on it")
             self.attackers.check(true, slack)
         if self.groups:
             self.check_groups(group_section(events, delta, relation, claimed), slack)
@@ -308,7 +314,9 @@ class Sections:
             DposeError: they do.
         """
         if len(self.groups) != len(true) or not all(map(_enough, self.groups, true, repeat(slack))):
-            raise DposeError("says less than the recorded events cost", "groups", "do not rely on it")
+            raise DposeError(
+                "groups-understated", "says less than the recorded events cost", "groups", "do not rely on it"
+            )
 
 
 def group_section(

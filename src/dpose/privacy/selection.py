@@ -41,9 +41,12 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise DposeError(f"a limit of {self.count} leaves nothing", "--limit", "use 1 or more")
+            raise DposeError(
+                "limit-not-positive", f"a limit of {self.count} leaves nothing", "--limit", "use 1 or more"
+            )
         if (self.relation is Relation.ADD_REMOVE) != (self.nominal is not None):
             raise DposeError(
+                "nominal-units-missing",
                 "a limit under add-or-remove, and only there, needs a nominal number of units",
                 "--nominal-units",
             )

@@ -89,7 +89,10 @@ def read_shared(
             read = told_to_all(partial(_said, of, own, pool), readers)
             said = {index: value for part in read for index, value in part}
             if said.keys() != set(block) or sum(map(len, read)) != len(block):
-                raise DposeError("a process of this run left out units of its own, or read others'")
+                raise DposeError(
+                    "processes-read-differently",
+                    "a process of this run left out units of its own, or read others'",
+                )
             yield from (said[index] for index in block)
 
 
@@ -108,9 +111,10 @@ def told_to_all(do: Callable[[], Any], readers: Readers) -> list[Any]:
     except DposeError as error:
         if readers.count == 1:
             raise
-        own = {"failed": [error.what, error.where, error.fix]}
+        own = {"failed": [error.code, error.what, error.where, error.fix]}
     parts = [json.loads(part) for part in readers.gather(json.dumps(own).encode())]
     for part in parts:
         if "failed" in part:
-            raise DposeError(*part["failed"])
+            code, *said = part["failed"]
+            raise DposeError(code, *said)
     return [part["said"] for part in parts]

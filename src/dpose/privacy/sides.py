@@ -52,9 +52,12 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
         DposeError: the relation is another, the share is out of range, or nothing is left on a side.
     """
     if whole.relation is not Relation.ZERO_OUT:
-        raise DposeError(f"sides of data are fixed for zero-out, not for {whole.relation.value}")
+        raise DposeError(
+            "sides-relation-unsupported",
+            f"sides of data are fixed for zero-out, not for {whole.relation.value}",
+        )
     if not 0 < share < 1:
-        raise DposeError(f"must lie between 0 and 1, not {share}", "score_share")
+        raise DposeError("score-share-out-of-range", f"must lie between 0 and 1, not {share}", "score_share")
     data = whole.data
     ids = [data.unit_id(index) for index in range(len(data))]
     known = data if isinstance(data, KnownPictures) else None
@@ -74,6 +77,7 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
     rest = [index for index in range(len(data)) if index not in chosen]
     if not rest:
         raise DposeError(
+            "units-left-none",
             f"nothing is left to learn from: {len(data):,} units show people who belong together",
             "score_share",
             "use a smaller share, or more data",

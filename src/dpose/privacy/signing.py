@@ -70,10 +70,14 @@ class Signature:
         try:
             values = object_with(json.loads(_small(path)), set(cls.__dataclass_fields__), str(path))
         except ValueError as error:
-            raise DposeError("is no signature", str(path)) from error
+            raise DposeError("signature-malformed", "is no signature", str(path)) from error
         found = cls(**{name: text_of(value, f"{path}: {name}") for name, value in values.items()})
         if found.format != FORMAT:
-            raise DposeError(f"is of a format that is not known, {found.format[:40]!r}", str(path))
+            raise DposeError(
+                "signature-format-unknown",
+                f"is of a format that is not known, {found.format[:40]!r}",
+                str(path),
+            )
         return found
 
 
@@ -116,19 +120,26 @@ def sign(signed: Path, statement: PrivacyStatement, key_file: Path) -> Signature
 
     if not statement.seal:
         raise DposeError(
+            "seal-missing",
             "has no seal, so that a signature would bind words and no files",
             str(signed),
             "train or release again",
         )
     content = _small(key_file)
     if key_file.stat().st_mode & 0o077:
-        raise DposeError("others may read this private key", str(key_file), f"chmod 600 {key_file}")
+        raise DposeError(
+            "private-key-exposed", "others may read this private key", str(key_file), f"chmod 600 {key_file}"
+        )
     try:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
-        raise DposeError("is no private key", str(key_file), "make one with dpose statement key") from error
+        raise DposeError(
+            "private-key-malformed", "is no private key", str(key_file), "make one with dpose statement key"
+        ) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise DposeError("is no Ed25519 key", str(key_file), "make one with dpose statement key")
+        raise DposeError(
+            "private-key-not-ed25519", "is no Ed25519 key", str(key_file), "make one with dpose statement key"
+        )
     today = datetime.now(UTC).date().isoformat()
     bare = Signature(file_digest(signed), statement.seal, today, key.public_key().public_bytes_raw().hex())
     found = Signature(**{**asdict(bare), "signature": key.sign(bare.message).hex()})
@@ -151,9 +162,13 @@ def check_signature(signed: Path, statement: PrivacyStatement, public_key: Path)
     except (InvalidSignature, ValueError) as error:
         other = found.key != key.public_bytes_raw().hex()
         what = "is by another key than the given one" if other else "does not hold: it was altered or forged"
-        raise DposeError(what, where, "do not rely on it") from error
+        raise DposeError(
+            "signature-of-other-key" if other else "signature-forged", what, where, "do not rely on it"
+        ) from error
     if found.signs != file_digest(signed) or found.seal != statement.seal:
-        raise DposeError("was changed after it was signed", str(signed), "do not rely on it")
+        raise DposeError(
+            "signed-file-changed", "was changed after it was signed", str(signed), "do not rely on it"
+        )
     return found
 
 
@@ -169,9 +184,11 @@ def _public(path: Path) -> Ed25519PublicKey:
     try:
         key: Any = load_pem_public_key(_small(path))
     except ValueError as error:
-        raise DposeError("is no public key", str(path), "name the .pub file of whoever signed") from error
+        raise DposeError(
+            "public-key-malformed", "is no public key", str(path), "name the .pub file of whoever signed"
+        ) from error
     if not isinstance(key, Ed25519PublicKey):
-        raise DposeError("is no Ed25519 key", str(path))
+        raise DposeError("public-key-not-ed25519", "is no Ed25519 key", str(path))
     return key
 
 
@@ -184,6 +201,6 @@ def _small(path: Path) -> bytes:
     try:
         return file_bytes(path, LARGEST)
     except FileNotFoundError as error:
-        raise DposeError("there is no such file", str(path)) from error
+        raise DposeError("file-missing", "there is no such file", str(path)) from error
     except OSError as error:
         raise explain_os_error(error, path) from error

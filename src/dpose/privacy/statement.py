@@ -150,27 +150,41 @@ class PrivacyStatement:
         if self.accountant is not None:
             object.__setattr__(self, "accountant", _accountant(self.accountant))
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
-            raise DposeError(f"must be a whole number of at least 1, not {self.n!r}", "n")
+            raise DposeError("n-not-positive", f"must be a whole number of at least 1, not {self.n!r}", "n")
         if self.epsilon is not None:
             check_epsilon(float(self.epsilon))
         pure = self.accountant is ReleaseAccountant.PURE
         if pure and not (isinstance(self.epsilon, Fraction) and self.delta == 0):
-            raise DposeError("pure differential privacy has an exact epsilon and delta 0", "accountant")
+            raise DposeError(
+                "delta-not-zero", "pure differential privacy has an exact epsilon and delta 0", "accountant"
+            )
         if self.delta is not None and not pure:
             check_delta(self.delta, self.n)
         if self.kind is Kind.NONE and (self.epsilon is not None or self.events):
-            raise DposeError("a statement of kind none claims no epsilon and has no events", "kind")
+            raise DposeError(
+                "statement-none-claims",
+                "a statement of kind none claims no epsilon and has no events",
+                "kind",
+            )
         if self.kind in (Kind.PRIVATE, Kind.SEEDED):
             for name in ("neighbours", "epsilon", "delta", "accountant", "events"):
                 if getattr(self, name) in (None, ()):
-                    raise DposeError(f"is missing from a statement of kind {self.kind.value}", name)
+                    raise DposeError(
+                        "statement-field-missing",
+                        f"is missing from a statement of kind {self.kind.value}",
+                        name,
+                    )
         if self.tuning is not None:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
-                raise DposeError("only a private run is chosen at a price", "tuning")
+                raise DposeError("tuning-of-non-private", "only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
         trained = any(isinstance(event, Event) for event in self.events)
         if trained and self.neighbours is not None and self.neighbours.scope not in ("unit", BEYOND):
-            raise DposeError(f"is none of a training: {self.neighbours.scope[:80]!r}", "neighbours.scope")
+            raise DposeError(
+                "scope-not-of-training",
+                f"is none of a training: {self.neighbours.scope[:80]!r}",
+                "neighbours.scope",
+            )
         inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
@@ -224,13 +238,17 @@ class PrivacyStatement:
             values = json.loads(text)
             json.dumps(values, ensure_ascii=False).encode()  # half a pair of surrogates is no text
         except (ValueError, RecursionError) as error:
-            raise DposeError(f"is not JSON ({error})", where) from error
+            raise DposeError("statement-not-json", f"is not JSON ({error})", where) from error
         schema = values.get("schema") if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-            raise DposeError("is not a privacy statement: it has no schema number", where)
+            raise DposeError(
+                "statement-without-schema", "is not a privacy statement: it has no schema number", where
+            )
         if schema != SCHEMA:
             newer = "made by a newer dpose" if schema > SCHEMA else "made by a dpose that was never released"
-            raise DposeError(f"has schema {schema}: {newer}", where, "use the dpose that made it")
+            raise DposeError(
+                "statement-newer", f"has schema {schema}: {newer}", where, "use the dpose that made it"
+            )
         told = {name: values.pop(name) for name in Sections.__dataclass_fields__ if name in values}
         values = object_with(
             {"release": {}, "odometer": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
@@ -272,7 +290,7 @@ class PrivacyStatement:
                 sections=Sections.read(told),
             )
         except DposeError as error:
-            raise DposeError(error.line(), where) from error
+            raise DposeError(error.code, error.line(), where) from error
 
     def with_query(self, query: Query) -> PrivacyStatement:
         """The same statement with one query more."""
@@ -345,7 +363,11 @@ class PrivacyStatement:
             return
         counted = [event for event in self.events if isinstance(event, Event)]
         if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
-            raise DposeError("its sections say more than can be computed again", "privacy statement")
+            raise DposeError(
+                "sections-not-computable",
+                "its sections say more than can be computed again",
+                "privacy statement",
+            )
         spent = float(self.cost(self.events))
         self.sections.check(counted, self.delta, self.neighbours.relation, spent, SLACK)
 
@@ -356,7 +378,10 @@ class PrivacyStatement:
             DposeError: the statement claims nothing, so that there is nothing to compute it by.
         """
         if self.neighbours is None or self.delta is None or self.accountant is None:
-            raise DposeError(f"a statement of kind {self.kind.value} has no epsilon to recompute")
+            raise DposeError(
+                "statement-without-epsilon",
+                f"a statement of kind {self.kind.value} has no epsilon to recompute",
+            )
         if self.accountant is ReleaseAccountant.PURE:
             return pure_epsilon(events)
         if self.accountant is ReleaseAccountant.ZCDP:
@@ -365,7 +390,9 @@ class PrivacyStatement:
             return gaussian_cost(events, self.delta)
         counted = [event for event in events if isinstance(event, Event)]
         if len(counted) < len(events):
-            raise DposeError(f'accountant "{self.accountant}" cannot count the events of a release')
+            raise DposeError(
+                "accountant-unsuited", f'accountant "{self.accountant}" cannot count the events of a release'
+            )
         if self.tuning is not None:
             return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
         return epsilon(counted, self.delta, self.neighbours.relation, self.accountant)
@@ -379,6 +406,7 @@ class PrivacyStatement:
         slack = 0 if isinstance(spent, Fraction) and isinstance(self.epsilon, Fraction) else SLACK
         if self.epsilon is None or not spent <= self.epsilon * (1 + slack):
             raise DposeError(
+                "statement-does-not-add-up",
                 f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {upper(spent, 6)}",
                 "privacy statement",
                 "do not rely on it",

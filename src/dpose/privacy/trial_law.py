@@ -63,11 +63,14 @@ class TrialLaw:
     def __post_init__(self) -> None:
         if not 1 <= self.mean <= MOST_TRIALS:
             raise DposeError(
+                "trials-out-of-range",
                 f"the expected number of trials must lie between 1 and {MOST_TRIALS:,}, not {as_given(self.mean)}",
                 "--trials",
             )
         if self.shape is not None and not 0 <= self.shape <= 1:
-            raise DposeError(f"eta must lie between 0 and 1, not {as_given(self.shape)}", "--trials")
+            raise DposeError(
+                "eta-out-of-range", f"eta must lie between 0 and 1, not {as_given(self.shape)}", "--trials"
+            )
 
     @classmethod
     def parse(cls, text: str) -> TrialLaw:
@@ -86,7 +89,7 @@ class TrialLaw:
             return cls(mean, None if name == POISSON else NAMED_SHAPES[name])
         except (ValueError, KeyError, ZeroDivisionError) as error:
             raise DposeError(
-                "is no law of the number of trials", f"--trials {text}", f"give {LAWS}"
+                "trial-law-malformed", "is no law of the number of trials", f"--trials {text}", f"give {LAWS}"
             ) from error
 
     def __str__(self) -> str:
@@ -148,11 +151,16 @@ class TrialLaw:
             gamma = Fraction(values["gamma"]) if law.shape is not None else None
             stated = {key: value for key, value in values.items() if key != "gamma"}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DposeError("is no law of the number of trials", where) from error
+            raise DposeError("trial-law-malformed", "is no law of the number of trials", where) from error
         ours = {key: value for key, value in law.to_dict().items() if key != "gamma"}
         # a last bit of gamma may differ between builds; a smaller gamma has a longer tail and costs more
         if stated != ours or (gamma is not None and abs(gamma / law.gamma - 1) > Fraction(1, 10**9)):
-            raise DposeError(f"its parameters are not those of {law}", where, "do not rely on it")
+            raise DposeError(
+                "trial-law-parameters-wrong",
+                f"its parameters are not those of {law}",
+                where,
+                "do not rely on it",
+            )
         return law
 
 

@@ -41,7 +41,10 @@ def check_choosable(relation: Relation, accountant: StrEnum) -> None:
     """
     if accountant != Accountant.RDP:
         raise DposeError(
-            f"choosing among trials has no bound by {accountant.upper()}", "accountant", 'use "rdp"'
+            "tuning-accountant-unbounded",
+            f"choosing among trials has no bound by {accountant.upper()}",
+            "accountant",
+            'use "rdp"',
         )
     if relation is not Relation.ZERO_OUT:
         why = (
@@ -50,7 +53,10 @@ def check_choosable(relation: Relation, accountant: StrEnum) -> None:
             else "the score divides by a number of units, which it would have to hide"
         )
         raise DposeError(
-            f"choosing among trials has no bound for {relation.value}: {why}", "relation", 'use "zero-out"'
+            "tuning-relation-unbounded",
+            f"choosing among trials has no bound for {relation.value}: {why}",
+            "relation",
+            'use "zero-out"',
         )
 
 
@@ -77,12 +83,22 @@ class Tuning:
 
     def __post_init__(self) -> None:
         if not self.settings or len(self.settings) != len(self.events):
-            raise DposeError(f"{len(self.settings)} settings and {len(self.events)} events", "tuning")
+            raise DposeError(
+                "tuning-events-differ",
+                f"{len(self.settings)} settings and {len(self.events)} events",
+                "tuning",
+            )
         if isinstance(self.scored, bool) or not isinstance(self.scored, int) or self.scored < 1:
-            raise DposeError(f"must be a whole number of at least 1, not {self.scored!r}", "tuning.scored")
+            raise DposeError(
+                "scored-not-positive",
+                f"must be a whole number of at least 1, not {self.scored!r}",
+                "tuning.scored",
+            )
         if (self.score.q, self.score.steps) != (1.0, 1) or self.score.sensitivity < 1 / self.scored:
             raise DposeError(
-                f"is not the score of {self.scored:,} units, one release of all of them", "tuning.score"
+                "tuning-score-invalid",
+                f"is not the score of {self.scored:,} units, one release of all of them",
+                "tuning.score",
             )
 
     def epsilon(self, delta: float, relation: Relation = Relation.ZERO_OUT) -> float:
@@ -152,6 +168,7 @@ class Tuning:
         for event in events:
             if len(events) > 1 or not any(_within(event, known) for known in self.events):
                 raise DposeError(
+                    "tuning-events-outside-grid",
                     "did what no setting of its grid does, so that the price of choosing does not cover it",
                     "privacy statement",
                     "do not rely on it",
@@ -192,7 +209,7 @@ class Tuning:
                 scored=values["scored"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise DposeError("does not say how the run was chosen", where) from error
+            raise DposeError("tuning-malformed", "does not say how the run was chosen", where) from error
 
 
 def calibrated(

@@ -74,7 +74,9 @@ class Release:
         """
         path = Path(path)
         if len(self.frames) != 1 or self.statement.neighbours is None:
-            raise DposeError("a clip is released to a file by release_video", str(path))
+            raise DposeError(
+                "clip-saved-as-picture", "a clip is released to a file by release_video", str(path)
+            )
         (released,) = self.frames
         if path.suffix.lower() == ".npz" and not isinstance(released, ReleasedValues):
             write_atomic(path, pack_archive(released, self.statement))
@@ -201,7 +203,7 @@ def release_array(
         RuntimeError: the source's key was used for a release before.
     """
     if seed is not None and source is not None:
-        raise DposeError("a seed and a source of noise exclude each other", "seed")
+        raise DposeError("seed-with-noise", "a seed and a source of noise exclude each other", "seed")
     noise = source or AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     clip, frames = split_frames(image)
     height, width = frames[0].shape[:2]
@@ -462,7 +464,7 @@ def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
         return regions
     if isinstance(regions, str):
         if regions != "private":
-            raise DposeError(f"must be private or a mask, not {regions!r}", "regions")
+            raise DposeError("regions-unknown", f"must be private or a mask, not {regions!r}", "regions")
         return PrivateRegions()
     return PublicRegions.from_array(regions)
 
@@ -474,20 +476,26 @@ def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
         DposeError: not a picture or clip of uint8 or uint16.
     """
     if not (isinstance(image, np.ndarray) or is_tensor(image)):
-        raise DposeError(f"must be an array or tensor, not {type(image).__name__}", "image")
+        raise DposeError(
+            "image-not-array", f"must be an array or tensor, not {type(image).__name__}", "image"
+        )
     kind = str(image.dtype).removeprefix("torch.")
     if kind not in PEAKS:
         raise DposeError(
-            f"must hold uint8 or uint16 values, not {kind}", "image", "scale it to 0..255 and round before"
+            "image-type-unsupported",
+            f"must hold uint8 or uint16 values, not {kind}",
+            "image",
+            "scale it to 0..255 and round before",
         )
     shape = tuple(image.shape)
     if 0 in shape:
-        raise DposeError(f"is empty: shape {shape}", "image")
+        raise DposeError("image-empty", f"is empty: shape {shape}", "image")
     if len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3)):
         return False, [image]
     if len(shape) == 4 and shape[3] in (1, 3):
         return True, list(image)
     raise DposeError(
+        "image-of-wrong-shape",
         f"must have the shape (H, W), (H, W, 3) or (T, H, W, 3), not {shape}",
         "image",
         "put channels last, lay what an alpha channel hides on a colour, and give a grey clip as (T, H, W, 1)",

@@ -109,10 +109,10 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         SyntaxError,
         tokenize.TokenError,  # NumPy's reader of an array's header lets these two out
     ) as error:
-        raise DposeError("the archive is damaged or is none of dpose's", where) from error
+        raise DposeError("archive-damaged", "the archive is damaged or is none of dpose's", where) from error
     except Exception as error:
         if type(error).__module__ == "zlib":
-            raise DposeError("the archive is damaged", where) from error
+            raise DposeError("archive-damaged", "the archive is damaged", where) from error
         raise
     line = about.pop(LINE)
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
@@ -139,7 +139,9 @@ def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple
     stages = [NoiseStage(event, b"") for event in statement.events if isinstance(event, ExactEvent)]
     if len(stages) != 1 + layers.staged or len(stages) != len(statement.events):
         raise DposeError(
-            f"its statement has {len(statement.events)} events, its archive {1 + layers.staged}", where
+            "archive-events-differ",
+            f"its statement has {len(statement.events)} events, its archive {1 + layers.staged}",
+            where,
         )
     return tuple(stage.variance for stage in stages)
 
@@ -150,7 +152,12 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
     if not isinstance(version, int) or isinstance(version, bool) or version < LEVELS:
         raise ValueError("no version")
     if version > VERSION:
-        raise DposeError(f"has version {version}: made by a newer dpose", where, "update dpose and try again")
+        raise DposeError(
+            "archive-newer",
+            f"has version {version}: made by a newer dpose",
+            where,
+            "update dpose and try again",
+        )
     more = _MORE if version > LEVELS else ()
     if set(about) != {"version", "statement", LINE, *SIZES, *more}:
         raise ValueError("other fields")

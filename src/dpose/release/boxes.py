@@ -51,11 +51,20 @@ class MovingBox:
 
     def __post_init__(self) -> None:
         if min(self.width, self.height, 1 if self.frames is None else self.frames) < 1:
-            raise DposeError("a box has at least 1 pixel, and lasts for at least 1 frame", "neighbours")
+            raise DposeError(
+                "box-empty", "a box has at least 1 pixel, and lasts for at least 1 frame", "neighbours"
+            )
         if self.frames is None and self.seconds is None:
-            raise DposeError("how long the box may be there is missing", "neighbours", f"say {FORM}")
+            raise DposeError(
+                "box-without-duration",
+                "how long the box may be there is missing",
+                "neighbours",
+                f"say {FORM}",
+            )
         if self.seconds is not None and self.seconds < 0:
-            raise DposeError(f"seconds are at least 0, not {exact_text(self.seconds)}", "neighbours")
+            raise DposeError(
+                "seconds-negative", f"seconds are at least 0, not {exact_text(self.seconds)}", "neighbours"
+            )
 
     @classmethod
     def parse(cls, text: str) -> MovingBox:
@@ -69,7 +78,7 @@ class MovingBox:
         """
         found = re.fullmatch(r"box:(\d{1,6})x(\d{1,6})(?:/(frames|seconds):(.{1,40}))?", text)
         if found is None or (found[3] == "frames" and not re.fullmatch(r"\d{1,9}", found[4])):
-            raise DposeError(f"{text!r} is not of the form {FORM}", "neighbours")
+            raise DposeError("box-malformed", f"{text!r} is not of the form {FORM}", "neighbours")
         sides = int(found[1]), int(found[2])
         if found[3] == "seconds":
             return cls(*sides, seconds=parse_exact(found[4], "neighbours"))
@@ -97,7 +106,10 @@ class MovingBox:
             return Neighbours(Relation.REPLACE, width * height, "picture")
         if self.frames is None:
             raise DposeError(
-                "seconds can be counted where frames have time stamps", "neighbours", "say frames:T"
+                "frames-without-times",
+                "seconds can be counted where frames have time stamps",
+                "neighbours",
+                "say frames:T",
             )
         return Neighbours.of_box(width, height, min(self.frames, shape.frames))
 

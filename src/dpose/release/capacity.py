@@ -144,9 +144,10 @@ class Figures:
                 raise ValueError(f"schema {values['schema']}, this dpose reads {SCHEMA}")
             return cls._of(values)
         except OSError as error:
-            raise DposeError(error.strerror or "cannot be read", str(file)) from error
+            raise DposeError("figures-unreadable", error.strerror or "cannot be read", str(file)) from error
         except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, AttributeError) as error:
             raise DposeError(
+                "figures-invalid",
                 f"holds no figures ({type(error).__name__}: {error})",
                 str(file),
                 "write them with benchmarks/figures.py",
@@ -252,6 +253,7 @@ def forecast(
     """
     if corpus.mechanism not in figures.lines:
         raise DposeError(
+            "mechanism-not-measured",
             f"nothing was measured of {corpus.mechanism!r}, only of {', '.join(figures.lines)}",
             "--mechanism",
             did_you_mean(corpus.mechanism, figures.lines),

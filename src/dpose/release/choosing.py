@@ -150,7 +150,9 @@ def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
         sides = [config.block]
     if not sides:
         raise DposeError(
-            f"no block of at most {least} pixels can be divided into {config.subdivide} parts", "subdivide"
+            "subdivide-without-block",
+            f"no block of at most {least} pixels can be divided into {config.subdivide} parts",
+            "subdivide",
         )
     return _cell_choices(bare, shape, tuple(sides))
 

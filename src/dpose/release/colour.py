@@ -157,7 +157,9 @@ def settle_colour(asked: str | None, channels: int, otherwise: str = "ycc") -> s
     """
     if channels == 1:
         if asked == "ycc":
-            raise DposeError("a grey picture has no chroma", "colour", "leave it out, or say grey")
+            raise DposeError(
+                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
+            )
         return "grey"
     return asked or otherwise
 

@@ -131,19 +131,21 @@ class ReleaseConfig:
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
             raise DposeError(
+                "epsilon-out-of-range",
                 f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {as_given(self.epsilon)}",
                 fix="1 is strong; above 10 little is protected",
             )
         if self.delta:
             check_delta(self.delta)
         if self.m is not None and self.m < 1:
-            raise DposeError(f"m must be at least 1 pixel, not {self.m}", "neighbours")
+            raise DposeError("m-not-positive", f"m must be at least 1 pixel, not {self.m}", "neighbours")
         if (self.scope == BOX) != (self.box is not None) or (self.box is not None and self.m is not None):
             raise ValueError("a box says itself how many pixels there are")
         if self.colour not in (None, *COLOURS):
-            raise DposeError(f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
+            raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
         if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
             raise DposeError(
+                "chroma-unknown",
                 f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
                 "chroma",
             )
@@ -154,64 +156,99 @@ class ReleaseConfig:
 
     def _check_cells(self) -> None:
         if self.m is None and self.box is None:
-            raise DposeError("pixelization hides a number of pixels", "neighbours", "say pixels:16")
+            raise DposeError(
+                "neighbours-not-pixels",
+                "pixelization hides a number of pixels",
+                "neighbours",
+                "say pixels:16",
+            )
         if self.block is not None and self.block < 1:
-            raise DposeError(f"the block must be at least 1 pixel, not {self.block}", "block")
+            raise DposeError(
+                "block-not-positive", f"the block must be at least 1 pixel, not {self.block}", "block"
+            )
         if self.subdivide < 1:
-            raise DposeError(f"must be at least 1, not {self.subdivide}", "subdivide")
+            raise DposeError(
+                "subdivide-not-positive", f"must be at least 1, not {self.subdivide}", "subdivide"
+            )
         if self.block is not None and self.block % self.subdivide:
             raise DposeError(
+                "subdivide-not-divisor",
                 f"a block of {self.block} pixels cannot be divided into {self.subdivide} equal parts",
                 "subdivide",
                 f"choose one of {', '.join(str(n) for n in _divisors(self.block))}",
             )
         if (self.regions is None) != (self.subdivide == 1):
             raise DposeError(
-                "regions and a subdivision of at least 2 go together", "subdivide", "give both or neither"
+                "regions-with-subdivide",
+                "regions and a subdivision of at least 2 go together",
+                "subdivide",
+                "give both or neither",
             )
         if self.paper not in (None, 1, 2, 3):
-            raise DposeError(f"must be 1, 2 or 3, not {self.paper}", "paper")
+            raise DposeError("paper-unknown", f"must be 1, 2 or 3, not {self.paper}", "paper")
         own = isinstance(self.regions, PaperRegions)
         if (self.paper == 3) != own or (self.paper is not None and self.regions is not None and not own):
             raise DposeError(
+                "paper-without-regions",
                 "the paper's Algorithm 3 and the paper's regions go together",
                 "paper",
                 "give paper 3 with regions paper:MASK, or neither",
             )
         if self.paper is not None and self.box is not None:
-            raise DposeError("the paper's algorithms know no box", "neighbours", "say pixels:16")
+            raise DposeError(
+                "paper-with-box", "the paper's algorithms know no box", "neighbours", "say pixels:16"
+            )
         if self.paper is not None and (self.colour != "rgb" or self.block is None):
             raise DposeError(
-                "the paper's algorithms have a block, and three values alike", "colour", "say rgb"
+                "paper-colour-fixed",
+                "the paper's algorithms have a block, and three values alike",
+                "colour",
+                "say rgb",
             )
         if self.paper is not None and self.delta:
-            raise DposeError("the paper's algorithms have no delta", "delta")
+            raise DposeError("paper-delta-given", "the paper's algorithms have no delta", "delta")
 
     def _check_grid(self) -> None:
         if self.operator not in OPERATORS:
-            raise DposeError(f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator")
+            raise DposeError(
+                "operator-unknown", f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator"
+            )
         for name in ("k", "pool"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise DposeError(f"must be a whole number of at least 1, not {value!r}", name)
+                raise DposeError(
+                    "setting-not-positive", f"must be a whole number of at least 1, not {value!r}", name
+                )
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e9:
-            raise DposeError(f"must be a positive number, not {self.clip_norm:g}", "clip-norm")
+            raise DposeError(
+                "clip-norm-not-positive", f"must be a positive number, not {self.clip_norm:g}", "clip-norm"
+            )
         if self.clip_segment and self.clip_norm is None:
-            raise DposeError("there is no norm to clip to", "clip-norm", "give one")
+            raise DposeError("clip-norm-missing", "there is no norm to clip to", "clip-norm", "give one")
         if self.paper and (self.scope, self.m) != (ONE_FRAME, None):
             raise DposeError(
+                "neighbours-not-frame",
                 "the paper's algorithm claims to protect one frame",
                 "neighbours",
                 "leave them out, or say frame",
             )
         if (self.paper or self.clip_norm is not None) and self.colour not in ("rgb", "grey"):
-            raise DposeError("what is clipped, or a paper's, has three values alike", "colour", "say rgb")
+            raise DposeError(
+                "colour-unsupported",
+                "what is clipped, or a paper's, has three values alike",
+                "colour",
+                "say rgb",
+            )
         if not 0 < self.split < 1:
-            raise DposeError(f"b must lie between 0 and 1, not {self.split:g}", "split")
+            raise DposeError("split-out-of-range", f"b must lie between 0 and 1, not {self.split:g}", "split")
         if self.split != SPLIT and not self.paper:
-            raise DposeError("only the paper's algorithm splits its budget", "split", "leave it out")
+            raise DposeError(
+                "split-without-paper", "only the paper's algorithm splits its budget", "split", "leave it out"
+            )
         if self.paper and (self.pool is not None or self.clip_norm is not None or self.operator != "block"):
-            raise DposeError("the paper's algorithm has its own operator, and no clipping", "paper")
+            raise DposeError(
+                "paper-with-operator", "the paper's algorithm has its own operator, and no clipping", "paper"
+            )
 
     @classmethod
     def of(
@@ -250,7 +287,7 @@ class ReleaseConfig:
             side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
         for name, value in (("block", side), ("subdivide", subdivide), ("chroma", chroma)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise DposeError(f"must be a whole number, not {value!r}", name)
+                raise DposeError("setting-not-whole", f"must be a whole number, not {value!r}", name)
         given, small = exact(epsilon, "epsilon"), float(exact(delta, "delta"))
         assert not isinstance(side, str)
         return cls(
@@ -377,7 +414,10 @@ class ReleaseConfig:
         m = most if self.m is None else self.m
         if m > most:
             raise DposeError(
-                f"m is {m:,}, but there are only {most:,} pixels", "neighbours", "choose a smaller m"
+                "m-above-pixels",
+                f"m is {m:,}, but there are only {most:,} pixels",
+                "neighbours",
+                "choose a smaller m",
             )
         return Neighbours(Relation.REPLACE, m, "picture" if shape.still else self.scope)
 
@@ -388,11 +428,14 @@ class ReleaseConfig:
             DposeError: it is, or has.
         """
         if self.colour == "ycc" and shape.channels == 1:
-            raise DposeError("a grey picture has no chroma", "colour", "leave it out, or say grey")
+            raise DposeError(
+                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
+            )
         if self.operator == CELLS:
             side = min(shape.height, shape.width)
             if self.side > side:
                 raise DposeError(
+                    "block-larger-than-picture",
                     f"a block of {self.side} is larger than the picture of {shape.width} x {shape.height} pixels",
                     "block",
                     f"choose at most {side}",
@@ -400,17 +443,25 @@ class ReleaseConfig:
             self.neighbours(shape)
             return
         if shape.peak != projections.PEAK:
-            raise DposeError("only pixelization takes 16-bit values", "image", "scale it to 0..255 before")
+            raise DposeError(
+                "depth-unsupported",
+                "only pixelization takes 16-bit values",
+                "image",
+                "scale it to 0..255 before",
+            )
         k = PAPER_K if self.paper and self.k is None else self.k
         if k is not None and k > shape.values:
             raise DposeError(
+                "k-above-values",
                 f"{k:,} values cannot be kept of a frame that has {shape.values:,} ({shape.width} x {shape.height} x "
                 f"{shape.channels})",
                 "k",
                 f"choose at most {shape.values:,}",
             )
         if k is not None and k < shape.channels:
-            raise DposeError(f"must be at least {shape.channels}, one value a channel, not {k}", "k")
+            raise DposeError(
+                "k-below-channels", f"must be at least {shape.channels}, one value a channel, not {k}", "k"
+            )
 
 
 def parse_neighbours(
@@ -431,14 +482,19 @@ def parse_neighbours(
     if isinstance(value, Neighbours):
         scopes = ("picture", "clip", "frame", *((ONE_FRAME,) if wholes else ()))
         if value.relation is not Relation.REPLACE or value.scope not in scopes:
-            raise DposeError("a release protects pixels that are replaced", "neighbours", 'say "pixels:16"')
+            raise DposeError(
+                "neighbours-not-pixels",
+                "a release protects pixels that are replaced",
+                "neighbours",
+                'say "pixels:16"',
+            )
         return "clip" if value.scope == "picture" else value.scope, value.m
     if wholes and value in ("frame", "clip"):
         return ONE_FRAME if value == "frame" else "clip", None
     found = re.fullmatch(r"(?:pixels:)?(-?\d{1,12})(/frame)?", str(value))
     if not found or isinstance(value, bool):
         forms = f"pixels:M, pixels:M/frame, {'frame, clip, ' if wholes else ''}{FORM}"
-        raise DposeError(f"{value!r} is not of the form {forms}", "neighbours")
+        raise DposeError("neighbours-malformed", f"{value!r} is not of the form {forms}", "neighbours")
     return "frame" if found[2] else "clip", int(found[1])
 
 
@@ -462,9 +518,9 @@ def exact(value: Number, name: str) -> Fraction:
         DposeError: it is no finite number.
     """
     if isinstance(value, bool):
-        raise DposeError(f"must be a number, not {value}", name)
+        raise DposeError("setting-not-number", f"must be a number, not {value}", name)
     if isinstance(value, float) and not math.isfinite(value):
-        raise DposeError(f"must be a finite number, not {value}", name)
+        raise DposeError("setting-not-finite", f"must be a finite number, not {value}", name)
     return Fraction(value) if isinstance(value, Fraction) else parse_exact(str(value).strip(), name)
 
 

@@ -86,7 +86,7 @@ def release_corpus(
     try:
         raise_failed(corpus.failed, len(jobs))
     except DposeError as error:
-        raise IncompleteError(error.what, error.where, error.fix) from error
+        raise IncompleteError(error.code, error.what, error.where, error.fix) from error
 
 
 class _Corpus:
@@ -230,7 +230,10 @@ class _Corpus:
                 return None
             if mine is not None and mine.state is State.COMMITTED:
                 raise DposeError(
-                    "was released, and its file is gone or was changed", str(job.source), "say --again"
+                    "released-file-changed",
+                    "was released, and its file is gone or was changed",
+                    str(job.source),
+                    "say --again",
                 )
             if mine is None:
                 found.check(again=self.work.again)

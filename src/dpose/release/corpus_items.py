@@ -72,6 +72,7 @@ class Work:
         """
         if self.sign is not None and not self.sign.exists():
             raise DposeError(
+                "worker-folder-not-shared",
                 "a worker does not see this machine's folder under this name",
                 str(self.sign.parent),
                 "have --out on a disk that all machines share",
@@ -87,7 +88,10 @@ class Work:
             pickle.dumps(self)
         except Exception as error:
             raise DposeError(
-                "a segmenter cannot be sent to workers", "engine", "leave one of them out"
+                "segmenter-not-sendable",
+                "a segmenter cannot be sent to workers",
+                "engine",
+                "leave one of them out",
             ) from error
 
 
@@ -197,7 +201,10 @@ def release_item(work: Work, item: Reserved) -> Written:
             original, pixels, lossy = picture_original(job.source)
             if job.original is not None and job.original.hashes != original.hashes:
                 raise DposeError(
-                    "was changed while it was to be released", str(job.source), "run the command again"
+                    "file-changed",
+                    "was changed while it was to be released",
+                    str(job.source),
+                    "run the command again",
                 )
             plan = bind(work.config, picture_shape(pixels), noise)
             _check_plan(plan, item, seeded=seeded)
@@ -211,5 +218,7 @@ def _check_plan(plan: AnyPlan, item: Reserved, *, seeded: bool) -> None:
         item.charge.events != losses(plan, seeded=seeded) or (item.plan and item.plan != whole_plan(plan))
     ):
         raise DposeError(
-            "this machine would release it otherwise than was reserved", fix="run the command again"
+            "release-differs-here",
+            "this machine would release it otherwise than was reserved",
+            fix="run the command again",
         )

@@ -260,6 +260,7 @@ class Standing:
             said = "has frames in common with another file of this command"
         times = f" ({len(self.before)} times)" if len(self.before) > 1 else ""
         raise DposeError(
+            "released-before",
             f"{said}{times}: {self.words()}",
             self.charge.data,
             "leave it, or say --again (in Python again=True)",
@@ -423,7 +424,9 @@ def alive(name: str) -> Iterator[None]:
     private_folder(file.parent)
     lock = take_lock(file)
     if lock is None:
-        raise DposeError("another process is at work on the same release", fix="wait for it, or end it")
+        raise DposeError(
+            "release-busy", "another process is at work on the same release", fix="wait for it, or end it"
+        )
     try:
         # durable before the reservation is: without it nobody could tell that whoever reserved has died
         fsync_folder(file.parent)

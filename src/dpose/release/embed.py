@@ -79,9 +79,11 @@ def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, Seal]:
         seal, rest = extract_text(data, SEAL)
         text, rest = extract_text(rest, NAME)
     except ValueError as error:
-        raise DposeError(f"its privacy statement cannot be read: {error}", where) from error
+        raise DposeError(
+            "statement-unreadable", f"its privacy statement cannot be read: {error}", where
+        ) from error
     if text is None:
-        raise DposeError("carries no privacy statement", where)
+        raise DposeError("statement-missing", "carries no privacy statement", where)
     statement, digest = PrivacyStatement.from_json(text, where), hashlib.sha256(rest).hexdigest()
     check_digest(statement, digest, where)
     return statement, check_seal(statement, seal or "", {FILE: digest}, where)
@@ -117,18 +119,20 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
     """
     sidecar = sidecar_of(video)
     if not sidecar.exists():
-        raise DposeError("carries no privacy statement", str(video), f"{sidecar.name} is missing")
+        raise DposeError(
+            "statement-missing", "carries no privacy statement", str(video), f"{sidecar.name} is missing"
+        )
     try:
         text = file_text(sidecar)
         content = json.loads(text)
         line = content.pop(LINE, "") if isinstance(content, dict) else ""
         text = json.dumps(content, ensure_ascii=False)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(sidecar)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(sidecar)) from error
     except (ValueError, RecursionError) as error:
-        raise DposeError("is no privacy statement", str(sidecar)) from error
+        raise DposeError("statement-malformed", "is no privacy statement", str(sidecar)) from error
     if not isinstance(line, str):
-        raise DposeError("its seal cannot be read", str(sidecar))
+        raise DposeError("seal-unreadable", "its seal cannot be read", str(sidecar))
     return PrivacyStatement.from_json(text, str(sidecar)), line
 
 
@@ -158,5 +162,7 @@ def check_digest(statement: PrivacyStatement, content: str, where: str) -> None:
     """
     if bound_to(content, statement) != statement:
         raise DposeError(
-            "was changed since its privacy statement was written, or carries another file's", where
+            "file-of-other-statement",
+            "was changed since its privacy statement was written, or carries another file's",
+            where,
         )

@@ -76,9 +76,13 @@ def draw_explanation(
         DposeError: the plan guarantees nothing, the file is no PNG, or it cannot be written.
     """
     if path.suffix.lower() != ".png":
-        raise DposeError("is drawn as PNG", str(path), "name it .png")
+        raise DposeError("drawing-suffix-unknown", "is drawn as PNG", str(path), "name it .png")
     if not isinstance(plan, PixelizationPlan | LinearPlan):
-        raise DposeError("a published algorithm guarantees nothing that could be drawn", "explain-picture")
+        raise DposeError(
+            "paper-guarantees-nothing",
+            "a published algorithm guarantees nothing that could be drawn",
+            "explain-picture",
+        )
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -90,9 +90,11 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
     try:
         import onnxruntime
     except ImportError:
-        raise DposeError("a detector needs onnxruntime", str(model), "pip install 'dpose[faces]'") from None
+        raise DposeError(
+            "package-missing", "a detector needs onnxruntime", str(model), "pip install 'dpose[faces]'"
+        ) from None
     if not model.is_file():
-        raise DposeError("there is no such file", str(model))
+        raise DposeError("file-missing", "there is no such file", str(model))
     try:
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
         (entry,) = session.get_inputs()
@@ -104,7 +106,7 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
         ]
         given = sides[0], sides[1]
     except Exception as error:  # onnxruntime's own classes share no base but this
-        raise DposeError("is not a readable ONNX detector of faces", str(model)) from error
+        raise DposeError("onnx-unreadable", "is not a readable ONNX detector of faces", str(model)) from error
     yunet = {f"{kind}_{stride}" for kind in ("cls", "obj", "bbox") for stride in STRIDES} <= set(names)
 
     def find(frame: Picture) -> list[Place]:
@@ -117,9 +119,11 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
             )
             found = (yunet_faces if yunet else blazeface_faces)(outputs, fitted.shape[:2])
         except DposeError as error:
-            raise DposeError(error.what, str(model), error.fix) from error
+            raise DposeError(error.code, error.what, str(model), error.fix) from error
         except Exception as error:
-            raise DposeError("the detector cannot be run on a frame", str(model)) from error
+            raise DposeError(
+                "onnx-run-failed", "the detector cannot be run on a frame", str(model)
+            ) from error
         return [
             (top / scale, left / scale, bottom / scale, right / scale) for top, left, bottom, right in found
         ]
@@ -166,7 +170,11 @@ def blazeface_faces(outputs: Mapping[str, NDArray[Any]], size: tuple[int, int]) 
     found = {array.shape[-1]: array.reshape(-1, array.shape[-1]) for array in outputs.values()}
     grids = ANCHORS.get(len(found.get(16, ())))
     if grids is None or set(found) != {1, 16} or len(found[1]) != len(found[16]):
-        raise DposeError("is neither YuNet nor BlazeFace by its outputs", fix="give one of these two")
+        raise DposeError(
+            "face-detector-unknown",
+            "is neither YuNet nor BlazeFace by its outputs",
+            fix="give one of these two",
+        )
     anchors = np.concatenate(
         [
             (np.stack(np.divmod(np.arange(side * side), side)[::-1], 1) + 0.5).repeat(each, 0) / side
@@ -240,7 +248,7 @@ def face_cascade() -> Any:
         from skimage.feature import Cascade
     except ImportError as error:
         raise DposeError(
-            "finding faces needs scikit-image", "face-blur", "pip install 'dpose[faces]'"
+            "package-missing", "finding faces needs scikit-image", "face-blur", "pip install 'dpose[faces]'"
         ) from error
     return Cascade(lbp_frontal_face_cascade_filename())
 

@@ -67,10 +67,17 @@ def release_picture(
             released before, another file is in the way, or a budget would be passed.
     """
     if config.operator != CELLS:
-        raise DposeError("pictures are released to files by pixelization", str(job.source))
+        raise DposeError(
+            "operator-not-for-pictures", "pictures are released to files by pixelization", str(job.source)
+        )
     original, pixels, lossy = picture_original(job.source)
     if job.original is not None and job.original.file != original.file:
-        raise DposeError("was changed while it was to be released", str(job.source), "run the command again")
+        raise DposeError(
+            "file-changed",
+            "was changed while it was to be released",
+            str(job.source),
+            "run the command again",
+        )
     with naming(job.source):
         noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
         plan = bind(config, picture_shape(pixels), noise)
@@ -258,7 +265,9 @@ def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
     if more:
         names = [str(other.source) for other, _ in more[:TOLD]]
         left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > TOLD else "")
-    raise DposeError(f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source))
+    raise DposeError(
+        error.code, f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source)
+    )
 
 
 def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None]:
@@ -290,7 +299,7 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
     """
     released, statement = unpack(read_bytes(archive), str(archive))
     if out.suffix.lower() not in PICTURES:
-        raise DposeError("a picture is restored to .png or .jpg", str(out))
+        raise DposeError("picture-suffix-unknown", "a picture is restored to .png or .jpg", str(out))
     if method is not None:
         other = Restoration.chosen(method)
         bare = {name: text for name, text in statement.release.items() if name != RECORD}

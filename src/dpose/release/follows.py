@@ -38,10 +38,16 @@ def check_restored(pixels: NDArray[Any], released: Shown, suffix: str, where: st
     """
     restored = decode_pixels(encoded(released, suffix), where)
     if restored.shape != pixels.shape or restored.dtype != pixels.dtype:
-        raise DposeError("is another picture than its archive holds", where, "do not rely on it")
+        raise DposeError(
+            "archive-of-other-picture",
+            "is another picture than its archive holds",
+            where,
+            "do not rely on it",
+        )
     off = np.abs(restored.astype(np.int32) - pixels.astype(np.int32)).max(initial=0)
     if off > LEVEL:
         raise DposeError(
+            "archive-does-not-follow",
             f"does not follow from its archive: pixels differ by up to {off} gray levels",
             where,
             "do not rely on it",
@@ -65,6 +71,7 @@ def check_cells(pixels: NDArray[Any], side: int, where: str) -> None:
     lowest = np.minimum.reduceat(np.minimum.reduceat(wide, tall, axis=0), across, axis=1)
     if (highest.astype(np.int32) - lowest.astype(np.int32)).max(initial=0) > LEVEL:
         raise DposeError(
+            "cells-differ",
             f"is no picture of cells of {side} x {side} pixels, as its statement says",
             where,
             "do not rely on it",
@@ -84,5 +91,7 @@ def check_grey(path: Path) -> None:
             chroma = frame.to_ndarray(format="yuv444p")[1:].astype(np.int32)
             if np.abs(chroma - 128).max(initial=0) > TINT:
                 raise DposeError(
-                    "has channels 3: there are colours in it, but its statement is about 1", str(path)
+                    "channels-differ",
+                    "has channels 3: there are colours in it, but its statement is about 1",
+                    str(path),
                 )

@@ -142,19 +142,24 @@ def find_jobs(
     found = _found(paths, readable)
     if not found:
         kind = "picture or video" if readable is READABLE else "video"
-        raise DposeError(f"there is no {kind}", ", ".join(paths))
+        raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
     single = out.suffix.lower() in (*PICTURES, ".npz", *VIDEO_SUFFIXES) and not out.is_dir()
     first = 0 if keep_names or single else first_number(out)
     jobs = JobList(list(found), array("L", found.values()), out, single, suffix, first)
     if single:
         if len(jobs) > 1:
-            raise DposeError(f"cannot hold {len(jobs)} files", str(out), "name a folder")
+            raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
         if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
-            raise DposeError("a picture cannot become a video, nor a video a picture", str(out))
+            raise DposeError(
+                "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
+            )
     for job in jobs:
         if job.video and job.target.suffix.lower() not in WRITABLE:
             raise DposeError(
-                "cannot write videos of this kind", str(job.target), f"use {', '.join(WRITABLE)}"
+                "video-suffix-unknown",
+                "cannot write videos of this kind",
+                str(job.target),
+                f"use {', '.join(WRITABLE)}",
             )
     _refuse_collisions(jobs)
     return jobs
@@ -184,7 +189,7 @@ def _found(paths: Sequence[str], readable: Sequence[str]) -> dict[str, int]:
             [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
         )
         if not matches:
-            raise DposeError("there is no such file or folder", text)
+            raise DposeError("file-missing", "there is no such file or folder", text)
         for match in matches:
             if match.is_dir():
                 for inner in _below(str(match), ""):
@@ -195,7 +200,7 @@ def _found(paths: Sequence[str], readable: Sequence[str]) -> dict[str, int]:
                 found.setdefault(str(match), len(str(match)) - len(match.name))
             elif match == path:
                 kind = "is neither picture nor video" if readable is READABLE else "is no video"
-                raise DposeError(kind, text, f"known are {', '.join(readable)}")
+                raise DposeError("file-kind-unknown", kind, text, f"known are {', '.join(readable)}")
     return found
 
 
@@ -232,11 +237,14 @@ def _refuse_collisions(jobs: JobList) -> None:
     for job in jobs:
         for output in job.outputs:
             if originals and output.resolve() in originals:
-                raise DposeError("would overwrite an original", str(output), "choose another --out")
+                raise DposeError(
+                    "original-overwritten", "would overwrite an original", str(output), "choose another --out"
+                )
             # one number is one file's
             other = str(job.source) if jobs.first else taken.setdefault(str(output), str(job.source))
             if other != str(job.source):
                 raise DposeError(
+                    "output-names-collide",
                     f"both {other} and {job.source} would be written here",
                     str(output),
                     "leave out --keep-names",

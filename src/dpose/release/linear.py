@@ -254,14 +254,18 @@ class LinearPlan(Plan):
         total: Values = np.zeros(0)
         for number, frame in enumerate(frames, 1):
             if group == groups:
-                raise DposeError(f"the video has more frames than the {length} it declares")
+                raise DposeError(
+                    "video-length-differs", f"the video has more frames than the {length} it declares"
+                )
             total = frame if held == 0 else np.add(total, frame, dtype=np.int64)
             held += 1
             if number == edge(group + 1, length, groups):
                 yield self._checked(self.operator.apply(total, held))
                 group, held = group + 1, 0
         if number != length:
-            raise DposeError(f"the video has {number} frames, not the {length} it declares")
+            raise DposeError(
+                "video-length-differs", f"the video has {number} frames, not the {length} it declares"
+            )
 
     def _checked(self, values: Values) -> Values:
         """Refuse what the operator did not announce: rounding is paid for by number, and not at all for whole ones."""
@@ -384,7 +388,7 @@ def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
     """
     apart = OPERATORS[config.operator].colours and config.clip_norm is None
     if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):
-        raise DposeError("this takes three values alike", "colour", "say rgb")
+        raise DposeError("colour-unsupported", "this takes three values alike", "colour", "say rgb")
     return settle_colour(config.colour, shape.channels, "ycc" if apart else "rgb")
 
 
@@ -452,7 +456,9 @@ def _event(
 ) -> ExactEvent:
     if not config.delta:
         if clipping is not None or not operator.whole:
-            raise DposeError("this takes Gaussian noise alone", "delta", "give a delta above 0")
+            raise DposeError(
+                "delta-missing", "this takes Gaussian noise alone", "delta", "give a delta above 0"
+            )
         bound = operator.bound_for(neighbours).in_l1()
         scale = bound / config.epsilon
         if scale > MAX_SCALE:

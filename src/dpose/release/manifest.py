@@ -112,7 +112,11 @@ def verify_manifest(folder: Path) -> str:
                 line = json.loads(raw)
                 whole = line["type"] == "end"
                 if whole and line["sha256"] != digest.hexdigest():
-                    raise DposeError("was altered: its lines are not those that its end names", str(path))
+                    raise DposeError(
+                        "manifest-altered",
+                        "was altered: its lines are not those that its end names",
+                        str(path),
+                    )
                 if line["type"] == "file":
                     files[line["file"]] = line
                     failed.discard(line["file"])
@@ -122,9 +126,16 @@ def verify_manifest(folder: Path) -> str:
         outputs = [(name, told) for line in files.values() for name, told in line["sha256"].items()]
         claims = sorted({_claim(line["epsilon"]) for line in files.values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DposeError("cannot be read as a list of released files", str(path)) from error
+        raise DposeError(
+            "manifest-unreadable", "cannot be read as a list of released files", str(path)
+        ) from error
     if not whole:
-        raise DposeError("has no end: the command that wrote it was cut short", str(path), "run it again")
+        raise DposeError(
+            "manifest-incomplete",
+            "has no end: the command that wrote it was cut short",
+            str(path),
+            "run it again",
+        )
     for name, told in outputs:
         found = folder / name
         try:
@@ -132,9 +143,13 @@ def verify_manifest(folder: Path) -> str:
         except OSError:
             digest_there = None
         if digest_there is None:
-            raise DposeError("is in the list of released files, and not here", str(found))
+            raise DposeError(
+                "manifest-file-missing", "is in the list of released files, and not here", str(found)
+            )
         if digest_there != told:
-            raise DposeError("is another file than the list of released files names", str(found))
+            raise DposeError(
+                "manifest-file-differs", "is another file than the list of released files names", str(found)
+            )
     tail = f", {len(failed):,} that failed" if failed else ""
     each = f", each claims {' or '.join(claims)}" if claims else ""
     return f"{path}: {len(files):,} files, all as they were released{each}{tail}"

@@ -177,6 +177,7 @@ class Plan(ABC):
 def too_small(config: ReleaseConfig, what: str) -> DposeError:
     """That the noise for a budget is larger than `what`, 64-bit numbers, can hold."""
     return DposeError(
+        "epsilon-too-small",
         f"epsilon {as_given(config.epsilon)} asks for more noise than 64-bit {what} can hold",
         fix="choose a larger epsilon",
     )

@@ -65,6 +65,7 @@ def remember_names(out: Path, names: Mapping[str, str]) -> Path:
         known = known_names(out)
         if taken := sorted(set(known) & set(names)):
             raise DposeError(
+                "release-number-taken",
                 f"another command has just begun to release here, from number {taken[0]} on",
                 str(out),
                 "try again",

@@ -87,6 +87,7 @@ def noise_verdict(released: Shown | None, events: Sequence[Any], where: str) -> 
     worst = min(tests, key=lambda test: test.p)
     if worst.p <= LEVEL / TESTS:
         raise DposeError(
+            "noise-refuted",
             f"the noise is refuted: {worst.found}; whatever the picture is, noise as recorded does that with "
             f"probability {max(worst.p, _TINY):.0e} or less",
             where,

@@ -77,7 +77,9 @@ class Obfuscator:
             columns, rows = (int(n) for n in method.removeprefix("isr-").split("x"))
             if columns > shape.width or rows > shape.height:
                 raise DposeError(
-                    f"a video of {shape.width} x {shape.height} is smaller than {method}'s", "method"
+                    "video-too-small",
+                    f"a video of {shape.width} x {shape.height} is smaller than {method}'s",
+                    "method",
                 )
             self._grid = (columns, rows)
             self._matrix = random_motion(columns, rows, np.random.default_rng(seed))
@@ -196,7 +198,7 @@ def check_method(method: str) -> None:
         DposeError: it is none of `METHODS`.
     """
     if method not in METHODS:
-        raise DposeError(f"must be one of {', '.join(METHODS)}, not {method!r}", "method")
+        raise DposeError("method-unknown", f"must be one of {', '.join(METHODS)}, not {method!r}", "method")
 
 
 def obfuscate_file(

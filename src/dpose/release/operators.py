@@ -50,7 +50,9 @@ class Sensitivity:
             DposeError: nobody has bounded it.
         """
         if self.l1 is None:
-            raise DposeError("this operator takes Gaussian noise alone", "delta", "give a delta above 0")
+            raise DposeError(
+                "delta-missing", "this operator takes Gaussian noise alone", "delta", "give a delta above 0"
+            )
         return self.l1
 
 

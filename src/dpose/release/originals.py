@@ -52,7 +52,9 @@ class Original:
             DposeError: it is not.
         """
         if checked_digest(path) != self.file:
-            raise DposeError("was changed while it was to be released", str(path), "run the command again")
+            raise DposeError(
+                "file-changed", "was changed while it was to be released", str(path), "run the command again"
+            )
 
 
 def array_original(frames: Sequence[Any], *, clip: bool) -> Original:

@@ -255,7 +255,10 @@ def _frames(
         try:
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
-                    raise DposeError(f"the video has more frames than the {plan.frames} it declares")
+                    raise DposeError(
+                        "video-length-differs",
+                        f"the video has more frames than the {plan.frames} it declares",
+                    )
                 key = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)
                 waiting.append(pool.submit(work, number, frame, key))
                 if len(waiting) > workers:

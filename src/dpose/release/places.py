@@ -49,7 +49,10 @@ def find_output(
     for path in standing_there:
         if not (left and _is_release(path, target)):
             raise DposeError(
-                "another file is in the way", str(path), "choose another --out, or remove it first"
+                "output-exists",
+                "another file is in the way",
+                str(path),
+                "choose another --out, or remove it first",
             )
     return None
 

@@ -35,7 +35,7 @@ def protected_neighbours(protect: str, face_size: str = FACE_SIZE) -> str | Movi
         DposeError: another name, or no size.
     """
     if protect not in LEFT:
-        raise DposeError(f"must be {', '.join(LEFT)}, not {protect!r}", "protect")
+        raise DposeError("protect-unknown", f"must be {', '.join(LEFT)}, not {protect!r}", "protect")
     wide, tall = parse_face(face_size)
     if protect == "detail":
         return DETAIL
@@ -62,7 +62,12 @@ def parse_face(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if found is None:
-        raise DposeError(f"{text!r} is not of the form WxH, in pixels", "face-size", f"say {FACE_SIZE}")
+        raise DposeError(
+            "face-size-malformed",
+            f"{text!r} is not of the form WxH, in pixels",
+            "face-size",
+            f"say {FACE_SIZE}",
+        )
     return int(found[1]), int(found[2])
 
 
@@ -85,9 +90,19 @@ def either(
         DposeError: both are given, or a size that nothing asks for.
     """
     if neighbours is not None and protect is not None:
-        raise DposeError("protect and neighbours exclude each other", "protect", "give one of them")
+        raise DposeError(
+            "protect-with-neighbours",
+            "protect and neighbours exclude each other",
+            "protect",
+            "give one of them",
+        )
     if face_size is not None and protect in (None, "detail") and not drawn:
-        raise DposeError("only --protect face and person go by a face's size", "face-size", "leave it out")
+        raise DposeError(
+            "face-size-unneeded",
+            "only --protect face and person go by a face's size",
+            "face-size",
+            "leave it out",
+        )
     if protect is None:
         return neighbours
     return protected_neighbours(protect, face_size or FACE_SIZE)

@@ -85,5 +85,8 @@ def published_plan(config: ReleaseConfig, shape: Shape) -> PublishedPlan:
             plan: PublishedPlan = module.PUBLISHED[kind](config, shape)
             return plan
     raise DposeError(
-        "published algorithms are not installed", "paper", "install dpose with dpose_lab, which has them"
+        "published-algorithm-missing",
+        "published algorithms are not installed",
+        "paper",
+        "install dpose with dpose_lab, which has them",
     )

@@ -87,11 +87,11 @@ def recorded_plan(statement: PrivacyStatement, where: str) -> PixelizationPlan |
         shape = _shape(statement, where)
         return _cells(statement, shape, where) if mechanism == CELLS else _operator(statement, shape, where)
     except (KeyError, ValueError, ZeroDivisionError) as error:
-        raise DposeError(MISSING, where) from error
+        raise DposeError("record-incomplete", MISSING, where) from error
     except DposeError as error:
-        if error.what.startswith("its statement"):
+        if error.code.startswith("record-"):
             raise
-        raise DposeError(f"{MISSING}: {error.line()}", where) from error
+        raise DposeError("record-incomplete", f"{MISSING}: {error.line()}", where) from error
 
 
 def _shape(statement: PrivacyStatement, where: str) -> Shape:
@@ -114,9 +114,11 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
         *((ONE_FRAME,) * linear),
     ):
         what = "a released clip" if linear else "a release"
-        raise DposeError(f"its statement has no neighbours of {what}", where)
+        raise DposeError("record-neighbours-differ", f"its statement has no neighbours of {what}", where)
     if (neighbours.scope == "picture") != (frames is None):
-        raise DposeError("its statement mixes a picture's neighbours with a clip's", where)
+        raise DposeError(
+            "record-neighbours-mixed", "its statement mixes a picture's neighbours with a clip's", where
+        )
     return Shape.of(height, width, channels, peak, frames)
 
 
@@ -136,7 +138,11 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
     if min(block, n) < 1:
         raise ValueError("out of range")
     if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
-        raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
+        raise DposeError(
+            "record-regions-rule-unknown",
+            f"its statement has an unknown rule for regions {record['complex']!r}",
+            where,
+        )
     colour = _colour(record, shape)
     config = ReleaseConfig(
         *_budget(statement),
@@ -165,7 +171,9 @@ def _check_choice(config: ReleaseConfig, shape: Shape, text: str, where: str) ->
     if not is_chosen(asked, shape):
         cells = ", ".join(f"{name} {getattr(config, name)}" for name in asked.chosen)
         raise DposeError(
-            f"its statement says that {cells} was chosen by a public prior, which chooses another", where
+            "record-block-not-chosen",
+            f"its statement says that {cells} was chosen by a public prior, which chooses another",
+            where,
         )
 
 
@@ -187,7 +195,11 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     columns, rows, groups = whole_numbers(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
     name, choice = record["operator"], record.get("choice", "")
     if name not in OPERATORS:
-        raise DposeError(f"its statement names an operator that is not known here: {name!r}", where)
+        raise DposeError(
+            "record-operator-unknown",
+            f"its statement names an operator that is not known here: {name!r}",
+            where,
+        )
     norm = float(record["clip norm"]) if "clip norm" in record else None
     together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     if together != 1 and together != together_of(shape.frames, groups):
@@ -233,7 +245,7 @@ def _regions(record: Mapping[str, str], where: str) -> Regions | None:
         if share is None:
             raise ValueError("no share")
         return PrivateRegions(share=Fraction(share[1]))
-    raise DposeError(f"its statement has unknown regions {kind!r}", where)
+    raise DposeError("record-regions-unknown", f"its statement has unknown regions {kind!r}", where)
 
 
 def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
@@ -252,7 +264,11 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         if found.get(name) != told.get(name):
             raise _differs(name, found.get(name, "nothing"), told.get(name, "nothing"), where)
     if len(statement.events) != len(wanted.events):
-        raise DposeError(f"its statement has {len(statement.events)} events, not {len(wanted.events)}", where)
+        raise DposeError(
+            "record-events-differ",
+            f"its statement has {len(statement.events)} events, not {len(wanted.events)}",
+            where,
+        )
     for event, other in zip(statement.events, wanted.events, strict=True):
         _compare_event(event, other, where)
     ours, theirs = statement.to_dict(), wanted.to_dict()
@@ -307,10 +323,17 @@ def compare_words(
         here, there = same(found), same(needed)
         for line, plain in zip(needed, there, strict=True):
             if plain not in here:
-                raise DposeError(f"its {name} leave out: {line}", where, "do not rely on it")
+                raise DposeError(
+                    "record-sentence-left-out", f"its {name} leave out: {line}", where, "do not rely on it"
+                )
         for line, plain in zip(found, here, strict=True):
             if plain not in there and not more:
-                raise DposeError(f"its {name} hold what does not follow: {line}", where, "do not rely on it")
+                raise DposeError(
+                    "record-sentence-unfounded",
+                    f"its {name} hold what does not follow: {line}",
+                    where,
+                    "do not rely on it",
+                )
 
 
 def whole_numbers(pattern: str, text: str) -> tuple[int, ...]:
@@ -337,6 +360,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
     if not _near(ours, theirs):
         if ours < theirs:
             raise DposeError(
+                "record-sensitivity-smaller",
                 f"its noise was made for a smaller sensitivity ({bound} {_short(ours)}) than such a release has "
                 f"({_short(theirs)})",
                 where,
@@ -362,6 +386,7 @@ def _short(value: Fraction) -> str:
 
 def _differs(name: str, found: Any, wanted: Any, where: str) -> DposeError:
     return DposeError(
+        "record-value-differs",
         f"its statement says {name} {found}, but {wanted} follows from the rest of it",
         where,
         "do not rely on it",

@@ -32,11 +32,21 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
         if number < 1 or pixels < 0 or not epsilon >= 0 or not 0 <= delta < 1:
             raise ValueError("out of range")
     except ValueError as error:
-        raise DposeError("its count of releases cannot be read", where) from error
+        raise DposeError("release-count-unreadable", "its count of releases cannot be read", where) from error
     if statement.epsilon is not None and epsilon < float(statement.epsilon):
-        raise DposeError("its releases together cost less than it does alone", where, "do not rely on it")
+        raise DposeError(
+            "releases-cost-too-little",
+            "its releases together cost less than it does alone",
+            where,
+            "do not rely on it",
+        )
     if number > 1 and repeated_words(number, epsilon, delta, pixels) not in statement.caveats:
-        raise DposeError("leaves out what its earlier releases cost", where, "do not rely on it")
+        raise DposeError(
+            "earlier-releases-left-out",
+            "leaves out what its earlier releases cost",
+            where,
+            "do not rely on it",
+        )
 
 
 def ask_account(statement: PrivacyStatement, path: Path) -> list[str]:
@@ -70,6 +80,7 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
         wanted = losses(recorded_plan(statement, where), seeded=False)
     if not _same(own.events, wanted):
         raise DposeError(
+            "account-cost-differs",
             "statement and account disagree: the account has another cost for this release",
             where,
             "do not rely on either before you know why",
@@ -83,6 +94,7 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
     )
     if int(statement.odometer["releases"]) < before + 1:
         raise DposeError(
+            "account-count-differs",
             f"statement and account disagree: it says that there were {statement.odometer['releases']} releases, the "
             f"account knows of {before + 1}",
             where,

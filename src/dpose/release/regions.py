@@ -44,9 +44,11 @@ class PublicRegions:
         """
         array = np.asarray(mask)
         if array.ndim != 2 or 0 in array.shape:
-            raise DposeError(f"must have the shape (height, width), not {array.shape}", "mask")
+            raise DposeError(
+                "mask-of-wrong-shape", f"must have the shape (height, width), not {array.shape}", "mask"
+            )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DposeError("holds values that are not finite", "mask")
+            raise DposeError("mask-not-finite", "holds values that are not finite", "mask")
         if array.dtype == np.bool_:
             return cls(array)
         middle = 0.5 if array.dtype.kind == "f" or array.max(initial=0) <= 1 else 127.5
@@ -62,7 +64,12 @@ class PublicRegions:
         from dpose.media.images import picture_header, read_image
 
         if picture_header(path).alpha:
-            raise DposeError("a mask has no transparent parts", str(path), "save it without transparency")
+            raise DposeError(
+                "mask-transparent",
+                "a mask has no transparent parts",
+                str(path),
+                "save it without transparency",
+            )
         return cls.from_array(read_image(path).max(axis=2))
 
     @property
@@ -80,6 +87,7 @@ class PublicRegions:
         """
         if self.pixels.shape != (height, width):
             raise DposeError(
+                "mask-size-differs",
                 f"the mask has {self.pixels.shape[1]} x {self.pixels.shape[0]} pixels, the picture {width} x {height}",
                 "regions",
                 "give a mask of the picture's size",
@@ -114,11 +122,13 @@ class PrivateRegions:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise DposeError(f"must lie between 0 and 1, not {self.share}", "share")
+            raise DposeError("share-out-of-range", f"must lie between 0 and 1, not {self.share}", "share")
         if not 0 <= self.quantile < 1:
-            raise DposeError(f"must lie in [0, 1), not {self.quantile}", "quantile")
+            raise DposeError("quantile-out-of-range", f"must lie in [0, 1), not {self.quantile}", "quantile")
         if self.threshold is not None and not self.threshold >= 0:
-            raise DposeError(f"must be at least 0 gray levels, not {self.threshold}", "threshold")
+            raise DposeError(
+                "threshold-negative", f"must be at least 0 gray levels, not {self.threshold}", "threshold"
+            )
 
     @property
     def rule(self) -> str:
@@ -235,20 +245,22 @@ def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
     try:
         import onnxruntime
     except ImportError:
-        raise DposeError("a segmenter needs onnxruntime", str(path), "pip install onnxruntime") from None
+        raise DposeError(
+            "package-missing", "a segmenter needs onnxruntime", str(path), "pip install onnxruntime"
+        ) from None
     if not Path(path).is_file():
-        raise DposeError("there is no such file", str(path))
+        raise DposeError("file-missing", "there is no such file", str(path))
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         (entry, *others) = session.get_inputs()
     except Exception as error:  # onnxruntime's own classes share no base but this
-        raise DposeError("is not a readable ONNX model", str(path)) from error
+        raise DposeError("onnx-unreadable", "is not a readable ONNX model", str(path)) from error
     if (
         others
         or len(entry.shape) != 4
         or not all(1 <= side <= LARGEST_SIDE for side in entry.shape[2:] if isinstance(side, int))
     ):
-        raise DposeError("must take one picture, (1, 3, H, W)", str(path))
+        raise DposeError("onnx-input-wrong", "must take one picture, (1, 3, H, W)", str(path))
 
     def segment(picture: NDArray[Any]) -> NDArray[Any]:
         import cv2
@@ -267,7 +279,7 @@ def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
                 session.run(None, {entry.name: resized.transpose(2, 0, 1)[None]})[0], np.float32
             )
         except Exception as error:
-            raise DposeError("the model cannot be run on a picture", str(path)) from error
+            raise DposeError("onnx-run-failed", "the model cannot be run on a picture", str(path)) from error
         maps = output.reshape(-1, *output.shape[-2:])
         if len(maps) > 1:
             chance = (maps.argmax(axis=0) > 0).astype(np.float32)

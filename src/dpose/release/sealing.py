@@ -68,7 +68,7 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
             if line
             else "has no seal: every release has one"
         )
-        raise DposeError(lost, where, "do not rely on it")
+        raise DposeError("seal-unnamed" if line else "seal-missing", lost, where, "do not rely on it")
     # which file it lies in was settled after the seal
     seal = open_seal(replace(statement, artefact_sha256=""), line, where)
     seal.check_digests(digests, where)

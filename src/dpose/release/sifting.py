@@ -136,6 +136,7 @@ def _refuse(second: Sequence[Standing], total: int) -> None:
         if len(second) == 1:
             raise
         raise DposeError(
+            error.code,
             f"{error.what}; {len(second)} of {total} files are such, and none was released",
             error.where,
             error.fix,

@@ -104,9 +104,11 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         with unchanged(path):
             return _verified(path)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error})", str(path)) from error
     except (MemoryError, RecursionError) as error:
-        raise DposeError("its statement asks for more than any release has", str(path)) from error
+        raise DposeError(
+            "statement-asks-too-much", "its statement asks for more than any release has", str(path)
+        ) from error
 
 
 def _verified(path: Path) -> tuple[PrivacyStatement, str]:
@@ -115,7 +117,11 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     for name, value in found.shown.items():
         told = statement.release.get(name)
         if told != value and (told is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
-            raise DposeError(f"has {name} {value}, but its statement is about {told or 'none'}", where)
+            raise DposeError(
+                "pixels-differ-from-statement",
+                f"has {name} {value}, but its statement is about {told or 'none'}",
+                where,
+            )
     _check_sound(found)
     spent = statement.verify_claim()
     check_count(statement, where)
@@ -128,7 +134,11 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
             line += "; the published algorithm is in dpose_lab, which is not installed"
         return statement, line + _ending(found)
     if statement.kind is Kind.PRIVATE and GIVEN in statement.caveats:
-        raise DposeError("its statement says private, and that its key was given by the caller", where)
+        raise DposeError(
+            "key-given-yet-private",
+            "its statement says private, and that its key was given by the caller",
+            where,
+        )
     _check_statement(found)
     _check_picture(found)
     statement.verify_sections()
@@ -223,7 +233,12 @@ def _check_sound(found: OpenedRelease) -> None:
         have, say = (
             ("has sound", "does not mention it") if found.sound else ("has no sound", "says that it has")
         )
-        raise DposeError(f"{have}, and its statement {say}", str(found.path), "do not rely on it")
+        raise DposeError(
+            "sound-differs-from-statement",
+            f"{have}, and its statement {say}",
+            str(found.path),
+            "do not rely on it",
+        )
 
 
 def _check_statement(found: OpenedRelease) -> None:
@@ -251,7 +266,11 @@ def _check_mask(found: OpenedRelease) -> None:
     if not isinstance(cells, RegionSums):
         found.unchecked.append("the mask of complex regions, which stands in the archive")
     elif found.statement.release.get("blocks_sha256") != mask_digest(cells.mask):
-        raise DposeError("its mask is not the one that its statement is about", str(found.path))
+        raise DposeError(
+            "mask-differs-from-statement",
+            "its mask is not the one that its statement is about",
+            str(found.path),
+        )
 
 
 def _check_picture(found: OpenedRelease) -> None:

@@ -88,7 +88,9 @@ def write_video(
             was released before, another file is in the way, or a budget would be passed.
     """
     if out.suffix.lower() not in WRITABLE:
-        raise DposeError("cannot write videos of this kind", str(out), f"use {', '.join(WRITABLE)}")
+        raise DposeError(
+            "video-suffix-unknown", "cannot write videos of this kind", str(out), f"use {', '.join(WRITABLE)}"
+        )
     charge, linked = None, True
     check = same_file_check(info.path)  # its digest is counted, then it is read again
     if not asking.public:

@@ -128,6 +128,7 @@ def marks_of_file(file: Path) -> Marks:
     if file.suffix.lower() in VIDEO_SUFFIXES:
         return video_original(probe(file)).marks
     raise DposeError(
+        "file-kind-unknown",
         "is no picture or video that dpose reads",
         str(file),
         f"give one of {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
@@ -143,7 +144,9 @@ def check_there(where: Where = None) -> None:
     store = opened(where)
     named = where is not None or VARIABLE in os.environ
     if named and store.file is not None and not store.file.exists():
-        raise DposeError("there is no account here", store.name, "see that its name is right")
+        raise DposeError(
+            "account-missing", "there is no account here", store.name, "see that its name is right"
+        )
 
 
 def set_back_line(where: Where = None) -> str:

@@ -81,11 +81,11 @@ def scored(
     """
     assert isinstance(model, ActionModel)
     if detections is not None:
-        raise DposeError("takes no detections: they are for poses", data)
+        raise DposeError("detections-unsupported", "takes no detections: they are for poses", data)
     spec = ActionSpec.parse(data).for_purpose("evaluate")
     videos = open_videos(spec, purpose="evaluate", limit=limit)
     if videos.actions != model.config.classes:
-        raise DposeError("has other actions than the model knows", data)
+        raise DposeError("actions-differ", "has other actions than the model knows", data)
     units = VideoUnits(videos, model.config)
 
     def score(scored: torch.nn.Module) -> tuple[Result, int]:
@@ -133,11 +133,14 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     """
     if (config.plan.unit or UNIT) != UNIT:
         raise DposeError(
-            f"action data has no unit {config.plan.unit!r}", "--unit", f"leave it out, or say {UNIT}"
+            "unit-unsupported",
+            f"action data has no unit {config.plan.unit!r}",
+            "--unit",
+            f"leave it out, or say {UNIT}",
         )
     videos = open_videos(_source(config), purpose="train", limit=selection(config))
     if not videos.actions:
-        raise DposeError("has no actions to learn", _source(config))
+        raise DposeError("actions-missing", "has no actions to learn", _source(config))
     return VideoUnits(
         videos,
         _model_config(config, videos.actions),
@@ -165,12 +168,15 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     """
     choice = config.model
     if choice.temperature is not None:
-        raise DposeError("is for poses", f"--temperature {choice.temperature:g}", "leave it out")
+        raise DposeError(
+            "temperature-of-poses", "is for poses", f"--temperature {choice.temperature:g}", "leave it out"
+        )
     if choice.codec is not None:
-        raise DposeError("is for poses", f"--codec {choice.codec}", "leave it out")
+        raise DposeError("codec-of-poses", "is for poses", f"--codec {choice.codec}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(
+            "init-strategy-conflict",
             f"strategy {strategy} {'starts from trained weights' if choice.init is None else 'takes no --init'}",
             fix="give --init FOLDER or FILE.safetensors, or --strategy scratch",
         )
@@ -180,7 +186,7 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
         if path.is_dir():
             model = load_action_model(path)
             if model.config.classes != actions:
-                raise DposeError("knows other actions than the data have", str(path))
+                raise DposeError("actions-differ", "knows other actions than the data have", str(path))
             start = FirstWeights.of(path, said=choice.init_data)
         else:
             load_pretrained(model, path)
@@ -202,6 +208,7 @@ def _preset(config: RunConfig) -> ActionPreset:
     known = get_args(ActionPreset)
     if config.model.preset not in known:
         raise DposeError(
+            "preset-unknown",
             "there is no such preset of the action model (perhaps it is a pose model's)",
             f"--preset {config.model.preset}",
             f"choose {' or '.join(known)}",
@@ -218,7 +225,9 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
         return None
     spec = ActionSpec.parse(config.data.public).for_purpose("train")
     if spec.same_units(ActionSpec.parse(_source(config)).for_purpose("train")):
-        raise DposeError("the public data are the private ones", f"--public {config.data.public}")
+        raise DposeError(
+            "public-data-private", "the public data are the private ones", f"--public {config.data.public}"
+        )
     return VideoUnits(open_videos(spec, purpose="train"), model, views=config.data.views or 1, augment=True)
 
 
@@ -229,6 +238,7 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
     spec = ActionSpec.parse(config.data.watch or f"{own.name}:{own.root}").for_purpose("evaluate")
     if spec.same_units(own) and config.plan.kind.reads_private_data:
         raise DposeError(
+            "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
             f"--watch {config.data.watch}",
             "watch public or held-out data",

@@ -42,7 +42,7 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in (*IMAGE_SUFFIXES, *ANIMATED))
             if not inside:
-                raise DposeError("holds no picture and no video", source)
+                raise DposeError("inputs-missing", "holds no picture and no video", source)
             for p in inside:
                 found.setdefault(p, p.relative_to(path))
         elif path.is_file():
@@ -50,7 +50,7 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
         else:
             matches = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
             if not matches:
-                raise DposeError("no such file or folder, and nothing matches it", source)
+                raise DposeError("file-missing", "no such file or folder, and nothing matches it", source)
             for p in matches:
                 found.setdefault(p, Path(p.name))
     return list(found.items())
@@ -100,7 +100,7 @@ def annotate(
     """
     look = look or Look()
     if look.hide_faces and not has_head(finder.skeleton):
-        raise DposeError("the model finds no joint of a head", "--hide-faces")
+        raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")
     work = DrawnPeople(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
     targets = _targets(files, out)
@@ -120,7 +120,9 @@ def annotate(
                 done.problems.append(f"skipped: {error.line()}")
             bar.advance(task)
     if not done.pictures and not done.videos:
-        raise DposeError(f"not one of {len(files):,} files could be used; {done.problems[0]}")
+        raise DposeError(
+            "files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}"
+        )
     if results is not None:
         write_atomic(results, json.dumps(done.document, allow_nan=False) + "\n")
     if yolo is not None:
@@ -134,10 +136,17 @@ def annotate(
 def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]:
     """Where each drawn file goes; two never go to one place."""
     if len(files) > 1 and out is None:
-        raise DposeError(f"{len(files):,} files are to be drawn", fix="give a folder with --out")
+        raise DposeError(
+            "out-not-folder", f"{len(files):,} files are to be drawn", fix="give a folder with --out"
+        )
     if len(files) == 1 and out is not None and out.suffix and not out.is_dir():
         if out.resolve() == files[0][0].resolve():
-            raise DposeError("the drawn file would replace its source", str(out), "choose another --out")
+            raise DposeError(
+                "original-overwritten",
+                "the drawn file would replace its source",
+                str(out),
+                "choose another --out",
+            )
         return [out]
     targets: list[Path] = []
     for path, relative in files:

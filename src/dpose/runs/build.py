@@ -64,7 +64,12 @@ def only_source(config: RunConfig, who: str) -> str:
     """
     first, *others = config.data.sources
     if others:
-        raise DposeError(f"{who} takes one --data", " ".join(config.data.sources), "give the data one by one")
+        raise DposeError(
+            "data-given-several",
+            f"{who} takes one --data",
+            " ".join(config.data.sources),
+            "give the data one by one",
+        )
     return first
 
 
@@ -77,6 +82,7 @@ def watched(config: RunConfig) -> DataSpec | None:
     spec = _to_watch(config)
     if spec is not None and _protected(config, spec):
         raise DposeError(
+            "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
             f"--watch {config.data.watch}",
             "watch public or held-out data",
@@ -239,6 +245,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         if choice.codec not in (None, before):
             if choice.temperature not in (None, 1.0):
                 raise DposeError(
+                    "temperature-of-fresh-head",
                     f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
                     f"--temperature {choice.temperature:g}",
                     "leave it or --codec out",
@@ -304,7 +311,10 @@ def check_seen(config: RunConfig) -> None:
     else:
         if choice.init_data is not None:
             raise DposeError(
-                "there are no first weights to say that of", f"--init-data {choice.init_data}", "give --init"
+                "init-data-without-init",
+                "there are no first weights to say that of",
+                f"--init-data {choice.init_data}",
+                "give --init",
             )
         return
     for spec in sources(config):
@@ -374,7 +384,9 @@ def _unit(config: RunConfig) -> str:
     kinds = (*get_args(UnitKind), "subject")
     unit = config.plan.unit or "image"
     if unit not in kinds:
-        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+        raise DposeError(
+            "unit-unsupported", f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}"
+        )
     return unit
 
 
@@ -435,5 +447,7 @@ def _public_spec(config: RunConfig) -> DataSpec | None:
         return None
     spec = DataSpec.parse(config.data.public)
     if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
-        raise DposeError("the public data are the private ones", f"--public {config.data.public}")
+        raise DposeError(
+            "public-data-private", "the public data are the private ones", f"--public {config.data.public}"
+        )
     return spec

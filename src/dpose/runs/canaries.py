@@ -135,7 +135,9 @@ def canary_scores(
     name, coordinates = _coordinates(made_from)
     weights = dict(model.named_parameters()).get(name)
     if weights is None or max(coordinates) >= weights.numel():
-        raise DposeError(f"has no weights {name} that canaries could push", "the model")
+        raise DposeError(
+            "canary-weights-missing", f"has no weights {name} that canaries could push", "the model"
+        )
     return np.asarray(weights.detach().flatten()[coordinates].double().cpu().numpy(), np.float64)
 
 
@@ -156,6 +158,7 @@ def _room(params: Mapping[str, torch.Tensor], count: int) -> dict[str, Any]:
     size, name = next((one for one in sizes if one[0] >= SPARSE * count), sizes[-1])
     if size < 2 * count:
         raise DposeError(
+            "canary-weights-too-few",
             f"the largest trainable parameter has {size:,} weights, too few for {count:,} gradient canaries",
             "--canaries",
             f"plant at most {size // 2:,}",
@@ -169,9 +172,13 @@ def _coordinates(made_from: Mapping[str, Any]) -> tuple[str, list[int]]:
     try:
         name, coordinates = str(made_from["parameter"]), [int(one) for one in made_from["coordinates"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError("does not say which weights its canaries push", "the opening") from error
+        raise DposeError(
+            "opening-without-weights", "does not say which weights its canaries push", "the opening"
+        ) from error
     if not coordinates or min(coordinates) < 0 or len(set(coordinates)) < len(coordinates):
-        raise DposeError("names weights that are none, or one twice", "the opening")
+        raise DposeError(
+            "opening-weights-invalid", "names weights that are none, or one twice", "the opening"
+        )
     return name, coordinates
 
 
@@ -185,6 +192,7 @@ def _views(entry: TaskEntry, model: torch.nn.Module, made_from: Mapping[str, Any
     views = _rendered(entry, model, made_from, count)
     if _digest(views) != made_from.get("sha256"):
         raise DposeError(
+            "canary-pictures-differ",
             "the canaries' pictures are not rendered as they were before training",
             "the opening",
             "audit with the version of dpose that trained the model",
@@ -198,13 +206,17 @@ def _rendered(
     """The canaries' pictures with their labels, and as many that are never in."""
     if entry.canary_views is None:
         raise DposeError(
-            f"no pictures are made for canaries of {entry.name}", "--canary-kind", "use gradient"
+            "canary-kind-unsupported",
+            f"no pictures are made for canaries of {entry.name}",
+            "--canary-kind",
+            "use gradient",
         )
     key = Key.from_seed(int(str(made_from["seed"]), 16))
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"canaries").generator()
     _, views = entry.canary_views(model, rng, 2 * count)
     if len(views) < 2 * count:
         raise DposeError(
+            "canaries-too-many",
             f"there are {len(views):,} pictures for canaries, and as many that stay out are needed",
             "--canaries",
             f"plant at most {len(views) // 2:,}, or use --canary-kind gradient",
@@ -235,6 +247,7 @@ def _begun(folder: Path) -> Opening | None:
     opening = kept_opening(entries[0].run_id)
     if opening is None:
         raise DposeError(
+            "opening-missing",
             "the opening of its commitment to canaries is not on this machine",
             str(folder),
             "go on where it began",

@@ -57,16 +57,23 @@ def _read(folder: Path) -> ComparedRun:
     config = run_config(folder)
     statement = read_statement(folder)
     if statement is None:
-        raise DposeError("is not finished: it has no statement", str(folder), "leave it out, or finish it")
+        raise DposeError(
+            "run-unfinished",
+            "is not finished: it has no statement",
+            str(folder),
+            "leave it out, or finish it",
+        )
     try:
         return _with_scores(folder, config.plan.method, statement)
     except DposeError:
         raise
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(error.filename or folder)) from error
+        raise DposeError(
+            "file-unreadable", f"cannot be read ({error.strerror})", str(error.filename or folder)
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DposeError(
-            "its log or one of its scores cannot be read", str(folder), "leave it out"
+            "run-log-unreadable", "its log or one of its scores cannot be read", str(folder), "leave it out"
         ) from error
 
 
@@ -148,7 +155,11 @@ def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
 
     shown = [run for run in runs if run.curve]
     if not shown:
-        raise DposeError("no run watched a score, so there is nothing to draw", fix="train with --watch")
+        raise DposeError(
+            "watched-scores-missing",
+            "no run watched a score, so there is nothing to draw",
+            fix="train with --watch",
+        )
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(10, 4.2), width_ratios=(3, 2), layout="constrained", sharey=True
     )

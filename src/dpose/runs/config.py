@@ -171,7 +171,10 @@ class RunConfig(BaseModel):
         task = _task(values)
         if not task.recipes:
             raise DposeError(
-                f"was not chosen for {task.name}", f"recipe {values['recipe']}", "leave --recipe out"
+                "recipe-of-other-task",
+                f"was not chosen for {task.name}",
+                f"recipe {values['recipe']}",
+                "leave --recipe out",
             )
         plan = values.get("plan")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
@@ -195,7 +198,10 @@ class RunConfig(BaseModel):
     def _precisions(self) -> RunConfig:
         if self.precision and self.precision not in task_entry(self.task).precisions:
             raise DposeError(
-                f"is not for {self.task}", f"precision {self.precision}", "leave --precision out"
+                "precision-unsupported",
+                f"is not for {self.task}",
+                f"precision {self.precision}",
+                "leave --precision out",
             )
         return self
 
@@ -227,9 +233,9 @@ class RunConfig(BaseModel):
             found = error.errors()
             unknown = next((e for e in found if e["type"] in _UNKNOWN), None)
             if unknown:
-                raise DposeError(_unknown_key(*unknown["loc"]), file or where) from error
+                raise DposeError("setting-unknown", _unknown_key(*unknown["loc"]), file or where) from error
             name = ".".join(str(part) for part in found[0]["loc"])
-            raise DposeError(f"{name}: {found[0]['msg']}", where) from error
+            raise DposeError("setting-invalid", f"{name}: {found[0]['msg']}", where) from error
 
     @staticmethod
     def from_yaml(path: Path) -> RunConfig:
@@ -255,7 +261,9 @@ class RunConfig(BaseModel):
         if file is None:
             if not options.get("data", {}).get("private"):
                 raise DposeError(
-                    "training needs data", fix="give --data, or --config; see dpose train --help"
+                    "data-missing",
+                    "training needs data",
+                    fix="give --data, or --config; see dpose train --help",
                 )
             return RunConfig.from_dict(options, "options")
         both = f"{file} and options" if options else str(file)
@@ -279,11 +287,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         values = file_yaml(path)
     except OSError as error:
-        raise DposeError(error.strerror or "cannot be read", str(path)) from error
+        raise DposeError("file-unreadable", error.strerror or "cannot be read", str(path)) from error
     except ValueError as error:
-        raise DposeError(f"not YAML ({' '.join(str(error).split())})", str(path)) from error
+        raise DposeError("yaml-invalid", f"not YAML ({' '.join(str(error).split())})", str(path)) from error
     if not isinstance(values, dict):
-        raise DposeError("holds no settings", str(path), "write keys and values, as examples/ does")
+        raise DposeError(
+            "config-empty", "holds no settings", str(path), "write keys and values, as examples/ does"
+        )
     return values
 
 

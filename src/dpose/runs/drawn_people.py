@@ -275,6 +275,7 @@ def _above(person: Found) -> tuple[float, float]:
 def _check_size(path: Path, width: int, height: int) -> None:
     if min(width, height) < LEAST_SIDE:
         raise DposeError(
+            "picture-too-small",
             f"{width} x {height} pixels are too few to tell joints in",
             str(path),
             f"give at least {LEAST_SIDE} a side",

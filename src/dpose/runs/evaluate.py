@@ -71,7 +71,12 @@ def evaluate_run(
     if not whole_pictures:
         scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
     elif entry.whole_pictures is None:
-        raise DposeError(f"the task {entry.name} knows no boxes", "--whole-pictures", "leave it out")
+        raise DposeError(
+            "whole-pictures-unsupported",
+            f"the task {entry.name} knows no boxes",
+            "--whole-pictures",
+            "leave it out",
+        )
     else:
         scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
     reserved = reserve_score(

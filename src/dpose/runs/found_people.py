@@ -54,6 +54,7 @@ def joints_asked(own: Skeleton, name: str | None = None) -> JointMap:
     way = joint_map(own, own if name == OWN else SKELETONS[name], predicted=True)
     if len(way.missing) == len(way.target):
         raise DposeError(
+            "model-joints-missing",
             f"the model finds none of these joints ({', '.join(own.joints[:4])}, ...)",
             f"--skeleton {name}",
             f"give {OWN}",

@@ -85,13 +85,19 @@ def evaluate_groups(
     scored = entry.scored(folder, entry.load(folder), data, limit=limit, detections=None, console=console)
     if not scored.public or scored.task is None:
         raise DposeError(
+            "groups-without-noise",
             "scores and sizes of groups are releases of their own, without noise here",
             f"--groups --data {scored.name}",
             "take public data, as synthetic:studio:test, or add noise: --epsilon",
         )
     groups = dict(_groups(scored.units))
     if len(groups) < 2:
-        raise DposeError("nothing in these data tells groups of people apart", data, "take rendered people")
+        raise DposeError(
+            "groups-missing",
+            "nothing in these data tells groups of people apart",
+            data,
+            "take rendered people",
+        )
     after = _found(scored, entry.load(folder), console)
     old = None if before is None else _found(scored, entry.load(before), console)
     found = [

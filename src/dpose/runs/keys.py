@@ -80,10 +80,12 @@ def _held(run: str) -> Iterator[str]:
         if re.fullmatch(r"[0-9a-f]{32}", run):
             yield run
             return
-        raise DposeError("there is no such run", run, "see dpose keys")
+        raise DposeError("run-missing", "there is no such run", run, "see dpose keys")
     ledger = folder / "ledger.jsonl"
     if not ledger.exists():
-        raise DposeError("has no ledger, so it is no run with a key", str(folder), "see dpose keys")
+        raise DposeError(
+            "ledger-missing", "has no ledger, so it is no run with a key", str(folder), "see dpose keys"
+        )
     with locked_folder(folder):
         yield read_ledger(ledger)[0].run_id
 

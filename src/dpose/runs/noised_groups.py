@@ -119,14 +119,20 @@ def evaluate_groups_noised(
     """
     if asked.joints is None:
         raise DposeError(
-            "noised groups need a cap on a unit's joints", "--groups", "give --pooled --joints-per-unit 14"
+            "groups-without-cap",
+            "noised groups need a cap on a unit's joints",
+            "--groups",
+            "give --pooled --joints-per-unit 14",
         )
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model, statement = on_device(entry.load(folder)), read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
     if scored.public or scored.task is None:
         raise DposeError(
-            "groups of these data need no noise, or cannot be told", scored.name, "leave --epsilon out"
+            "groups-need-no-noise",
+            "groups of these data need no noise, or cannot be told",
+            scored.name,
+            "leave --epsilon out",
         )
     check_kept(folder, out)
     query = group_query(asked.relation, asked.joints)

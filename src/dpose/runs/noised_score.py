@@ -229,6 +229,7 @@ def check_kept(folder: Path, out: Path | None) -> None:
     """
     if is_shipped(folder) and out is None:
         raise DposeError(
+            "score-beside-shipped-model",
             "a score with noise has a statement, and nothing is written beside weights that come with dpose",
             str(folder),
             "give --out FILE, or a copy of that folder",
@@ -238,12 +239,18 @@ def check_kept(folder: Path, out: Path | None) -> None:
 def _by_unit(scored: ScoredData) -> Task:
     if scored.public:
         raise DposeError(
+            "noise-unneeded",
             "nobody in these data needs protection, and a score of them costs nothing",
             scored.name,
             "leave --epsilon out",
         )
     if scored.task is None:
-        raise DposeError("this task has no score for a unit by itself", "--epsilon", "score public data")
+        raise DposeError(
+            "unit-scores-missing",
+            "this task has no score for a unit by itself",
+            "--epsilon",
+            "score public data",
+        )
     return scored.task
 
 

@@ -51,6 +51,7 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
         missing = _missing(config, places)
         if missing:
             raise DposeError(
+                "data-places-unknown",
                 "this machine does not know where the run's data are: a run folder holds no paths",
                 str(folder),
                 f"give {' and '.join(missing)} again, with --resume",
@@ -112,7 +113,9 @@ def _settings(folder: Path) -> dict[str, Any]:
     try:
         return dict(file_json(folder / "config.json")["run"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+        raise DposeError(
+            "run-missing", "holds no run", str(folder), "give a folder that `dpose train` made"
+        ) from error
 
 
 def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
@@ -170,4 +173,9 @@ def check_begun(folder: Path, config: RunConfig) -> None:
     if not same and not places_known(folder):
         same = _config_of(folder, _settings(folder)) == _config_of(folder, shown_settings(mine))
     if not same:
-        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
+        raise DposeError(
+            "run-of-other-settings",
+            "holds a run with other settings",
+            str(folder),
+            "remove it, or choose another --out",
+        )

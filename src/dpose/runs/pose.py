@@ -63,6 +63,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         model, start, caveats = build_model(config)
     if config.plan.kind.public_views and regions_for(model.config) is not None:
         raise DposeError(
+            "detector-without-public-view",
             "crops people where a detector finds them in the sharp picture, which no public view of "
             f"{config.plan.method} may depend on",
             f"preset {model.config.preset}",
@@ -109,7 +110,9 @@ def scored(
     spec = DataSpec.parse(data).for_purpose("evaluate")
     coco = spec.dataset.oks
     if detections is not None and not coco:
-        raise DposeError("takes no detections: its people have boxes of their own", spec.name)
+        raise DposeError(
+            "detections-unsupported", "takes no detections: its people have boxes of their own", spec.name
+        )
     # a detector finds people where nobody is labelled, too
     units = (
         _scored_units(spec, model.config, limit)
@@ -215,6 +218,7 @@ def _refuse_shared(data: ConcatUnits, console: Console) -> None:
         shared = data.shared_picture(readers=process_group())
     if shared:
         raise DposeError(
+            "picture-in-two-units",
             f"{shared[0]} and {shared[1]} are one picture",
             "--data",
             "leave it out of one: protection is stated for a unit, and this would be two",

@@ -102,7 +102,7 @@ def parse_box(text: str) -> tuple[float, float, float, float]:
     try:
         x0, y0, x1, y1 = (float(part) for part in text.split(","))
     except ValueError as error:
-        raise DposeError("a box is x0,y0,x1,y1 in pixels", text) from error
+        raise DposeError("box-malformed", "a box is x0,y0,x1,y1 in pixels", text) from error
     if not (x1 > x0 and y1 > y0 and all(map(math.isfinite, (x0, y0, x1, y1)))):
-        raise DposeError("the box is empty", text, "x1 must exceed x0, y1 must exceed y0")
+        raise DposeError("box-empty", "the box is empty", text, "x1 must exceed x0, y1 must exceed y0")
     return x0, y0, x1, y1

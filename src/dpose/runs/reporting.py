@@ -53,7 +53,10 @@ def make_report(
     if not task_entry(config.task).pictures:
         if pictures:
             raise DposeError(
-                f"reports of {config.task} runs show no pictures", pictures, "leave --pictures out"
+                "pictures-unsupported",
+                f"reports of {config.task} runs show no pictures",
+                pictures,
+                "leave --pictures out",
             )
         return write_run_report(
             folder, no_pictures=f"Reports of {config.task} runs show curves and scores, and no pictures."
@@ -62,6 +65,7 @@ def make_report(
     harmless = spec is not None and spec.harmless
     if pictures and not harmless and not show_pictures:
         raise DposeError(
+            "pictures-not-public",
             "a report shows no picture of data that are not declared public",
             pictures,
             "give --show-pictures if these may be seen by whoever reads the report",

@@ -138,7 +138,9 @@ def reserve_noised_score(
     protected = protect(units, query.relation, console=console)
     if query.relation is not Relation.ADD_REMOVE:  # which hides how many there are
         if not protected.identity.units:
-            raise DposeError("there is nobody to score", name, "check the data and --limit")
+            raise DposeError(
+                "nobody-to-score", "there is nobody to score", name, "check the data and --limit"
+            )
         if delta:
             check_delta(delta, protected.identity.units)
         if warning := large_delta(delta, protected.identity.units):
@@ -196,6 +198,7 @@ def reserve_labels(
     """
     if absent and budgets():
         raise DposeError(
+            "budget-match-unknown",
             "a budget stands, and whether it is for these pictures cannot be told while they are absent",
             name,
             "put the pictures where the labels look for them",
@@ -227,6 +230,7 @@ def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Consol
 
 def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeError:
     return DposeError(
+        "scored-data-protected",
         ("these are the units the run protects" + (f" ({found})" if found else ""))
         + (
             "; a score would cost more than its statement says"

@@ -206,6 +206,7 @@ def _in_cocos_format(
 ) -> CocoSet:
     if not isinstance(labels, CocoSet):
         raise DposeError(
+            "labels-format-unsupported",
             f"{spec.name} has neither labels in COCO's format nor MPII's",
             str(spec),
             f"use {', '.join(name for name, source in SOURCES.items() if source.labels)}",
@@ -221,6 +222,9 @@ def _beside(spec: DataSpec, file: str) -> Path:
     path = spec.folder / Path(file).expanduser()
     if not path.is_file():
         raise DposeError(
-            "no such file", str(path), "a detections file is named relative to the data's folder"
+            "file-missing",
+            "no such file",
+            str(path),
+            "a detections file is named relative to the data's folder",
         )
     return path

@@ -112,6 +112,7 @@ def parse_asked(word: str, option: str = "--neighbours") -> Asked:
         return Asked(unit, Relation.REPLACE if how else Relation.ZERO_OUT)
     known = ", ".join(STRENGTH)
     raise DposeError(
+        "neighbours-unknown",
         f"{word!r} names no neighbours",
         option,
         did_you_mean(word, STRENGTH) or f"say pixels:M, one of {known}, or one of these with :replace",

@@ -89,7 +89,12 @@ def check_schema(opened: StatementFile) -> None:
     problems = Draft202012Validator(schema()).iter_errors(opened.statement.to_dict())
     for problem in sorted(problems, key=lambda one: list(map(str, one.absolute_path))):
         where = ".".join(map(str, problem.absolute_path)) or "statement"
-        raise DposeError(f"{where}: {problem.message[:200]}", str(opened.file), "do not rely on it")
+        raise DposeError(
+            "statement-schema-violated",
+            f"{where}: {problem.message[:200]}",
+            str(opened.file),
+            "do not rely on it",
+        )
 
 
 def card_metadata(opened: StatementFile) -> str:
@@ -103,7 +108,7 @@ def card_metadata(opened: StatementFile) -> str:
     from dpose.training.folder import front_matter
 
     if opened.folder is None:
-        raise DposeError("only a model has a card", str(opened.file), "name its folder")
+        raise DposeError("card-without-model", "only a model has a card", str(opened.file), "name its folder")
     path = opened.folder / "config.json"
     try:
         config = json.loads(_text(path))
@@ -111,7 +116,7 @@ def card_metadata(opened: StatementFile) -> str:
             str(config["task"]), opened.statement, config.get("run", {}).get("plan", {}).get("method", "")
         )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DposeError("is no model's configuration", str(path)) from error
+        raise DposeError("config-invalid", "is no model's configuration", str(path)) from error
 
 
 def _text(file: Path) -> str:
@@ -120,5 +125,8 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         told = f" ({error.strerror})" if isinstance(error, OSError) else ""
         raise DposeError(
-            f"there is no readable privacy statement{told}", str(file), "name a run, model or release"
+            "statement-missing",
+            f"there is no readable privacy statement{told}",
+            str(file),
+            "name a run, model or release",
         ) from error

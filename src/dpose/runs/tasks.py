@@ -173,7 +173,9 @@ def register_task(entry: TaskEntry) -> TaskEntry:
         DposeError: there is another of that name.
     """
     if TASKS.setdefault(entry.name, entry) != entry:
-        raise DposeError("there is another task of that name", entry.name, "choose another name")
+        raise DposeError(
+            "task-exists", "there is another task of that name", entry.name, "choose another name"
+        )
     return entry
 
 
@@ -185,7 +187,7 @@ def task_entry(name: str) -> TaskEntry:
     """
     found = TASKS.get(name)
     if found is None:
-        raise DposeError(f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
+        raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
     entry: TaskEntry = import_module(found).ENTRY if isinstance(found, str) else found
     return entry
 

@@ -135,6 +135,7 @@ class _State:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DposeError(
+                "tuning-state-unreadable",
                 f"what is kept of an unfinished choice cannot be read ({error})",
                 str(file),
                 "give it up: dpose tune --discard --out OUT",
@@ -171,7 +172,11 @@ def tune_runs(
         KeyboardInterrupt: it was stopped; started again, it goes on.
     """
     if process_group().count > 1:
-        raise DposeError("choosing among trials takes one process", fix="start it without torchrun")
+        raise DposeError(
+            "tuning-with-processes",
+            "choosing among trials takes one process",
+            fix="start it without torchrun",
+        )
     work = _work_folder(out, state_dir)
     private_folder(work.parent)
     private_folder(work)
@@ -188,6 +193,7 @@ def tune_runs(
             state = _State(secrets.token_hex(16), problem.digest, views_at_once=views_at_once)
         elif (state.settings, kept.data) != (problem.digest, problem.data):
             raise DposeError(
+                "tuning-of-other-settings",
                 "an unfinished choice for this folder began with other settings or data",
                 str(out),
                 f"give those, or give it up: dpose tune --discard --out {out}",
@@ -356,7 +362,9 @@ def _trial(
         return -math.inf, None
     except DposeError as error:  # where it was would tell how far it is
         raise DposeError(
-            f"a trial could not be finished: {error.what}", fix=error.fix or "start again, and it goes on"
+            error.code,
+            f"a trial could not be finished: {error.what}",
+            fix=error.fix or "start again, and it goes on",
         ) from error
     if done.interrupted:
         raise KeyboardInterrupt

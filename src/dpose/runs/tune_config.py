@@ -91,22 +91,35 @@ class TuningConfig:
         base = dict(values)
         grid, share = base.pop("grid", None), base.pop("score_share", SCORE_SHARE)
         if not isinstance(share, float) or not 0 < share < 1:
-            raise DposeError(f"score_share must lie between 0 and 1, not {share!r}", where)
+            raise DposeError(
+                "score-share-out-of-range", f"score_share must lie between 0 and 1, not {share!r}", where
+            )
         axes = list(_axes(grid, where))
         if base.get("recipe"):
             raise DposeError(
-                "a recipe was chosen already", where, "leave recipe out and name first weights by model.init"
+                "tuning-with-recipe",
+                "a recipe was chosen already",
+                where,
+                "leave recipe out and name first weights by model.init",
             )
         if base.get("seed") is not None:
-            raise DposeError("with a seed, the number of trials would be no secret", where, "leave seed out")
+            raise DposeError(
+                "tuning-with-seed",
+                "with a seed, the number of trials would be no secret",
+                where,
+                "leave seed out",
+            )
         if base.get("canaries") is not None:
             raise DposeError(
-                "canaries would count among the units of every trial", where, "leave canaries out"
+                "tuning-with-canaries",
+                "canaries would count among the units of every trial",
+                where,
+                "leave canaries out",
             )
         asked = {"epsilon": epsilon, "delta": delta, "accountant": Accountant.RDP.value}
         given = base.get("plan") or {}
         if not isinstance(given, Mapping):
-            raise DposeError("plan holds no keys and values", where)
+            raise DposeError("section-not-mapping", "plan holds no keys and values", where)
         overridden = {key: value for key, value in asked.items() if value is not None and key != "accountant"}
         base["plan"] = filled_in({**given, **overridden}, asked)
         settings, runs = [], []
@@ -129,25 +142,33 @@ def _axes(grid: Any, where: str) -> Iterator[tuple[tuple[str, str], list[Any]]]:
     """The keys that a grid reaches, with what it has for them."""
     if not isinstance(grid, Mapping) or not grid:
         raise DposeError(
-            "has no grid to choose from", where, "give lists: grid: {optimizer: {lr: [0.001, 0.003]}}"
+            "grid-missing",
+            "has no grid to choose from",
+            where,
+            "give lists: grid: {optimizer: {lr: [0.001, 0.003]}}",
         )
     count = 1
     for part, keys in grid.items():
         if part not in PARTS or not isinstance(keys, Mapping):
-            raise DposeError(f"a grid reaches into {' and '.join(PARTS)}, not {part}", where)
+            raise DposeError(
+                "grid-part-unknown", f"a grid reaches into {' and '.join(PARTS)}, not {part}", where
+            )
         for key, choices in keys.items():
             name = f"grid.{part}.{key}"
             if part == "plan" and key in FIXED:
-                raise DposeError(f"{name}: is the same for every trial", where)
+                raise DposeError("grid-setting-fixed", f"{name}: is the same for every trial", where)
             if not isinstance(choices, list) or not choices:
-                raise DposeError(f"{name}: needs a list of values", where)
+                raise DposeError("grid-values-missing", f"{name}: needs a list of values", where)
             if len({_text(value) for value in choices}) < len(choices):
                 raise DposeError(
-                    f"{name}: names a value twice", where, "every setting is as likely as any other"
+                    "grid-value-twice",
+                    f"{name}: names a value twice",
+                    where,
+                    "every setting is as likely as any other",
                 )
             count *= len(choices)
             if count > MOST_SETTINGS:
-                raise DposeError(f"a grid has at most {MOST_SETTINGS:,} settings", where)
+                raise DposeError("grid-too-large", f"a grid has at most {MOST_SETTINGS:,} settings", where)
             yield (part, str(key)), choices
 
 
@@ -156,7 +177,7 @@ def _put(base: Mapping[str, Any], chosen: Mapping[tuple[str, str], Any], where: 
     for (part, key), value in chosen.items():
         before = values.get(part) or {}
         if not isinstance(before, Mapping):
-            raise DposeError(f"{part} holds no keys and values", where)
+            raise DposeError("section-not-mapping", f"{part} holds no keys and values", where)
         values[part] = {**before, key: value}
     return values
 
@@ -173,6 +194,7 @@ def _check(plan: TrainingPlan) -> None:
     """
     if not plan.kind.private or plan.kind.public_views:
         raise DposeError(
+            "method-without-tuning-price",
             f"{plan.method} does not protect whole units, so that the price of choosing would not cover it",
             "method",
             "choose among dp-sgd and pdp-sgd",
@@ -180,5 +202,7 @@ def _check(plan: TrainingPlan) -> None:
     check_choosable(plan.relation, plan.accountant)
     if plan.epsilon is None:
         raise DposeError(
-            "choosing needs the epsilon of everything", fix="give --epsilon; the noise follows from it"
+            "epsilon-missing",
+            "choosing needs the epsilon of everything",
+            fix="give --epsilon; the noise follows from it",
         )

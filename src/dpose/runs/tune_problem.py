@@ -106,6 +106,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
     found = task_entry(base.task).prepare(base.model_copy(update={"seed": seed}), console)
     if found.watch and not found.watch.public:
         raise DposeError(
+            "tuning-watches-private",
             "scores of private data while training would be outside the price",
             "watch",
             "watch public data, or none",
@@ -164,7 +165,10 @@ def priced_trials(
     # recomputed from what will be claimed
     claimed = tuning.epsilon(config.delta)
     if claimed > config.epsilon * (1 + 1e-6):
-        raise DposeError(f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}")
+        raise DposeError(
+            "calibration-failed",
+            f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}",
+        )
     return bounds, tuning
 
 
@@ -192,6 +196,7 @@ def origin_of_tuning(problem: TuningProblem, entry: Charge, state_dir: Path | No
     known = inherited(first, entry, problem.config.plan, charges(state_dir), again, set_names_of(found.units))
     if known.events or known.beyond:
         raise DposeError(
+            "tuning-first-weights-learnt",
             "a choice among trials has no price where the first weights learnt from the same units",
             "--init",
             "start from other weights",

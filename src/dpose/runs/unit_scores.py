@@ -153,6 +153,9 @@ def counts_of(result: Result) -> NDArray[np.int64]:
     """
     if not isinstance(result, CountedResult):
         raise DposeError(
-            "has no joints to pool", "--pooled", "leave it out: the mean over units has a price too"
+            "joints-to-pool-missing",
+            "has no joints to pool",
+            "--pooled",
+            "leave it out: the mean over units has a price too",
         )
     return result.hits()

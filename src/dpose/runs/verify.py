@@ -92,12 +92,17 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
         text = file_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise DposeError(
-            "there is no readable privacy statement", str(file), "name the folder of a run or model"
+            "statement-missing",
+            "there is no readable privacy statement",
+            str(file),
+            "name the folder of a run or model",
         ) from error
     statement = PrivacyStatement.from_json(text, str(file))
     if not ledger.exists():
         raise DposeError(
-            "the ledger is missing: without it nothing binds the statement to this model", str(ledger)
+            "ledger-missing",
+            "the ledger is missing: without it nothing binds the statement to this model",
+            str(ledger),
         )
     recomputed = statement.verify()
     _refuse_links_out(folder)
@@ -168,18 +173,28 @@ def _refuse_links_out(folder: Path) -> None:
         *sorted((folder / FOLDER).glob("*.json")),
     ):
         if leads_outside(file, folder):
-            raise DposeError("is a link out of its folder", str(file), "copy what it links to into its place")
+            raise DposeError(
+                "file-link-escapes",
+                "is a link out of its folder",
+                str(file),
+                "copy what it links to into its place",
+            )
 
 
 def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
     for number, entry in enumerate(entries, 1):
         if entry.plan_sha256 != statement.plan_sha256:
-            raise DposeError("belongs to another plan than the statement", f"{ledger}, line {number}")
+            raise DposeError(
+                "ledger-of-other-plan",
+                "belongs to another plan than the statement",
+                f"{ledger}, line {number}",
+            )
     _check_canaries(statement, entries, ledger)
     recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]
     stated = [query.to_dict() for query in statement.queries]
     if recorded != stated:
         raise DposeError(
+            "statement-queries-differ",
             f"records {len(recorded)} queries of private data; the statement lists {len(stated)}, or others",
             str(ledger),
         )
@@ -191,12 +206,17 @@ def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledge
     committed = [entry for entry in entries if entry.type is EntryType.CANARIES]
     if [entry.event for entry in committed] != ([planted.to_dict()] if planted else []):
         raise DposeError(
-            "its canaries are not those that the statement names", str(ledger), "do not rely on it"
+            "statement-canaries-differ",
+            "its canaries are not those that the statement names",
+            str(ledger),
+            "do not rely on it",
         )
     reserved = [entry.seq for entry in entries if entry.type is EntryType.RESERVE]
     if committed and reserved and committed[0].seq > reserved[0]:
         raise DposeError(
-            "canaries were committed to after training had begun", f"{ledger}, line {committed[0].seq + 1}"
+            "canaries-committed-late",
+            "canaries were committed to after training had begun",
+            f"{ledger}, line {committed[0].seq + 1}",
         )
 
 
@@ -219,10 +239,17 @@ def check_follows(
         size = content["model"].get("input_size")
         config = _config(run, content["task"], path)
     except BROKEN as error:
-        raise DposeError("does not hold the run's plan", str(path), "do not rely on it") from error
+        raise DposeError(
+            "plan-missing", "does not hold the run's plan", str(path), "do not rely on it"
+        ) from error
     # of the text as it stands: a plan made again has 2.0 where a program gave 2
     if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
-        raise DposeError("holds another plan than statement and ledger name", str(path), "do not rely on it")
+        raise DposeError(
+            "plan-differs",
+            "holds another plan than statement and ledger name",
+            str(path),
+            "do not rely on it",
+        )
     _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
     first = check_first(content, bound.plan.unit or "unit", seal.first_weights, path)
     if config:
@@ -233,24 +260,41 @@ def check_follows(
     expected = _expected(statement, bound, config, seed is not None, entries, given)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
-        raise DposeError("tuning is not what the configuration says", where, "do not rely on it")
+        raise DposeError(
+            "tuning-differs", "tuning is not what the configuration says", where, "do not rely on it"
+        )
     ours, theirs = _comparable(statement), _comparable(expected)
     for name in sorted({*ours, *theirs}):
         mine, true = ours.get(name), theirs.get(name)
         if name in LINES:
             missing = [line for line in true or () if line not in (mine or ())]
             if missing:
-                raise DposeError(f"{name} does not say: {missing[0]}", where, "do not rely on it")
+                raise DposeError(
+                    "statement-sentence-missing",
+                    f"{name} does not say: {missing[0]}",
+                    where,
+                    "do not rely on it",
+                )
         elif not (_same(mine, true) if name in ROUNDED else mine == true):
             raise DposeError(
-                f"{name} is not what follows from plan, configuration and ledger", where, "do not rely on it"
+                "statement-section-unfounded",
+                f"{name} is not what follows from plan, configuration and ledger",
+                where,
+                "do not rely on it",
             )
     if not set(software_versions()) <= set(statement.software):
-        raise DposeError("software does not name what the guarantee depends on", where, "do not rely on it")
+        raise DposeError(
+            "software-incomplete",
+            "software does not name what the guarantee depends on",
+            where,
+            "do not rely on it",
+        )
     for name, start, end in _needed(statement, bound, seal, config, size, entries):
         lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
-            raise DposeError(f"{name} has no line: {start}...{end}", where, "do not rely on it")
+            raise DposeError(
+                "log-line-missing", f"{name} has no line: {start}...{end}", where, "do not rely on it"
+            )
     check_licence(first, statement, where)
     _check_log(folder / "log.jsonl", bound, entries)
     _check_watched(folder, statement)
@@ -292,20 +336,35 @@ def _check_chosen(config: RunConfig, bound: BoundPlan, planted: PlantedCanaries 
     """Refuse canaries other than those of the configuration, and more units than it lets in."""
     choice = config.canaries
     if (planted and (planted.kind, planted.count)) != (choice and (choice.kind, str(choice.count))):
-        raise DposeError("canaries are not those of the configuration", where, "do not rely on it")
+        raise DposeError(
+            "config-canaries-differ",
+            "canaries are not those of the configuration",
+            where,
+            "do not rely on it",
+        )
     limit, more = config.data.limit, choice.count if choice else 0
     if limit is not None and bound.n > limit + more:
-        raise DposeError(f"n is above the configuration's limit of {limit:,}", where, "do not rely on it")
+        raise DposeError(
+            "n-above-limit", f"n is above the configuration's limit of {limit:,}", where, "do not rely on it"
+        )
 
 
 def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], ledger: Path) -> None:
     """Refuse the ledger of another run, reservations of another event than the plan's, and steps without any."""
     if entries[0].run_id != run_id:
-        raise DposeError("belongs to another run than the configuration", str(ledger), "do not rely on it")
+        raise DposeError(
+            "ledger-of-other-run",
+            "belongs to another run than the configuration",
+            str(ledger),
+            "do not rely on it",
+        )
     for event in spent(entries):
         if bound.event is None or event != replace(bound.event, steps=event.steps):
             raise DposeError(
-                "reserves steps of another event than the plan's", str(ledger), "do not rely on it"
+                "ledger-event-differs",
+                "reserves steps of another event than the plan's",
+                str(ledger),
+                "do not rely on it",
             )
     for taken in (entry for entry in entries if entry.type is EntryType.COMMIT):
         end = taken.first_step + taken.steps
@@ -316,7 +375,10 @@ def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], led
             for entry in entries
         ):
             raise DposeError(
-                "has steps that were never reserved", f"{ledger}, line {taken.seq + 1}", "do not rely on it"
+                "ledger-steps-not-reserved",
+                "has steps that were never reserved",
+                f"{ledger}, line {taken.seq + 1}",
+                "do not rely on it",
             )
 
 
@@ -406,7 +468,9 @@ def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry]) -> None:
         other = line.get("type") == "start" and begun != {"n": bound.n, "steps": bound.steps}
         step = line.get("step") if line.get("type") == "step" else 0
         if other or (bound.event is not None and (not isinstance(step, int) or step > reserved)):
-            raise DposeError("is not the log of this plan and ledger", str(log), "do not rely on it")
+            raise DposeError(
+                "log-of-other-run", "is not the log of this plan and ledger", str(log), "do not rely on it"
+            )
 
 
 def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
@@ -418,6 +482,7 @@ def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
         private, name = score.get("public") is False, str(score.get("data"))
         if private and not any(data == name or data.startswith(f"{name}, ") for data in listed):
             raise DposeError(
+                "score-not-in-statement",
                 f"holds a score of private data that the statement does not list: {name}",
                 str(path),
                 "do not rely on it",
@@ -445,11 +510,12 @@ def _check_card(folder: Path, statement: PrivacyStatement, config: Mapping[str, 
     try:
         found = file_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError("cannot be read", str(path), "do not rely on it") from error
+        raise DposeError("file-unreadable", "cannot be read", str(path), "do not rely on it") from error
     if found != model_card(replace(statement, seal=""), config):
         wrote, own = statement.software.get("dpose", ""), software_versions()["dpose"]
         other = f": dpose {wrote} wrote it, check it with that" if wrote != own else ""
         raise DposeError(
+            "card-differs",
             f"is not the card that follows from statement and configuration{other}",
             str(path),
             "do not rely on it",

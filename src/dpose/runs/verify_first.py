@@ -44,16 +44,23 @@ def check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path) 
         own = TrainedOn.from_dict(content[ENTRY], str(path))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DposeError(
-            "does not say what model and first weights have learnt from", str(path), DO
+            "trained-on-missing", "does not say what model and first weights have learnt from", str(path), DO
         ) from error
     if digest != sealed:
-        raise DposeError("the first weights are not those that were sealed", str(path), DO)
+        raise DposeError(
+            "first-weights-altered", "the first weights are not those that were sealed", str(path), DO
+        )
     _check_passed_on(start, own, path)
     known = from_shipped(digest, unit)
     if known is None:
         return Inherited(digest, conditions=given, learnt=start, charged=charged)
     if (known.learnt.datasets, known.learnt.known) != (start.datasets, start.known):
-        raise DposeError("the first weights come with dpose and have learnt from other data", str(path), DO)
+        raise DposeError(
+            "first-weights-shipped-differ",
+            "the first weights come with dpose and have learnt from other data",
+            str(path),
+            DO,
+        )
     return replace(known, conditions=tuple(dict.fromkeys((*known.conditions, *given))))
 
 
@@ -63,11 +70,21 @@ def _check_passed_on(start: TrainedOn, own: TrainedOn, path: Path) -> None:
         left_out = [each for each in getattr(start, name) if each not in getattr(own, name)]
         if left_out:
             what = f"{ENTRY}.{name} leaves out what the first weights learnt from: {left_out[0]}"
-            raise DposeError(what, str(path), DO)
+            raise DposeError("first-weights-left-out", what, str(path), DO)
     if own.known and not start.known:
-        raise DposeError(f"{ENTRY} calls known what is not known of the first weights", str(path), DO)
+        raise DposeError(
+            "first-weights-called-known",
+            f"{ENTRY} calls known what is not known of the first weights",
+            str(path),
+            DO,
+        )
     if (start.licence, start.note) != (own.licence, own.note):
-        raise DposeError(f"{ENTRY} has another licence or note than the first weights", str(path), DO)
+        raise DposeError(
+            "first-weights-licence-differs",
+            f"{ENTRY} has another licence or note than the first weights",
+            str(path),
+            DO,
+        )
 
 
 def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None:
@@ -86,7 +103,12 @@ def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None
             continue
         for name in spec.for_purpose("train").set_names.told:
             if name.partition(":")[0] not in there:
-                raise DposeError(f"{ENTRY} leaves out {name}, which the run learnt from", str(path), DO)
+                raise DposeError(
+                    "run-data-left-out",
+                    f"{ENTRY} leaves out {name}, which the run learnt from",
+                    str(path),
+                    DO,
+                )
 
 
 def given_of_first(first: Inherited, unit: str) -> tuple[str, ...]:
@@ -113,4 +135,9 @@ def check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> 
     licence = first.learnt.licence or LICENCE
     told = [i.licence for i in statement.sections.inputs if i.sha256 == first.digest]
     if not told or any(each != licence for each in told):
-        raise DposeError(f"inputs do not say the licence of the first weights, {licence}", where, DO)
+        raise DposeError(
+            "inputs-licence-missing",
+            f"inputs do not say the licence of the first weights, {licence}",
+            where,
+            DO,
+        )

@@ -106,7 +106,11 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     wanted(body, height, width, clip=opened.clip)  # what is wrong with it is said now
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
     if folder is not None and (opened.clip or not folder.is_dir() or folder not in opened.source.parents):
-        raise DposeError("a folder is released with the settings of a picture in it", fix="open one of it")
+        raise DposeError(
+            "folder-settings-missing",
+            "a folder is released with the settings of a picture in it",
+            fix="open one of it",
+        )
     task = opened.task(
         kind=opened.facts["kind"],
         height=height,
@@ -147,7 +151,7 @@ def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
 
     job = studio.jobs.get(body.get("job"))
     if job.state not in ENDED:
-        raise DposeError("is not finished", job.name, "wait for it")
+        raise DposeError("job-unfinished", "is not finished", job.name, "wait for it")
     lines, holds = [], True
     for path in job.files:
         if path.suffix == ".json":
@@ -223,7 +227,10 @@ def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     opened, folder = studio.files.get(body.get("file")), _folder(studio, body)
     if opened.clip:
         raise DposeError(
-            "is a clip", opened.source.name, "try the model on a picture; dpose predict takes clips"
+            "clip-unsupported",
+            "is a clip",
+            opened.source.name,
+            "try the model on a picture; dpose predict takes clips",
         )
     out = opened.room / "predicted.jpg"
     box = drawn_box(body["box"], *opened.size) if body.get("box") else None
@@ -313,14 +320,14 @@ def make_app(studio: Studio) -> ASGIApp:
     async def file(request: Request) -> Response:
         opened, name = studio.files.get(request.path_params["file"]), request.path_params["name"]
         if name not in ("shown.jpg", "predicted.jpg") or not (opened.room / name).is_file():
-            raise DposeError("there is no such picture", name)
+            raise DposeError("picture-missing", "there is no such picture", name)
         return FileResponse(opened.room / name)
 
     async def written(request: Request) -> Response:
         job = studio.jobs.get(request.path_params["job"])
         found = [path for path in job.files if path.name == request.path_params["name"]]
         if not found or not found[0].is_file():
-            raise DposeError("there is no such file any more", request.path_params["name"])
+            raise DposeError("file-missing", "there is no such file any more", request.path_params["name"])
         kind = (
             "inline"
             if found[0].suffix in (".png", ".jpg") and "show" in request.query_params
@@ -331,13 +338,13 @@ def make_app(studio: Studio) -> ASGIApp:
     async def report(request: Request) -> Response:
         folder = await run_in_threadpool(_folder, studio, {"run": request.path_params["run"]})
         if not (folder / "report.html").is_file():
-            raise DposeError("has no report", folder.name, "dpose report writes one")
+            raise DposeError("report-missing", "has no report", folder.name, "dpose report writes one")
         text = file_text(folder / "report.html", errors="replace")
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, DposeError)
-        return _Answer({"error": error.line()}, 400)
+        return _Answer({"error": error.line(), "code": error.code}, 400)
 
     async def broken(request: Request, error: Exception) -> Response:
         # what a program's fault says may hold a path or a value: its kind is enough to report it by
@@ -376,16 +383,16 @@ async def _json(request: Request) -> Body:
     async for chunk in request.stream():
         data += chunk
         if len(data) > MOST_JSON:
-            raise DposeError("the page asks for too much at once")
+            raise DposeError("request-too-large", "the page asks for too much at once")
     try:
         body = json.loads(data or b"{}")
     except RecursionError:
-        raise DposeError(NESTED) from None
+        raise DposeError("json-nested-too-deeply", NESTED) from None
     except ValueError as error:
-        raise DposeError("the page sent no JSON") from error
+        raise DposeError("json-invalid", "the page sent no JSON") from error
     if not isinstance(body, dict):
-        raise DposeError("the page sent no JSON object")
+        raise DposeError("json-not-object", "the page sent no JSON object")
     held = [value for row in body.values() for value in (row if isinstance(row, list) else [row])]
     if any(isinstance(value, dict | list) for value in held):
-        raise DposeError(NESTED)
+        raise DposeError("json-nested-too-deeply", NESTED)
     return body

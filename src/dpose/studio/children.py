@@ -111,8 +111,8 @@ def answer(
                 if "done" in line:
                     return line["done"]
                 if "error" in line or "stopped" in line:
-                    raise DposeError(line.get("error", TOO_MUCH))
+                    raise DposeError(line.get("code", "decoding-limit-passed"), line.get("error", TOO_MUCH))
         finally:
             timer.cancel()
             child.stop(1.0)
-    raise DposeError(TOO_MUCH)
+    raise DposeError("decoding-limit-passed", TOO_MUCH)

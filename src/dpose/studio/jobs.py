@@ -121,7 +121,7 @@ class Jobs:
             DposeError: there is none.
         """
         if str(name) not in self._jobs:
-            raise DposeError("there is no such job in this studio")
+            raise DposeError("job-unknown", "there is no such job in this studio")
         return self._jobs[str(name)]
 
     def all(self) -> list[ReleaseJob]:

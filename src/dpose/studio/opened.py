@@ -89,7 +89,7 @@ class OpenedFile:
         try:
             return np.load(self.room / "pixels.npy", mmap_mode="c", allow_pickle=False)
         except OSError as error:
-            raise DposeError(*CLOSED) from error
+            raise DposeError("file-not-open", *CLOSED) from error
 
     @cached_property
     def times(self) -> list[Fraction]:
@@ -127,7 +127,9 @@ class OpenedFiles:
                     size += len(chunk)
                     if size > MOST_BYTES:
                         raise DposeError(
-                            f"is larger than the {MOST_BYTES >> 20:,} MB that may be dropped", path.name
+                            "file-too-large",
+                            f"is larger than the {MOST_BYTES >> 20:,} MB that may be dropped",
+                            path.name,
                         )
                     file.write(chunk)
         except BaseException as error:
@@ -158,11 +160,11 @@ class OpenedFiles:
             )
         except OSError as error:
             shutil.rmtree(room, ignore_errors=True)
-            raise DposeError(f"cannot be read ({error.strerror})", source.name) from error
+            raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", source.name) from error
         except DposeError as error:
             shutil.rmtree(room, ignore_errors=True)
             # a copy's own folder says nothing to whoever dropped it
-            raise DposeError(error.line().replace(str(source), source.name)) from error
+            raise DposeError(error.code, error.line().replace(str(source), source.name)) from error
         made = OpenedFile(secrets.token_hex(8), source, roots, room, facts)
         with self._lock:
             self._files[made.id] = made
@@ -178,7 +180,7 @@ class OpenedFiles:
         """
         with self._lock:
             if str(name) not in self._files:
-                raise DposeError(*CLOSED)
+                raise DposeError("file-not-open", *CLOSED)
             self._files.move_to_end(str(name))
             return self._files[str(name)]
 
@@ -190,7 +192,7 @@ class OpenedFiles:
         """
         with self._lock:
             if busy and name not in self._files:
-                raise DposeError(*CLOSED)
+                raise DposeError("file-not-open", *CLOSED)
             self._busy[name] += 1 if busy else -1
 
 

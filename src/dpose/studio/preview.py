@@ -199,6 +199,7 @@ def _of_clip(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[N
         plan.shape.frames, 2 * -(-plan.shape.frames // plan.operator.groups)
     ):
         raise DposeError(
+            "preview-too-large",
             "frames as large as these have no preview",
             opened.source.name,
             "they can be released all the same",

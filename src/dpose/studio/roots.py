@@ -34,7 +34,12 @@ class Roots:
         """
         for folder in folders:
             if not folder.is_dir() and (folder.exists() or not folder.resolve().parent.is_dir()):
-                raise DposeError("there is no such folder", str(folder), "give an existing one to --folder")
+                raise DposeError(
+                    "folder-missing",
+                    "there is no such folder",
+                    str(folder),
+                    "give an existing one to --folder",
+                )
         return cls(tuple(dict.fromkeys(folder.resolve() for folder in folders)))
 
     @property
@@ -52,9 +57,9 @@ class Roots:
         try:
             found = (root / inner).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
-            raise DposeError("there is no such file or folder", str(inner)) from None
+            raise DposeError("file-missing", "there is no such file or folder", str(inner)) from None
         if not found.is_relative_to(root):
-            raise DposeError(OUTSIDE, str(inner))
+            raise DposeError("file-outside-folders", OUTSIDE, str(inner))
         return found
 
     def name(self, path: Path) -> str:
@@ -66,7 +71,7 @@ class Roots:
         for number, root in enumerate(self.folders):
             if path.is_relative_to(root):
                 return f"{number}/{path.relative_to(root).as_posix()}"
-        raise DposeError(OUTSIDE, path.name)
+        raise DposeError("file-outside-folders", OUTSIDE, path.name)
 
     def inside(self, folder: Path) -> Iterator[Path]:
         """What a folder holds, by name: nothing hidden, and no link that leads out of the folders.
@@ -89,7 +94,11 @@ class Roots:
             seen.add(inside := left.pop())
             for entry in _listed(inside):
                 if entry.is_symlink() and not self.holds(entry):
-                    raise DposeError("links out of the folders that were given with --folder", entry.name)
+                    raise DposeError(
+                        "file-outside-folders",
+                        "links out of the folders that were given with --folder",
+                        entry.name,
+                    )
                 if entry.is_dir() and (found := entry.resolve()) not in seen:
                     left.append(found)
         return folder
@@ -106,9 +115,9 @@ class Roots:
         number, _, inner = str(place).partition("/")
         parts = PurePosixPath(inner)
         if not re.fullmatch("[0-9]{1,4}", number) or int(number) >= len(self.folders) or "\0" in inner:
-            raise DposeError("no such folder was given with --folder", str(place)[:80])
+            raise DposeError("folder-not-offered", "no such folder was given with --folder", str(place)[:80])
         if parts.is_absolute() or ".." in parts.parts:
-            raise DposeError(OUTSIDE, inner[:80])
+            raise DposeError("file-outside-folders", OUTSIDE, inner[:80])
         return self.folders[int(number)], parts
 
 
@@ -116,4 +125,6 @@ def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError as error:
-        raise DposeError(f"cannot be read as a folder ({error.strerror})", folder.name) from error
+        raise DposeError(
+            "folder-unreadable", f"cannot be read as a folder ({error.strerror})", folder.name
+        ) from error

@@ -40,10 +40,13 @@ class Resumed:
             DposeError: it is training already, or is no run that was stopped.
         """
         if trains(folder) is not None:
-            raise DposeError("is training already", folder.name)
+            raise DposeError("run-training", "is training already", folder.name)
         if not (folder / "checkpoints").is_dir():
             raise DposeError(
-                "has no checkpoint to go on from", folder.name, "start it again with dpose train"
+                "checkpoint-missing",
+                "has no checkpoint to go on from",
+                folder.name,
+                "start it again with dpose train",
             )
         self.processes[folder] = subprocess.Popen(
             python("dpose", "train", "--resume", str(folder)),
@@ -203,16 +206,22 @@ def stop_run(folder: Path) -> dict[str, Any]:
     """
     pid = trains(folder)
     if pid is None:
-        raise DposeError("is not training", folder.name)
+        raise DposeError("run-not-training", "is not training", folder.name)
     if pid == 0:
         raise DposeError(
-            "is training in a process that cannot be reached from here", folder.name, "stop it there"
+            "run-out-of-reach",
+            "is training in a process that cannot be reached from here",
+            folder.name,
+            "stop it there",
         )
     try:
         os.kill(pid, signal.SIGINT)
     except OSError as error:
         raise DposeError(
-            f"cannot be stopped ({error.strerror})", folder.name, "stop it where it was started"
+            "run-not-stoppable",
+            f"cannot be stopped ({error.strerror})",
+            folder.name,
+            "stop it where it was started",
         ) from error
     return {"said": "It stops after the step that it is at; what is saved then is complete."}
 

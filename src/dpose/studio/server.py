@@ -108,7 +108,7 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise DposeError(
-            f"the port cannot be had ({error.strerror})", f"--port {port}", "leave it out"
+            "port-unavailable", f"the port cannot be had ({error.strerror})", f"--port {port}", "leave it out"
         ) from error
     return listener
 

@@ -105,7 +105,7 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         near, left_open = protected_neighbours(hide, face), LEFT[hide]
         said = preset_line(hide, face).partition(": ")[2].removesuffix(f"; {left_open}")
     else:
-        raise DposeError(f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
+        raise DposeError("hide-unknown", f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
     epsilon, delta = (_number(body, name, usual) for name, usual in (("epsilon", "2"), ("delta", "0")))
     if clip:
         config = ReleaseConfig.of_grid(epsilon, delta, near, colour=None)
@@ -125,19 +125,23 @@ def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
     """
     if not isinstance(box, list) or len(box) != 4:
         raise DposeError(
-            "there is no box yet", fix="draw one over what must be hidden, or choose detail, face or person"
+            "box-missing",
+            "there is no box yet",
+            fix="draw one over what must be hidden, or choose detail, face or person",
         )
     x, y, wide, tall = (_whole(side, "box") for side in box)
     left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, width), min(y + tall, height)
     if right <= left or bottom <= top:
-        raise DposeError("the box lies outside the picture", "box", "draw it on the picture")
+        raise DposeError(
+            "box-outside-picture", "the box lies outside the picture", "box", "draw it on the picture"
+        )
     return left, top, right, bottom
 
 
 def _number(body: Mapping[str, Any], name: str, usual: str) -> str:
     value = body.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DposeError("must be a number", name)
+        raise DposeError("setting-not-number", "must be a number", name)
     return str(value)[:40]
 
 
@@ -147,4 +151,6 @@ def _whole(value: Any, name: str) -> int:
             raise ValueError
         return round(float(value))
     except (TypeError, ValueError, OverflowError):
-        raise DposeError(f"must be a whole number, not {str(value)[:40]!r}", name) from None
+        raise DposeError(
+            "setting-not-whole", f"must be a whole number, not {str(value)[:40]!r}", name
+        ) from None

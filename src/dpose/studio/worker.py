@@ -43,6 +43,7 @@ def _decode(task: Task) -> dict[str, Any]:
     if suffix in VIDEO_SUFFIXES:
         return _decode_clip(source, Path(task["room"]))
     raise DposeError(
+        "file-kind-unknown",
         "is neither picture nor video",
         source.name,
         f"known are {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
@@ -193,7 +194,9 @@ def _checked(
         if job.original is None:
             try:
                 read_job(job, config)
-                raise DposeError("was changed while it was to be released", str(job.source), "try again")
+                raise DposeError(
+                    "file-changed", "was changed while it was to be released", str(job.source), "try again"
+                )
             except DposeError as error:
                 say(line=error.line())
                 unread.append((job, error))
@@ -216,7 +219,7 @@ def _source(task: Task) -> Path:
     """
     source = Path(task["source"])
     if not _roots(task).holds(source):
-        raise DposeError(f"is gone, or {OUTSIDE}", source.name, "open it again")
+        raise DposeError("file-gone", f"is gone, or {OUTSIDE}", source.name, "open it again")
     return source
 
 
@@ -228,7 +231,12 @@ def _check_same(digest: str, task: Task) -> None:
     """
     if digest != task["digest"]:
         name = Path(task.get("seen", task["source"])).name
-        raise DposeError("was changed since it was opened here; nothing was released", name, "open it again")
+        raise DposeError(
+            "file-changed",
+            "was changed since it was opened here; nothing was released",
+            name,
+            "open it again",
+        )
 
 
 def _marks(task: Task) -> dict[str, Any]:
@@ -300,7 +308,7 @@ def main() -> None:
         limit(int(task.get("memory", 0)), int(task.get("seconds", 0)))
         say(done=WORK[sys.argv[1]](task))
     except DposeError as error:
-        say(error=error.line())
+        say(error=error.line(), code=error.code)
     except MemoryError:  # whoever waits knows the limit, and says it also where this process has no word left
         sys.exit(1)
     except KeyboardInterrupt:

@@ -30,7 +30,7 @@ class Workplace:
     def __init__(self, base: Path | None = None) -> None:
         base = base or state_folder() / "studio"
         if not private_folder(base):
-            raise DposeError("cannot be made a folder of yours alone", str(base))
+            raise DposeError("folder-not-private", "cannot be made a folder of yours alone", str(base))
         self.swept = _sweep(base)
         self.folder = base / secrets.token_hex(8)
         try:

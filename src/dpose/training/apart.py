@@ -62,13 +62,16 @@ def check_units_apart(
             if not is_mixed(task):
                 raise
             raise DposeError(
-                f"gradients cannot be computed in bfloat16: {error}", fix="leave --precision out"
+                "precision-unsupported",
+                f"gradients cannot be computed in bfloat16: {error}",
+                fix="leave --precision out",
             ) from error
         if not apart:
             kind, fix = (
                 ("bfloat16", f"leave --precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
             )
             raise DposeError(
+                "units-not-apart",
                 f"in {kind} the gradient of a unit depends on the other units of its micro-batch here",
                 f"{units} units of {views} views",
                 fix,

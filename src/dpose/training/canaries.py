@@ -64,14 +64,25 @@ def check_plantable(plan: TrainingPlan, seed: int | None) -> None:
     """
     known = ", ".join(name for name, method in METHODS.items() if method.auditable)
     if not plan.kind.auditable:
-        raise DposeError(f"canaries show nothing of {plan.method}", "--canaries", f"choose {known}")
+        raise DposeError(
+            "method-without-canaries",
+            f"canaries show nothing of {plan.method}",
+            "--canaries",
+            f"choose {known}",
+        )
     if plan.relation is Relation.ADD_REMOVE:
         raise DposeError(
-            "canaries are zeroed out or replaced, so their number is public", "--canaries", "use zero-out"
+            "canaries-of-secret-number",
+            "canaries are zeroed out or replaced, so their number is public",
+            "--canaries",
+            "use zero-out",
         )
     if seed is not None:
         raise DposeError(
-            "a seeded run claims nothing that an audit could test", "--canaries", "leave --seed out"
+            "canaries-with-seed",
+            "a seeded run claims nothing that an audit could test",
+            "--canaries",
+            "leave --seed out",
         )
 
 

@@ -110,6 +110,7 @@ def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | Non
         told += ["its key, which this machine keeps"] if name in keys_kept(state_dir) else []
     if told:
         raise DposeError(
+            "ledger-missing",
             "the ledger of this run is missing, and what it has spent cannot be told without it (that there was one is "
             f"told by {told[0]})",
             str(folder / "ledger.jsonl"),

@@ -179,7 +179,9 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             method=parts["method"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error
+        raise DposeError(
+            "checkpoint-broken", f"broken checkpoint ({error})", str(folder), "use an earlier one"
+        ) from error
 
 
 def last_checkpoint(run: Path, console: Console) -> Checkpoint | None:
@@ -213,7 +215,7 @@ def apply_checkpoint(
         DposeError: the checkpoint belongs to another model.
     """
     if {n: t.shape for n, t in checkpoint.weights.items()} != {n: t.shape for n, t in params.items()}:
-        raise DposeError("the checkpoint's weights do not fit this model")
+        raise DposeError("checkpoint-of-other-model", "the checkpoint's weights do not fit this model")
     with torch.no_grad():
         for name, value in checkpoint.weights.items():
             params[name].copy_(value)

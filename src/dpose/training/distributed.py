@@ -114,6 +114,7 @@ class ProcessGroup:
         ]
         if differ:
             raise DposeError(
+                "processes-differ",
                 f"the processes of this run differ in {' and '.join(differ)}",
                 f"process {self.index} of {self.count}",
                 "start all of them with the same command, code and files; nothing was charged or written",
@@ -153,6 +154,7 @@ def _together(what: Callable[[], T]) -> T:
         return what()
     except (RuntimeError, ValueError) as error:
         raise DposeError(
+            "process-lost",
             "another process of this run ended or cannot be reached",
             fix="what was saved is whole: go on with --resume",
         ) from error

@@ -124,7 +124,7 @@ class FirstWeights:
         try:
             digest = file_digest(file)
         except OSError as error:
-            raise DposeError("there are no weights to start from", str(file)) from error
+            raise DposeError("weights-missing", "there are no weights to start from", str(file)) from error
         if not place.is_dir():
             return cls(digest, called or place.name, given=given, learnt=found)
         run_id = ""
@@ -345,6 +345,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
         when = f"the run of {run.at[:10]} that they come from"
         if not run.events and not run.beyond:
             raise DposeError(
+                "first-weights-unprotected",
                 f"the first weights learnt from some of these {entry.unit}s without a guarantee ({when}): "
                 "no noise that is added now protects them",
                 first.name,
@@ -352,6 +353,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
             )
         if run.what in TUNING:
             raise DposeError(
+                "first-weights-chosen-on-units",
                 f"the first weights were chosen among trials on some of these {entry.unit}s ({when}), and the price of "
                 "that does not add up with a run's events",
                 first.name,
@@ -359,6 +361,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
             )
         if run.events and (run.unit, run.relation) != (entry.unit, entry.relation):
             raise DposeError(
+                "first-weights-other-guarantee",
                 f"the first weights learnt from some of these pictures under another guarantee ({when}: each "
                 f"{run.unit}, {run.relation.value}), which cannot be added to this one (each {entry.unit}, "
                 f"{entry.relation.value})",
@@ -367,6 +370,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
             )
         if run.beyond and entry.relation is Relation.ADD_REMOVE:
             raise DposeError(
+                "first-weights-from-public-views",
                 f"the first weights learnt from the public views of some of these {entry.unit}s ({when}): a unit that "
                 "is added would bring its public view, so that add-or-remove cannot be claimed",
                 first.name,
@@ -383,6 +387,7 @@ def _events_of(read: Sequence[Charge]) -> tuple[Event, ...]:
     events = [event for run in read for event in run.events]
     if any(not isinstance(event, Event) for event in events):
         raise DposeError(
+            "first-weights-guarantee-unaddable",
             "the first weights come from a run whose guarantee cannot be added to this one's",
             fix="start from other weights",
         )

@@ -36,7 +36,9 @@ def read_statement(folder: Path) -> PrivacyStatement | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError("there is no readable privacy statement", str(path)) from error
+        raise DposeError(
+            "statement-unreadable", "there is no readable privacy statement", str(path)
+        ) from error
     return PrivacyStatement.from_json(content, str(path))
 
 
@@ -114,9 +116,11 @@ def reseal(
     """
     statement = read_statement(folder)
     if statement is None:
-        raise DposeError("there is no privacy statement", str(folder / "privacy.json"))
+        raise DposeError("statement-missing", "there is no privacy statement", str(folder / "privacy.json"))
     if not (folder / "ledger.jsonl").exists():
-        raise DposeError("has no ledger, so that nothing can be recorded in it", str(folder))
+        raise DposeError(
+            "ledger-missing", "has no ledger, so that nothing can be recorded in it", str(folder)
+        )
     with Ledger.append_to(folder / "ledger.jsonl", state_dir) as ledger:
         seal = check_sealed(folder, statement, ledger.entries)
         return _sealed(folder, ledger, change(ledger, statement), dict(files or {}), seal.first_weights)
@@ -237,7 +241,7 @@ def updates_of(path: Path, key_id: str) -> dict[int, str]:
     try:
         written = file_text(path, errors="replace") if path.exists() else ""
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     for line in written[: written.rfind("\n") + 1].split("\n")[:-1]:
         try:
             values = json.loads(line)

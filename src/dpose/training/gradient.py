@@ -115,6 +115,7 @@ class Projection:
         units = len(self.engine.loader.dataset) if self.engine else 0
         if self.config.kind == "public" and units < self.config.units:
             raise DposeError(
+                "public-units-too-few",
                 f"subspace or scales are to be fitted on {self.config.units} public units, there are {units}",
                 "--public",
                 "give more public data, or lower subspace.units",
@@ -373,6 +374,7 @@ def canonical_units(data: UnitDataset) -> CanonicalUnits:
     """
     if not isinstance(data, CanonicalUnits):
         raise DposeError(
+            "canonical-views-missing",
             "these data have no canonical views, which public views are made from",
             type(data).__name__,
             "give units with `canonical` and `augmented` (dpose.units.CanonicalUnits)",

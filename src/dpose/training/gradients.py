@@ -228,6 +228,7 @@ def _book(
         return None
     if book and book.mixed and not is_mixed(task):
         raise DposeError(
+            "precision-not-declared",
             "the loss runs under autocast and does not say so",
             task.name,
             'give the task an attribute precision = "bf16", for which steps are padded and checked',

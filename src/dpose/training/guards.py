@@ -49,6 +49,7 @@ def check_model(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
             raise DposeError(
+                "batchnorm-mixes-units",
                 "batch normalisation mixes units and stores what it saw",
                 name,
                 "fold it into its convolution, or build the model with norm='group'",
@@ -57,6 +58,7 @@ def check_model(model: torch.nn.Module) -> None:
         keeps = getattr(module, "track_running_stats", False) or isinstance(module, _SpectralNorm)
         if keeps or any(isinstance(hook, SpectralNorm) for hook in hooks):
             raise DposeError(
+                "model-stores-state",
                 f"{type(module).__name__} stores what it saw",
                 name,
                 "train a model whose forward pass stores nothing",
@@ -98,6 +100,7 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
     for name, tensor in after.items():
         if name not in before or before[name][0] is not tensor or before[name][1] != tensor._version:
             raise DposeError(
+                "model-wrote-state",
                 "was written while private data flowed",
                 name,
                 "train a model whose forward pass stores nothing",
@@ -105,6 +108,7 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
     for name, parameter in model.named_parameters():
         if parameter.grad is not stored[name]:
             raise DposeError(
+                "gradient-not-clipped",
                 "got a gradient of private data that was not clipped per unit",
                 name,
                 "let the loss return a tensor and call no backward",
@@ -173,7 +177,10 @@ def check_disjoint(
     """
     if found := overlap(public, protected.data, threads, console, readers):
         raise DposeError(
-            f"public unit {found}", "--public", "leave it out: what is public may be in no private unit"
+            "public-unit-private",
+            f"public unit {found}",
+            "--public",
+            "leave it out: what is public may be in no private unit",
         )
 
 
@@ -187,6 +194,7 @@ def check_not_watched(
     """
     if found := overlap(watched, protected.data, threads, console, readers):
         raise DposeError(
+            "watched-unit-private",
             f"watched unit {found}; its score would be outside any guarantee",
             "--watch",
             "watch public or held-out data, which share no picture and nobody with the units",

@@ -115,7 +115,9 @@ class Copies(WrappedUnits):
 
     def __init__(self, dataset: UnitDataset, count: int) -> None:
         if not 1 <= count <= MAX_VIEWS:
-            raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}")
+            raise DposeError(
+                "copies-out-of-range", f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}"
+            )
         super().__init__(dataset)
         self.count = count
 

@@ -137,7 +137,9 @@ class Loop:
         """
         if checkpoint.plan_sha256 != self.bound.sha256:
             raise DposeError(
-                "the checkpoint is of another plan, or of another number of units", str(self.folder)
+                "checkpoint-of-other-plan",
+                "the checkpoint is of another plan, or of another number of units",
+                str(self.folder),
             )
         followed = self._followed()
         average = self.average.values if self.average else {}
@@ -243,7 +245,7 @@ class Loop:
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
         if not all(math.isfinite(v) for v in shown.values()):
             raise TrainingDivergedError(
-                f"training diverged at step {step + 1}", fix="lower the learning rate"
+                "training-diverged", f"training diverged at step {step + 1}", fix="lower the learning rate"
             )
         for leaf, name in zip(self.leaves, self.params, strict=True):
             leaf.grad = gradient[name]

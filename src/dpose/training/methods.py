@@ -66,7 +66,11 @@ class Method:
     def __post_init__(self) -> None:
         object.__setattr__(self, "relations", tuple(map(Relation, self.relations)))
         if self.private != bool(self.relations):
-            raise DposeError("names relations if, and only if, it is private", f"the method {self.name}")
+            raise DposeError(
+                "method-relations-inconsistent",
+                "names relations if, and only if, it is private",
+                f"the method {self.name}",
+            )
 
     @property
     def fitted(self) -> bool:
@@ -249,7 +253,9 @@ def register_method(method: Method) -> Method:
         DposeError: there is another of that name.
     """
     if METHODS.get(method.name, method) != method:
-        raise DposeError("there is another method of that name", method.name, "choose another name")
+        raise DposeError(
+            "method-exists", "there is another method of that name", method.name, "choose another name"
+        )
     METHODS[method.name] = method
     return method
 
@@ -279,12 +285,20 @@ class SubspaceConfig:
 
     def __post_init__(self) -> None:
         if self.kind not in SUBSPACES:
-            raise DposeError(f"unknown subspace {self.kind!r}", fix=f"choose one of {', '.join(SUBSPACES)}")
+            raise DposeError(
+                "subspace-unknown",
+                f"unknown subspace {self.kind!r}",
+                fix=f"choose one of {', '.join(SUBSPACES)}",
+            )
         for name in ("rank", "units", "refresh"):
             if getattr(self, name) < 1:
-                raise DposeError(f"subspace.{name} must be at least 1, not {getattr(self, name)}")
+                raise DposeError(
+                    "subspace-setting-not-positive",
+                    f"subspace.{name} must be at least 1, not {getattr(self, name)}",
+                )
         if self.kind == "public" and self.units < self.rank:
             raise DposeError(
+                "public-units-too-few",
                 f"a subspace of {self.rank} directions needs at least {self.rank} public units, not {self.units}",
                 fix="raise subspace.units or lower subspace.rank",
             )

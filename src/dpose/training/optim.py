@@ -48,13 +48,16 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES and self._torch_schedule() is None:
             raise DposeError(
+                "schedule-unknown",
                 f"unknown schedule {self.schedule!r}",
                 fix=f"choose one of {', '.join(SCHEDULES)}, or a class of torch.optim.lr_scheduler",
             )
         if not (math.isfinite(self.lr) and self.lr > 0):
-            raise DposeError(f"the learning rate must be positive, not {self.lr:g}")
+            raise DposeError("lr-not-positive", f"the learning rate must be positive, not {self.lr:g}")
         if not 0 <= self.warmup < 1:
-            raise DposeError(f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}")
+            raise DposeError(
+                "warmup-out-of-range", f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}"
+            )
         self._class()
 
     def _class(self) -> type[torch.optim.Optimizer]:
@@ -62,7 +65,9 @@ class OptimizerConfig:
         # LBFGS evaluates the loss again, on data that the step's sample did not draw
         if found is None or found is torch.optim.LBFGS:
             raise DposeError(
-                f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim"
+                "optimizer-unknown",
+                f"unknown optimizer {self.name!r}",
+                fix="name a first-order class of torch.optim",
             )
         return found
 
@@ -80,14 +85,18 @@ class OptimizerConfig:
         try:
             optimizer = self._class()(params, lr=self.lr, **self.options)  # type: ignore[call-arg]
         except (TypeError, ValueError) as error:
-            raise DposeError(f"{self.name} refuses its options: {error}") from error
+            raise DposeError(
+                "optimizer-option-refused", f"{self.name} refuses its options: {error}"
+            ) from error
         torchs = self._torch_schedule()
         if torchs is None:
             return optimizer, lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step, steps))
         try:
             return optimizer, torchs(optimizer, **self.schedule_options)
         except (TypeError, ValueError) as error:
-            raise DposeError(f"{self.schedule} refuses its options: {error}") from error
+            raise DposeError(
+                "schedule-option-refused", f"{self.schedule} refuses its options: {error}"
+            ) from error
 
     def factor(self, step: int, steps: int) -> float:
         """The learning rate of `step` (from 0) relative to `lr`."""

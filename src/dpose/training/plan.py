@@ -97,16 +97,19 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise DposeError(f"unknown method {self.method!r}", fix=f"choose one of {', '.join(METHODS)}")
+            raise DposeError(
+                "method-unknown", f"unknown method {self.method!r}", fix=f"choose one of {', '.join(METHODS)}"
+            )
         _positive("expected_batch_size", self.expected_batch_size)
         _positive("epochs", self.epochs)
         if self.steps is not None:
             _positive("steps", self.steps)
         _positive("clip_norm", self.clip_norm)
         if not 0 <= self.ema_decay < 1:
-            raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
+            raise DposeError("ema-out-of-range", f"ema_decay must be in [0, 1), not {self.ema_decay}")
         if not 0 <= self.tail <= 1 or (self.tail and self.ema_decay):
             raise DposeError(
+                "tail-out-of-range",
                 f"tail is a share of the steps, in [0, 1], and not beside ema_decay, not {self.tail:g}",
                 fix="leave one of them out, or give --ema 0",
             )
@@ -116,16 +119,22 @@ class TrainingPlan:
             object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit").value)
         if self.private_loss not in PRIVATE_LOSSES:
             raise DposeError(
+                "private-loss-unknown",
                 f"unknown private_loss {self.private_loss!r}",
                 fix=f"choose one of {', '.join(PRIVATE_LOSSES)}",
             )
         if self.noise not in NOISES:
-            raise DposeError(f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}")
+            raise DposeError(
+                "noise-unknown", f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}"
+            )
         if not 1 <= self.copies <= MAX_VIEWS:
-            raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}")
+            raise DposeError(
+                "copies-out-of-range", f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}"
+            )
         _positive("public_weight", self.public_weight)
         if self.kind.pre_clipping == "scales" and self.subspace.kind == "random":
             raise DposeError(
+                "scales-without-random",
                 f"{self.method} has no random scales",
                 "subspace.kind",
                 "choose public, or identity as a control",
@@ -134,7 +143,8 @@ class TrainingPlan:
             self._check_private()
             if not MIN_CLIP <= self.clip_norm <= MAX_CLIP:
                 raise DposeError(
-                    f"clip_norm must lie between {as_given(MIN_CLIP)} and {as_given(MAX_CLIP)}, not {self.clip_norm:g}"
+                    "clip-norm-out-of-range",
+                    f"clip_norm must lie between {as_given(MIN_CLIP)} and {as_given(MAX_CLIP)}, not {self.clip_norm:g}",
                 )
 
     def _check_private(self) -> None:
@@ -142,22 +152,28 @@ class TrainingPlan:
             why = "; a unit that is added brings its public view" if self.kind.public_views else ""
             allowed = ", ".join(relation.value for relation in self.kind.relations)
             raise DposeError(
+                "relation-unsupported",
                 f"{self.method} cannot be stated for the relation {self.relation.value}{why}",
                 fix=f"choose one of {allowed}",
             )
         if (self.relation is Relation.ADD_REMOVE) != (self.nominal_units is not None):
             raise DposeError(
+                "nominal-units-inconsistent",
                 "add-or-remove needs a nominal number of units, chosen beforehand; other relations use the true one",
                 fix="give nominal_units with add-or-remove, and only there",
             )
         if self.delta is None:
             raise DposeError(
-                f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units"
+                "delta-missing",
+                f"{self.method} needs a delta",
+                fix="give --delta, well below 1 / number of units",
             )
         check_delta(self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
             raise DposeError(
-                f"{self.method} needs either an epsilon or a noise multiplier", fix="give exactly one of them"
+                "budget-inconsistent",
+                f"{self.method} needs either an epsilon or a noise multiplier",
+                fix="give exactly one of them",
             )
         if self.epsilon is not None:
             check_epsilon(self.epsilon)
@@ -185,6 +201,7 @@ class TrainingPlan:
         """
         if self.fits_public and public is None:
             raise DposeError(
+                "public-data-missing",
                 f"{self.method} is fitted on gradients of public units and has no public data",
                 fix="give --public, or subspace.kind random or identity for a control",
             )
@@ -205,9 +222,12 @@ class TrainingPlan:
         """
         self.check_unit(protected.unit)
         if not protected.identity.units:
-            raise DposeError("there are no units to train on", fix="check the data and --limit")
+            raise DposeError(
+                "units-missing", "there are no units to train on", fix="check the data and --limit"
+            )
         if protected.relation is not self.relation:
             raise DposeError(
+                "relation-differs",
                 f"the units were read for {protected.relation.value} and the plan says {self.relation.value}",
                 "--relation",
                 "give protect() the plan's relation",
@@ -216,6 +236,7 @@ class TrainingPlan:
         limit = chosen.count if chosen is not None and chosen.nominal is not None else None
         if limit is not None and chosen is not None and chosen.nominal != self.nominal_units:
             raise DposeError(
+                "nominal-units-differ",
                 f"the units were limited as some of {chosen.nominal:,}, not of the plan's nominal number",
                 "--nominal-units",
                 "give the selection and the plan the same nominal number of units",
@@ -230,6 +251,7 @@ class TrainingPlan:
         """
         if self.unit is not None and self.unit != unit:
             raise DposeError(
+                "unit-differs",
                 f"the plan protects one {self.unit}, and a unit of these data is one {unit.value}",
                 "--unit",
                 "open the data with that unit, or leave the plan's out",
@@ -249,7 +271,9 @@ class TrainingPlan:
         if self.nominal_units is not None:
             n = min(self.nominal_units, limit or self.nominal_units)
         if n < 1:
-            raise DposeError("there are no units to train on", fix="check the data and --limit")
+            raise DposeError(
+                "units-missing", "there are no units to train on", fix="check the data and --limit"
+            )
         rate = min(1.0, self.expected_batch_size / n)
         steps = self.steps or math.ceil(self.epochs * n / min(self.expected_batch_size, n))
         if not self.kind.private:
@@ -273,6 +297,7 @@ class TrainingPlan:
         claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
         if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
             raise DposeError(
+                "calibration-failed",
                 f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(self.epsilon)}",
                 fix="remove dpose's cache folder and try again",
             )
@@ -328,7 +353,7 @@ class BoundPlan:
 def _positive(name: str, value: float) -> None:
     # compared as they are: a whole number may be too large for a float
     if not 0 < value <= sys.float_info.max:
-        raise DposeError(f"{name} must be positive, and a number that a float holds")
+        raise DposeError("setting-not-positive", f"{name} must be positive, and a number that a float holds")
 
 
 def _choice(kind: Any, value: Any, name: str) -> Any:
@@ -336,5 +361,7 @@ def _choice(kind: Any, value: Any, name: str) -> Any:
         return kind(value)
     except ValueError as error:
         raise DposeError(
-            f"unknown {name} {value!r}", fix=f"choose one of {', '.join(k.value for k in kind)}"
+            "choice-unknown",
+            f"unknown {name} {value!r}",
+            fix=f"choose one of {', '.join(k.value for k in kind)}",
         ) from error

@@ -97,7 +97,9 @@ class Scales:
 
     def __post_init__(self) -> None:
         if not all(bool(((f > 0) & f.isfinite()).all()) for f in self.factors.values()):
-            raise DposeError("scales must be positive and finite", fix="check the public data")
+            raise DposeError(
+                "scales-not-positive", "scales must be positive and finite", fix="check the public data"
+            )
 
     def each(self, gradients: Params) -> Params:
         """See `PreClipping`."""
@@ -142,7 +144,9 @@ def fit_scales(
     energy = sum(float(s.double().sum()) for s in squares.values()) / max(1, units)
     if not energy > 0:
         raise DposeError(
-            "no public unit has a gradient that is finite and not zero", fix="check the public data"
+            "public-gradients-missing",
+            "no public unit has a gradient that is finite and not zero",
+            fix="check the public data",
         )
     floor = SCALE_FLOOR**2 * energy / count
     scales = {name: (s / units + floor).sqrt() for name, s in squares.items()}

@@ -78,12 +78,17 @@ class PublicView:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise DposeError(
-                f"unknown public view {self.kind!r}", fix=f"choose one of {', '.join(get_args(Kind))}"
+                "public-view-unknown",
+                f"unknown public view {self.kind!r}",
+                fix=f"choose one of {', '.join(get_args(Kind))}",
             )
         if self.width is None:
             object.__setattr__(self, "width", WIDTHS[self.kind])
         elif not (math.isfinite(self.width) and self.width > 0):
-            raise DposeError(f"the width of a public view must be positive, not {self.width:g}")
+            raise DposeError(
+                "public-view-width-not-positive",
+                f"the width of a public view must be positive, not {self.width:g}",
+            )
 
     def grid(self, size: Sequence[int]) -> tuple[int, int]:
         """Rows and columns of the grid for pictures of `size` (H, W).
@@ -95,6 +100,7 @@ class PublicView:
         spacing = self._width(height)
         if spacing < LEAST_SPACING or min(size) < 2 * spacing:
             raise DposeError(
+                "public-view-width-unsuitable",
                 f"a public view of width {self.width:g} does not suit pictures of {height}x{width}",
                 fix="it is meant for a height of 256, and must come to 2 pixels or more and to half a side at the most",
             )

@@ -35,6 +35,7 @@ def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
     kind = plan.kind
     if is_mixed(inputs.task) and kind.private and kind.public_views and plan.private_loss == "residual":
         raise DposeError(
+            "precision-unsupported",
             "the residual loss has no passes in bfloat16",
             f"{plan.method}, private_loss residual",
             "leave --precision out, or take the private loss plain",

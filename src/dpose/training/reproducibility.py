@@ -123,6 +123,7 @@ def check_alike(around: dict[str, str], ranks: ProcessGroup) -> None:
     own = hashlib.sha256(repr(sorted(around.items())).encode()).digest()
     if ranks.highest(int(ranks.bytes_from_first(own) != own)):
         raise DposeError(
+            "processes-compute-differently",
             "the processes of this run do not compute alike: code, versions, processor or settings differ",
             fix="start all of them on machines of one kind, from one environment",
         )

@@ -90,7 +90,9 @@ class TrainingSession:
         finished = whole and (folder / "model.safetensors").exists() and not self.kept
         # the first process alone knows of a key that is kept still, with which the run is to be ended
         if ranks.highest(int(finished and ranks.first)):
-            raise DposeError("this run is finished", str(folder), "to train further: a new run with --init")
+            raise DposeError(
+                "run-finished", "this run is finished", str(folder), "to train further: a new run with --init"
+            )
 
     def _look_back(self) -> None:
         with Ledger.append_to(self._path, self.state_dir) as ledger:
@@ -99,18 +101,22 @@ class TrainingSession:
         known = {entry.sha256 for entry in entries}
         if entries[0].plan_sha256 != self.bound.sha256:
             raise DposeError(
+                "run-of-other-plan",
                 "this run began with another plan, or another number of units",
                 str(self.folder),
                 "go on with the settings that it began with, or start a new run",
             )
         if self.saved and self.saved.ledger_head not in known:
             raise DposeError(
-                "the ledger is not the one that the checkpoint was written beside", str(self._path)
+                "ledger-of-other-run",
+                "the ledger is not the one that the checkpoint was written beside",
+                str(self._path),
             )
         if self.seed is None:
             self.kept = kept_key(self.run_id, self.state_dir)
         if self.kept and self.kept.data != self.content.hex():
             raise DposeError(
+                "units-differ",
                 f"{DATA} are not those that this run began with",
                 str(self.folder),
                 "bring them back as they were, or start a new run",
@@ -277,7 +283,10 @@ class TrainingSession:
             ledger.canaries(planted)
         elif recorded != ([planted.to_dict()] if planted else []):
             raise DposeError(
-                "this run began with other canaries", str(self.folder), "go on with those that it began with"
+                "canaries-differ",
+                "this run began with other canaries",
+                str(self.folder),
+                "go on with those that it began with",
             )
 
     def _note(self, ledger: Ledger) -> None:

@@ -142,6 +142,7 @@ def run_statement(
     if tuning and plan.delta is not None:
         if start.events or start.beyond:
             raise DposeError(
+                "tuning-first-weights-learnt",
                 "a choice among trials has no price where the first weights learnt from the same units",
                 "--init",
                 "start from other weights",

@@ -126,6 +126,7 @@ def fit_subspace(
     _check_size(k, params)
     if units < k:
         raise DposeError(
+            "public-units-too-few",
             f"a subspace of {k} directions needs at least {k} public units, there are {units}",
             fix="give more public data, or fewer directions",
         )
@@ -190,7 +191,9 @@ def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
     basis = subspace.basis
     shapes = {name: tuple(v.shape[1:]) for name, v in basis.items()}
     if {name: tuple(g.shape) for name, g in gradient.items()} != shapes:
-        raise DposeError("the subspace does not fit this model's trainable parameters")
+        raise DposeError(
+            "subspace-of-other-model", "the subspace does not fit this model's trainable parameters"
+        )
     k = subspace.directions
     # two products with V, read once each: rows of one parameter at a time, as they lie in memory
     parts = [torch.mv(basis[name].view(k, -1), g.reshape(-1)) for name, g in gradient.items()]
@@ -206,7 +209,10 @@ def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
 def _check_size(k: int, params: Params) -> None:
     count = sum(p.numel() for p in params.values())
     if not 1 <= k <= count:
-        raise DposeError(f"a subspace of {count} parameters has 1 to {count} directions, not {k}")
+        raise DposeError(
+            "subspace-size-out-of-range",
+            f"a subspace of {count} parameters has 1 to {count} directions, not {k}",
+        )
 
 
 def _slices(batches: Iterable[UnitBatch], units: int) -> Iterator[UnitBatch]:
@@ -316,7 +322,9 @@ def _right_factors(gram: Tensor, k: int) -> tuple[Tensor, int, float]:
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
     if not rank:
         raise DposeError(
-            "no public unit has a gradient that is finite and not zero", fix="check the public data"
+            "public-gradients-missing",
+            "no public unit has a gradient that is finite and not zero",
+            fix="check the public data",
         )
     kept = min(k, rank)
     weights = (vectors[:, :kept] / singular[:kept]).T

@@ -94,7 +94,10 @@ class TrainedOn:
         ):
             what = f"has an unknown field {wrong[0]}" if wrong else "does not say what was learnt from"
             raise DposeError(
-                what, where, 'write {"datasets": ["coco"], "known": false, "licence": "MIT", "note": ""}'
+                "trained-on-field-unknown" if wrong else "trained-on-missing",
+                what,
+                where,
+                'write {"datasets": ["coco"], "known": false, "licence": "MIT", "note": ""}',
             )
         return cls(
             tuple(lists[0] or ()),
@@ -179,7 +182,7 @@ def said_by_user(text: str) -> TrainedOn:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise DposeError("names no data", "--init-data", "write coco,aic, or unknown")
+        raise DposeError("trained-on-missing", "names no data", "--init-data", "write coco,aic, or unknown")
     known = NOT_KNOWN not in names
     datasets = [_named(name) for name in names if name != NOT_KNOWN]
     return TrainedOn(_once(datasets), known, how="as --init-data says" if datasets else "")
@@ -228,6 +231,7 @@ def check_unseen(learnt: TrainedOn, names: SetNames, weights: str, unit: str) ->
     which = f"these {unit}s are of {own}" if same else f"{own} may have pictures in common with it"
     how = f" ({learnt.how})" if learnt.how else ""
     raise DposeError(
+        "first-weights-learnt-from-units",
         f"the first weights learnt from {seen}{how}, and {which}: no noise that is added now protects them",
         weights,
         "start from weights that have not seen them, or treat the data as public (--method non-private)",

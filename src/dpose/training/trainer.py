@@ -132,7 +132,11 @@ def train(
     console = (options.console or Console()) if place.first else Console(quiet=True)
     threads, kind = options.threads, plan.kind
     if not trainable_params(model):
-        raise DposeError("the model has no trainable parameters", fix="choose another --strategy")
+        raise DposeError(
+            "trainable-parameters-missing",
+            "the model has no trainable parameters",
+            fix="choose another --strategy",
+        )
     if kind.reads_private_data:
         check_model(model)
 
@@ -284,7 +288,9 @@ def _transform_like(inputs: RunInputs) -> PreClipping | None:
 
 def _make(folder: Path, resume: bool) -> None:
     if resume and not folder.is_dir():
-        raise DposeError("there is no such run", str(folder), "name the folder of a run that was stopped")
+        raise DposeError(
+            "run-missing", "there is no such run", str(folder), "name the folder of a run that was stopped"
+        )
     try:
         make_folder(folder)
     except OSError as error:

@@ -54,6 +54,7 @@ class AttackerEffort:
     def __post_init__(self) -> None:
         if self.people < 2 or self.pictures < 2:
             raise DposeError(
+                "attacker-data-too-few",
                 "the attacker needs two people and two pictures of each",
                 "--learn-from",
                 "ask for more",
@@ -208,20 +209,25 @@ def onnx_embedder(text: str) -> Embedder:
     try:
         import onnxruntime
     except ImportError:
-        raise DposeError("an embedder needs onnxruntime", file, "pip install onnxruntime") from None
+        raise DposeError(
+            "package-missing", "an embedder needs onnxruntime", file, "pip install onnxruntime"
+        ) from None
     if not Path(file).is_file():
-        raise DposeError("there is no such file", file)
+        raise DposeError("file-missing", "there is no such file", file)
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
         (entry, *others) = session.get_inputs()
     except Exception as error:  # onnxruntime's own classes share no base but this
-        raise DposeError("is not a readable ONNX model", file) from error
+        raise DposeError("onnx-unreadable", "is not a readable ONNX model", file) from error
     if others or len(entry.shape) != 4:
-        raise DposeError("must take pictures, (1, 3, H, W)", file)
+        raise DposeError("onnx-input-wrong", "must take pictures, (1, 3, H, W)", file)
     height, width = (side if isinstance(side, int) else 112 for side in entry.shape[2:])
     if not (0 < height <= MOST_SIDE and 0 < width <= MOST_SIDE):
         raise DposeError(
-            f"takes pictures of {width} x {height} pixels", file, f"use at most {MOST_SIDE} a side"
+            "onnx-input-too-large",
+            f"takes pictures of {width} x {height} pixels",
+            file,
+            f"use at most {MOST_SIDE} a side",
         )
 
     def embed(album: PersonPictures) -> Floats:
@@ -234,7 +240,7 @@ def onnx_embedder(text: str) -> Embedder:
             try:
                 found = session.run(None, {entry.name: given.transpose(2, 0, 1)[None].astype(np.float32)})[0]
             except Exception as error:
-                raise DposeError("the model cannot be run on a picture", file) from error
+                raise DposeError("onnx-run-failed", "the model cannot be run on a picture", file) from error
             vectors.append(np.asarray(found, np.float64).reshape(-1))
         stacked = np.stack(vectors)
         return np.asarray(stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12))

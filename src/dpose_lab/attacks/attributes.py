@@ -65,6 +65,7 @@ def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
 
 def _unlabelled() -> DposeError:
     return DposeError(
+        "attributes-missing",
         "nothing says what its people look like",
         "--data",
         "only rendered people carry attributes: synthetic:ward",

@@ -83,16 +83,23 @@ class AttackConfig:
         unknown = [name for name in self.attackers if name not in ATTACKERS]
         if unknown or not self.attackers:
             raise DposeError(
+                "attacker-unknown",
                 f"no attacker called {', '.join(unknown)!r}",
                 "--attacker",
                 f"choose from {', '.join(ATTACKERS)}",
             )
         if self.identities < 2:
-            raise DposeError("two people are needed to mistake one for the other", "--identities")
+            raise DposeError(
+                "identities-too-few", "two people are needed to mistake one for the other", "--identities"
+            )
         if not all(64 <= side <= 1024 and side % 8 == 0 for side in self.size):
-            raise DposeError("sides must be multiples of 8 between 64 and 1024", "--size")
+            raise DposeError(
+                "size-out-of-range", "sides must be multiples of 8 between 64 and 1024", "--size"
+            )
         if parse_neighbours(self.neighbours)[0] == "frame":
-            raise DposeError("pictures have no frames", "--neighbours", "write pixels:M")
+            raise DposeError(
+                "neighbours-without-frames", "pictures have no frames", "--neighbours", "write pixels:M"
+            )
 
     @property
     def seed(self) -> int:
@@ -297,5 +304,5 @@ def parse_size(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
     if not found:
-        raise DposeError(f"must be HEIGHTxWIDTH, not {text!r}", "--size", "as in 128x96")
+        raise DposeError("size-malformed", f"must be HEIGHTxWIDTH, not {text!r}", "--size", "as in 128x96")
     return int(found[1]), int(found[2])

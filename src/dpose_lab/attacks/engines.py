@@ -95,4 +95,4 @@ def _shown_as(done: Attacked[Any], release: Transform) -> Attacked[Any]:
 
 
 def _nothing(picture: Picture, seed: int) -> Picture:
-    raise DposeError("a release from another process shows no pictures")
+    raise DposeError("release-without-pictures", "a release from another process shows no pictures")

@@ -121,6 +121,7 @@ class Identities:
         enough = [who for who in self.people if self.available[who] >= pictures]
         if len(enough) < 2:
             raise DposeError(
+                "pictures-of-people-too-few",
                 f"fewer than two people have {pictures} pictures",
                 self.title,
                 "ask for fewer pictures of each",
@@ -146,6 +147,7 @@ class Identities:
         """
         if len(self.public) < FEWEST_TEACHERS:
             raise DposeError(
+                "people-left-too-few",
                 f"leaves {len(self.public)} people for the attacker to learn from",
                 self.title,
                 "attack fewer with --identities, or give --embedder FILE and --attacker plain",
@@ -203,6 +205,7 @@ def open_identities(spec: str, size: tuple[int, int], *, in_grey: bool = False) 
 def _rendered(look: str, split: str, size: tuple[int, int], in_grey: bool) -> Identities:
     if split == TEACHERS:
         raise DposeError(
+            "split-unknown",
             f"cannot attack the split {split!r}",
             f"synthetic:{look}",
             f"choose one of {', '.join(name for name in IDENTITIES if name != TEACHERS)}: the attacker knows the rest",
@@ -281,7 +284,12 @@ def _folder(root: Path, in_grey: bool) -> Identities:
         for who, folder in enumerate(folders)
     }
     if not any(files.values()):
-        raise DposeError("has no folders of pictures in it", str(root), "make one for each person")
+        raise DposeError(
+            "people-folders-missing",
+            "has no folders of pictures in it",
+            str(root),
+            "make one for each person",
+        )
     return _read(root.name, files)
 
 

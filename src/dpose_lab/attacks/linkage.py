@@ -155,7 +155,9 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
 
     def __post_init__(self) -> None:
         if not 1 <= self.frames <= 64:
-            raise DposeError(f"cannot link clips of {self.frames} frames", "--frames", "use 1 to 64")
+            raise DposeError(
+                "frames-out-of-range", f"cannot link clips of {self.frames} frames", "--frames", "use 1 to 64"
+            )
 
     @property
     def pictures(self) -> int:
@@ -200,7 +202,9 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         from dpose_lab.attacks.identities import FRAME
 
         if self.frames > 1 and not people.look:
-            raise DposeError("has no clips", config.data, "leave --frames at 1, or use synthetic:LOOK")
+            raise DposeError(
+                "clips-missing", "has no clips", config.data, "leave --frames at 1, or use synthetic:LOOK"
+            )
         places = super().reads(config, people)
         return [(who, place + FRAME * f) for who, place in places for f in range(self.frames)]
 

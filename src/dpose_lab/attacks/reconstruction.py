@@ -88,7 +88,9 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
-            raise DposeError("the attacker needs one pass over its pictures", "--epochs", "use 1 or more")
+            raise DposeError(
+                "epochs-too-few", "the attacker needs one pass over its pictures", "--epochs", "use 1 or more"
+            )
 
     @property
     def pictures(self) -> int:

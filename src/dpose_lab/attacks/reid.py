@@ -131,7 +131,12 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def __post_init__(self) -> None:
         if self.gallery < 1 or self.queries < 1:
-            raise DposeError("one picture of each person is needed", "--gallery, --queries", "use 1 or more")
+            raise DposeError(
+                "pictures-of-people-too-few",
+                "one picture of each person is needed",
+                "--gallery, --queries",
+                "use 1 or more",
+            )
 
     @property
     def pictures(self) -> int:

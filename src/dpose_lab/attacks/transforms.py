@@ -103,7 +103,12 @@ def all_transforms(
     found = [RAW]
     for name in names:
         if name not in RELEASES:
-            raise DposeError(f"no release called {name!r}", "--release", f"choose from {', '.join(RELEASES)}")
+            raise DposeError(
+                "release-unknown",
+                f"no release called {name!r}",
+                "--release",
+                f"choose from {', '.join(RELEASES)}",
+            )
         if name == "gaussian-blur":
             title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
             found.append(Transform("gaussian-blur", title, NOTHING, _blurred))

@@ -120,7 +120,9 @@ def audit_release_command(
 
 def _enough(samples: int) -> int:
     if samples < 100:
-        raise DposeError(f"{samples} samples show nothing", "--samples", "use at least 100")
+        raise DposeError(
+            "samples-too-few", f"{samples} samples show nothing", "--samples", "use at least 100"
+        )
     return samples
 
 

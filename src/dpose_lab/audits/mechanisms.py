@@ -94,14 +94,18 @@ def build(
         DposeError: an unknown name or fault, or a budget out of range.
     """
     if name not in MECHANISMS:
-        raise DposeError(f"no mechanism called {name!r}", fix=f"choose one of {', '.join(MECHANISMS)}")
+        raise DposeError(
+            "mechanism-unknown", f"no mechanism called {name!r}", fix=f"choose one of {', '.join(MECHANISMS)}"
+        )
     check_epsilon(epsilon)
     make, faults = MECHANISMS[name]
     if plant is not None and plant not in faults:
         if plant not in UNSEEN and plant in ALL_FAULTS:
             why = NOT_SAMPLED if plant in OF_SAMPLING else ""
             choose = f"choose one of {', '.join(faults)}"
-            raise DposeError(f"{name} cannot have the fault {plant!r}{why}", "--plant", choose)
+            raise DposeError(
+                "fault-unsupported", f"{name} cannot have the fault {plant!r}{why}", "--plant", choose
+            )
         check_fault(plant, faults)
     return make(epsilon, delta, plant, Key.fresh() if seed is None else Key.from_seed(seed))
 

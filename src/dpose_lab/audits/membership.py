@@ -63,13 +63,23 @@ class MembershipAudit:
 
     def __post_init__(self) -> None:
         if self.shadows < 4:
-            raise DposeError(f"{self.shadows} shadows show nothing", "--shadows", "use at least 4")
+            raise DposeError(
+                "shadows-too-few", f"{self.shadows} shadows show nothing", "--shadows", "use at least 4"
+            )
         if self.targets < 1:
-            raise DposeError("there must be a run to attack", "--targets", "use at least 1")
+            raise DposeError(
+                "targets-too-few", "there must be a run to attack", "--targets", "use at least 1"
+            )
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
+            raise DposeError(
+                "level-out-of-range",
+                f"the level must lie between 0 and 1, not {as_given(self.alpha)}",
+                "--alpha",
+            )
         if self.workers is not None and self.workers < 1:
-            raise DposeError("there must be a process to work", "--workers", "use at least 1")
+            raise DposeError(
+                "workers-too-few", "there must be a process to work", "--workers", "use at least 1"
+            )
 
 
 def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, console: Console) -> AuditReport:
@@ -92,10 +102,17 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     """
     plan = config.plan
     if not plan.kind.private:
-        raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
+        raise DposeError(
+            "claim-missing",
+            f"{plan.method} claims nothing that could be refuted",
+            "--method",
+            "choose dp-sgd",
+        )
     check_auditable(plan, "is not attacked by these shadows")
     if plan.relation is not Relation.ZERO_OUT:
-        raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
+        raise DposeError(
+            "relation-unsupported", "shadow runs zero units out; another relation is not tested", "--relation"
+        )
     check_free(out)
     model, _, _ = build_model(config)
     own = protect(open_units(config, model.config), plan.relation, console=console)

@@ -140,10 +140,17 @@ def file_mechanism(
         DposeError: an unknown name or fault; or the command refuses the budget.
     """
     if name not in COMMANDS:
-        raise DposeError(f"no command called {name!r} is audited", fix=f"choose one of {', '.join(COMMANDS)}")
+        raise DposeError(
+            "command-unknown",
+            f"no command called {name!r} is audited",
+            fix=f"choose one of {', '.join(COMMANDS)}",
+        )
     if plant is not None and plant not in FAULTS:
         raise DposeError(
-            f"{name} cannot have the fault {plant!r}", "--plant", f"choose one of {', '.join(FAULTS)}"
+            "fault-unsupported",
+            f"{name} cannot have the fault {plant!r}",
+            "--plant",
+            f"choose one of {', '.join(FAULTS)}",
         )
     command, numbers = COMMANDS[name], iter(range(2**62))
     with tempfile.TemporaryDirectory(prefix="dpose-audit-") as made, _state(Path(made) / "state"):
@@ -160,7 +167,11 @@ def file_mechanism(
             found = sorted(out.glob(f"*{command.suffix}")) if code == 0 else []
             if len(found) < files:
                 told = said.getvalue().strip().rpartition("\n")[2]
-                raise DposeError(f"{name} released {len(found)} of {files} files ({told})", fix="see there")
+                raise DposeError(
+                    "release-incomplete",
+                    f"{name} released {len(found)} of {files} files ({told})",
+                    fix="see there",
+                )
             return found, np.concatenate([_outputs(command.read(file)) for file in found])
 
         def draw(present: bool, count: int) -> Floats:
@@ -209,7 +220,7 @@ def _claimed(file: Path) -> TradeOff | None:
         (e.sensitivity_squared, e.variance, e.steps) for e in statement.events if isinstance(e, GaussianEvent)
     ]
     if len(ratios) < len(statement.events):
-        raise DposeError("counts noise whose curve is not known", str(file))
+        raise DposeError("noise-curve-unknown", "counts noise whose curve is not known", str(file))
     return gaussian(discrete_mu(ratios))
 
 

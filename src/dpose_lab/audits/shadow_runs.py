@@ -90,7 +90,7 @@ def _in_processes(jobs: Sequence[ShadowJob], count: int) -> Iterator[tuple[int, 
             yield waiting[done], done.result()
     except BrokenProcessPool as error:
         raise DposeError(
-            "a shadow run was killed, most likely for memory", fix="use fewer --workers"
+            "worker-killed", "a shadow run was killed, most likely for memory", fix="use fewer --workers"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

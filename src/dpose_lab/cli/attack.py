@@ -244,7 +244,9 @@ def _listed(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
 def _whole(texts: list[str], option: str) -> tuple[int, ...]:
     for text in texts:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**6):
-            raise DposeError(f"must be whole numbers of pixels, not {text!r}", option, "as in 8,16")
+            raise DposeError(
+                "blocks-malformed", f"must be whole numbers of pixels, not {text!r}", option, "as in 8,16"
+            )
     return tuple(map(int, texts))
 
 

@@ -177,7 +177,9 @@ def reproduce(
         "clip_norms": _numbers(grid.clip_norms, "--clip-norms"),
     }
     if engine != "slurm" and job != JobOptions():
-        raise DposeError("is a job's", "--partition, --slurm", "say --engine slurm with it")
+        raise DposeError(
+            "option-needs-slurm", "is a job's", "--partition, --slurm", "say --engine slurm with it"
+        )
     request = Request(
         data=tuple(data or ()),
         limit=limit,
@@ -206,5 +208,8 @@ def _numbers(text: str | None, option: str) -> tuple[float, ...]:
         return tuple(float(part) for part in _words(text))
     except ValueError as error:
         raise DposeError(
-            f"cannot be {text!r}", option, "write numbers with commas between them: 0.2,0.8"
+            "values-malformed",
+            f"cannot be {text!r}",
+            option,
+            "write numbers with commas between them: 0.2,0.8",
         ) from error

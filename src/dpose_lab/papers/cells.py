@@ -39,13 +39,19 @@ def check_claim(folder: Path, settings: Values) -> None:
         if held != json.loads(_text(settings)):
             other = [name for name in {**held, **settings} if held.get(name) != settings.get(name)]
             raise DposeError(
+                "results-of-other-settings",
                 f"holds results of other settings ({', '.join(sorted(other)) or 'order'})",
                 str(folder),
                 "choose another --out, or give the same options",
             )
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DposeError("is there already and holds no such results", str(folder), "choose another --out")
+        raise DposeError(
+            "results-folder-unknown",
+            "is there already and holds no such results",
+            str(folder),
+            "choose another --out",
+        )
 
 
 def run_cells(
@@ -146,7 +152,9 @@ def read_cell(folder: Path, cell: Cell) -> Outcome:
     if content.get("settings") != json.loads(_text(cell.settings)) or not isinstance(
         content.get("values"), dict
     ):
-        raise DposeError("is not the result of its cell", str(path), "delete it, and run again")
+        raise DposeError(
+            "result-of-other-cell", "is not the result of its cell", str(path), "delete it, and run again"
+        )
     return Outcome(cell, "done", content["values"])
 
 
@@ -167,7 +175,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = file_json(path)
     except (OSError, ValueError) as error:
-        raise DposeError("cannot be read", str(path), "delete it, and run again") from error
+        raise DposeError(
+            "result-unreadable", "cannot be read", str(path), "delete it, and run again"
+        ) from error
     if not isinstance(content, dict):
-        raise DposeError("cannot be read", str(path), "delete it, and run again")
+        raise DposeError("result-unreadable", "cannot be read", str(path), "delete it, and run again")
     return content

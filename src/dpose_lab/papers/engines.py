@@ -50,6 +50,7 @@ def work_cell(work: CellWork, key: str) -> tuple[str, str]:
 
     if not (state_folder() / work.place).exists() or account_digest() != work.account:
         raise DposeError(
+            "worker-account-differs",
             "a worker has another state folder or account than this machine: what it reads would be counted there",
             fix=f"share the folder, and set XDG_STATE_HOME and {VARIABLE} alike on all of them",
         )
@@ -106,7 +107,7 @@ def run_on_engine(
                 if kind == "stopped":
                     raise KeyboardInterrupt
                 if kind == "full":
-                    raise DposeError(text)
+                    raise DposeError("disk-full", text)
                 if ended.failure is not None:
                     text = ended.failure.error.line()
                 yield schedule.ended(

@@ -105,7 +105,7 @@ def _outcome(worker: _Worker, folder: Path) -> Outcome:
     if kind == "stopped":
         raise KeyboardInterrupt
     if kind == "full":
-        raise DposeError(text)
+        raise DposeError("disk-full", text)
     return read_cell(folder, worker.cell) if kind == "done" else Outcome(worker.cell, "failed", error=text)
 
 

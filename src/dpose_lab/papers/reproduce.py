@@ -31,7 +31,9 @@ def experiment_named(name: str) -> Experiment:
         DposeError: there is none.
     """
     if name not in EXPERIMENTS:
-        raise DposeError(f"no experiment called {name!r}", fix=f"known are {', '.join(EXPERIMENTS)}")
+        raise DposeError(
+            "experiment-unknown", f"no experiment called {name!r}", fix=f"known are {', '.join(EXPERIMENTS)}"
+        )
     return EXPERIMENTS[name]
 
 
@@ -133,6 +135,7 @@ def _as_written(folder: Path) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise DposeError(
+            "result-unshowable",
             f"holds a result that cannot be shown ({said})",
             str(folder / CELLS),
             "delete what was changed there, and run again",
@@ -187,7 +190,9 @@ def _check_options(experiment: Experiment, request: Request) -> None:
     if odd:
         read = ", ".join(_flag(name) for name in experiment.options if name != "grid")
         more = ", --core and the other options of trainings" if "grid" in experiment.options else ""
-        raise DposeError(f"takes no {', '.join(odd)}", experiment.name, f"it takes {read}{more}")
+        raise DposeError(
+            "option-unknown", f"takes no {', '.join(odd)}", experiment.name, f"it takes {read}{more}"
+        )
 
 
 def _flags(grid: GridRequest) -> list[str]:

@@ -98,7 +98,10 @@ def job_settings(request: Request) -> dict[str, Any]:
     """
     if not request.partition:
         raise DposeError(
-            "needs a partition", "--engine slurm", "give --partition NAME; local is this machine"
+            "partition-missing",
+            "needs a partition",
+            "--engine slurm",
+            "give --partition NAME; local is this machine",
         )
     settings = parsed_settings(request.slurm)
     if request.processes > 1:
@@ -166,7 +169,7 @@ def _error(log: Path, key: str, note: JobNote) -> str:
         return ""
     text = error.read_text(encoding="utf-8").strip() if error.exists() else ""
     if code == FULL:
-        raise DposeError(text or "no space left on the disk")
+        raise DposeError("disk-full", text or "no space left on the disk")
     how = "ended without a word" if code is None else f"ended with code {code}"
     return text or f"its job {note.id} {how}: {note.log}"
 
@@ -202,7 +205,7 @@ def _work(file: Path) -> CellWork:
         request = Request(**_tuples(asked, Request), grid=grid, folder=folder)
         return CellWork(values["name"], request, Path(values["folder"]), values["place"], values["account"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DposeError("is no request", str(file), "run the command again") from error
+        raise DposeError("request-invalid", "is no request", str(file), "run the command again") from error
 
 
 def _tuples(values: dict[str, Any], kind: type[Any]) -> dict[str, Any]:

@@ -38,10 +38,12 @@ def open_mot(root: Path) -> Photos:
         if file.stem.isdigit() and file.suffix.lower() in ((suffix,) if suffix else (".jpg", ".png"))
     )
     if not files:
-        raise DposeError("holds no frames named by number", str(folder))
+        raise DposeError("frames-missing", "holds no frames named by number", str(folder))
     declared = info.get("seqlength", "")
     if declared and declared != str(len(files)):
-        raise DposeError(f"holds {len(files)} frames, but seqinfo.ini says {declared}", str(folder))
+        raise DposeError(
+            "frames-count-differs", f"holds {len(files)} frames, but seqinfo.ini says {declared}", str(folder)
+        )
     boxes = _boxes(root / "gt" / "gt.txt")
     size = (info.get("imheight", ""), info.get("imwidth", ""))
 
@@ -50,7 +52,9 @@ def open_mot(root: Path) -> Photos:
         shape = tuple(map(str, photo.pixels.shape))
         if all(size) and size != shape:
             raise DposeError(
-                f"is {shape[1]} x {shape[0]}, but seqinfo.ini says {size[1]} x {size[0]}", str(files[index])
+                "frame-size-differs",
+                f"is {shape[1]} x {shape[0]}, but seqinfo.ini says {size[1]} x {size[0]}",
+                str(files[index]),
             )
         if boxes is None:
             return photo
@@ -72,7 +76,9 @@ def _info(path: Path) -> dict[str, str]:
         parser.read_string(file_text(path))
         return dict(parser["Sequence"])
     except (OSError, configparser.Error, UnicodeDecodeError, KeyError) as error:
-        raise DposeError("cannot be read as a sequence's description", str(path)) from error
+        raise DposeError(
+            "sequence-unreadable", "cannot be read as a sequence's description", str(path)
+        ) from error
 
 
 def _boxes(path: Path) -> dict[int, list[Box]] | None:
@@ -83,7 +89,7 @@ def _boxes(path: Path) -> dict[int, list[Box]] | None:
     try:
         rows = list(csv.reader(io.StringIO(file_text(path))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DposeError("cannot be read as a list of boxes", str(path)) from error
+        raise DposeError("boxes-unreadable", "cannot be read as a list of boxes", str(path)) from error
     for number, row in enumerate(rows, 1):
         if not row:
             continue
@@ -93,7 +99,7 @@ def _boxes(path: Path) -> dict[int, list[Box]] | None:
             if not all(map(math.isfinite, (left, top, width, height))):
                 raise ValueError
         except (ValueError, OverflowError, IndexError) as error:
-            raise DposeError(f"line {number} is no box", str(path)) from error
+            raise DposeError("box-line-invalid", f"line {number} is no box", str(path)) from error
         if scored:
             found.setdefault(frame, []).append((left, top, width, height))
     return found

@@ -90,7 +90,9 @@ class Photos:
         if index not in self._kept:
             photo = self.read(index)
             if self._seen.setdefault(index, photo.hashes) != photo.hashes:
-                raise DposeError("was changed while it was in use", photo.name, "run the command again")
+                raise DposeError(
+                    "file-changed", "was changed while it was in use", photo.name, "run the command again"
+                )
             if sum(one.size for one in self._kept.values()) + photo.size > KEPT:
                 return photo
             self._kept[index] = photo
@@ -132,9 +134,11 @@ def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
         DposeError: it has none of them.
     """
     if not root.is_dir():
-        raise DposeError("there is no such folder", str(root))
+        raise DposeError("folder-missing", "there is no such folder", str(root))
     for name in names:
         with contextlib.suppress(OSError):  # a name that no file system can hold
             if not leads_out(name) and (root / name).is_dir():
                 return root / name
-    raise DposeError(f"has no folder of {what}", str(root), f"expected {' or '.join(names)} in it")
+    raise DposeError(
+        "data-folder-missing", f"has no folder of {what}", str(root), f"expected {' or '.join(names)} in it"
+    )

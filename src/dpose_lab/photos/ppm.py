@@ -26,10 +26,10 @@ def open_ppm(root: Path) -> Photos:
     pictures = _files(folder_of(root, PICTURES, "pictures"))
     mattes = _files(folder_of(root, MATTES, "mattes"))
     if not pictures:
-        raise DposeError("holds no pictures", str(root))
+        raise DposeError("pictures-missing", "holds no pictures", str(root))
     for stem, file in pictures.items():
         if stem not in mattes:
-            raise DposeError("has no matte", str(file))
+            raise DposeError("matte-missing", "has no matte", str(file))
     stems = tuple(sorted(pictures))
 
     def read(index: int) -> Photo:
@@ -37,6 +37,7 @@ def open_ppm(root: Path) -> Photos:
         photo, matte = Photo.of_file(stem, pictures[stem]), read_matte(mattes[stem])
         if matte.shape != photo.pixels.shape:
             raise DposeError(
+                "matte-size-differs",
                 f"is {matte.shape[1]} x {matte.shape[0]}, its picture {photo.pixels.shape[1]} x "
                 f"{photo.pixels.shape[0]}",
                 str(mattes[stem]),

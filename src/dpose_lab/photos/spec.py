@@ -83,5 +83,5 @@ def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> P
     """
     asked = PhotoSpec.parse(spec).located("evaluate")
     if limit is not None and limit < 1:
-        raise DposeError(f"a limit of {limit} leaves nothing", spec, "use 1 or more")
+        raise DposeError("limit-not-positive", f"a limit of {limit} leaves nothing", spec, "use 1 or more")
     return asked.dataset.open(asked.place, asked.split, size).limit(limit)

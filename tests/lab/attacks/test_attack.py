@@ -25,6 +25,7 @@ from dpose_lab.attacks.registry import ATTACKS
 from dpose_lab.attacks.transforms import RAW, pixelated
 from dying import Dying
 from quick import quick  # noqa: F401
+from refusals import refused
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def test_the_stronger_attacker_of_each_release_counts():
 
 
 def refuse(_):
-    raise DposeError("cannot be made", "here")
+    raise DposeError("release-impossible", "cannot be made", "here")
 
 
 def test_a_release_that_is_refused_is_left_out_unless_it_is_all_there_is():
@@ -151,9 +152,9 @@ def test_a_release_that_is_refused_is_left_out_unless_it_is_all_there_is():
     done, left, stopped = attack_each([RAW, coarse, fine], lambda one: refuse(one) if one is coarse else one)
     assert (done, stopped) == ([RAW, fine], False)
     assert [one.key for one, _ in left] == [coarse.key]
-    with pytest.raises(DposeError, match="cannot be made"):
+    with refused("release-impossible", where="cannot be made"):
         attack_each([RAW, coarse], lambda one: one if one is RAW else refuse(one))
-    with pytest.raises(DposeError, match="cannot be made"):
+    with refused("release-impossible", where="cannot be made"):
         attack_each([RAW, coarse], refuse)
 
 

@@ -97,7 +97,7 @@ def test_a_budget_refuses_it_before_anything_is_computed_or_written(staff, tmp_p
         patch.setattr(Reidentification, "learn", None)
         assert attack(staff, tmp_path / "out") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "nothing bounds this" in line
+    assert "[budget-charge-unbounded]" in line
     assert "lift the budget first" in line
     assert "--public" in line
     assert charges() == []

@@ -3,10 +3,10 @@
 import pytest
 
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.privacy.keys import state_folder
 from dpose_lab.audits.mechanism_audit import audit_release_command
 from dpose_lab.audits.release_files import CELLS, COMMANDS, file_mechanism
+from refusals import refused
 
 BUDGETS = {"pixelize": ("1", "0", 24 * CELLS), "release-video": ("4", "1e-5", 8 * CELLS)}
 
@@ -51,5 +51,5 @@ def test_the_command_prints_what_it_found(capsys, tmp_path):
 
 
 def test_without_a_command_there_is_nothing_to_audit():
-    with pytest.raises(DposeError, match="no command called"), file_mechanism("gaussian", main, "1"):
+    with refused("command-unknown"), file_mechanism("gaussian", main, "1"):
         pass

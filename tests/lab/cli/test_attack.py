@@ -8,7 +8,7 @@ import pytest
 from dpose.cli import main
 from dpose_lab.attacks import reid as reid_module
 from quick import quick  # noqa: F401
-from refusals import refused
+from refusals import command_refused
 
 SMALL = [
     "--data",
@@ -58,7 +58,7 @@ def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
     assert "the stronger one counts" in page
     assert 'src="data:' in page
     assert "http" not in page.split("</head>")[1]
-    refused(capsys, ["attack", "reid", *SMALL, "--out", "r"], "already exists")
+    command_refused(capsys, ["attack", "reid", *SMALL, "--out", "r"], "[output-exists]")
 
 
 def test_all_four_on_the_public_view(capsys, tmp_path):
@@ -129,7 +129,7 @@ def test_stopped_in_a_grid_what_is_done_is_kept(monkeypatch, capsys):
 
 
 def test_an_unknown_restoration_is_one_line(capsys):
-    refused(
+    command_refused(
         capsys,
         ["attack", "reid", *SMALL, "--restore", "magic", "--out", "u"],
         "restore",
@@ -176,5 +176,5 @@ def test_what_cannot_be_released_is_said_and_the_rest_attacked(capsys, attack):
     ],
 )
 def test_mistakes_are_one_line(capsys, tmp_path, arguments, words):
-    refused(capsys, ["attack", "reid", *arguments, "--out", "x"], *words)
+    command_refused(capsys, ["attack", "reid", *arguments, "--out", "x"], *words)
     assert not list(tmp_path.iterdir())

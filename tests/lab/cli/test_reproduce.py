@@ -54,7 +54,7 @@ def test_a_cell_that_was_edited_is_told_in_one_line(capsys, tmp_path):
     capsys.readouterr()
     assert main(asked) == 2
     (told,) = capsys.readouterr().err.strip().splitlines()
-    assert "holds a result that cannot be shown" in told
+    assert "[result-unshowable]" in told
 
 
 def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):

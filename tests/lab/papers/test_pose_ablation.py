@@ -11,7 +11,6 @@ import scipy.io
 from rich.console import Console
 
 import dpose_scene.data as synthetic_module
-from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.pose.data import SOURCES
 from dpose.privacy.odometer import EVALUATION, charges
@@ -27,6 +26,7 @@ from dpose_lab.papers.pose.cells import RECOMMENDED, START, Training
 from dpose_lab.papers.pose.variants import VARIANTS, changes
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.reproduce import reproduce
+from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)
@@ -139,22 +139,22 @@ class TestGrid:
     @pytest.mark.parametrize(
         ("data", "grid", "words"),
         [
-            ("synthetic:ward:test", {}, "trains on train and is tested on val"),
-            ("lspet:{0}:private", {}, "trains on choosing-train"),
-            ("mpii:{0}", {}, "no split to choose settings on"),
-            ("synthetic:ward", {"evaluate": "synthetic:ward:test"}, "--evaluate"),
-            ("synthetic:ward", {"methods": ("dp-sgd",)}, "--methods"),
-            ("synthetic:ward", {"lr": 0.1}, "--lr"),
-            ("synthetic:ward", {"epochs": 3.0}, "--epochs"),
-            ("synthetic:ward", {"variants": ("none",)}, "lr-third"),
+            ("synthetic:ward:test", {}, ("ablation-split-given",)),
+            ("lspet:{0}:private", {}, ("ablation-split-given", "choosing-train")),
+            ("mpii:{0}", {}, ("split-for-choosing-missing",)),
+            ("synthetic:ward", {"evaluate": "synthetic:ward:test"}, ("ablation-setting-fixed", "--evaluate")),
+            ("synthetic:ward", {"methods": ("dp-sgd",)}, ("ablation-setting-fixed", "--methods")),
+            ("synthetic:ward", {"lr": 0.1}, ("ablation-setting-fixed", "--lr")),
+            ("synthetic:ward", {"epochs": 3.0}, ("ablation-setting-fixed", "--epochs")),
+            ("synthetic:ward", {"variants": ("none",)}, ("variant-unknown", "lr-third")),
         ],
     )
     def test_other_splits_and_settings_are_refused(self, data, grid, words, tmp_path):
-        with pytest.raises(DposeError, match=words):
+        with refused(*words):
             bound(data.format(tmp_path), **grid)
 
     def test_other_grids_have_no_variants(self):
-        with pytest.raises(DposeError, match="ablation"):
+        with refused("option-needs-ablation"):
             bound(name="ward-dp", variants=("full",))
 
     def test_another_recipe_is_another_table(self, monkeypatch):
@@ -220,7 +220,7 @@ class TestRun:
         )
         assert "no setting was chosen" not in told
         # the whole split holds what this run protects
-        with pytest.raises(DposeError, match="the units the run protects"):
+        with refused("scored-data-protected"):
             evaluate_run(run, f"lspet:{root}:private", console=QUIET)
 
 

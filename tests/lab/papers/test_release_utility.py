@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpose import pixelize
-from dpose.errors import DposeError
 from dpose.privacy.noise import Key
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
@@ -18,6 +17,7 @@ from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.utility import clips, trained
 from dpose_lab.papers.utility.evaluated import ReleasedCrops
 from dpose_lab.papers.utility.study import RAW
+from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
 KEY = Key.from_seed
@@ -93,7 +93,7 @@ def test_nothing_is_tested_on_that_was_trained_on():
     own = bound()
     ids = [{units.unit_id(index) for index in range(3)} for units in (own.units, own.learners)]
     assert not ids[0] & ids[1]
-    with pytest.raises(DposeError, match="share units"):
+    with refused("test-shares-units"):
         OURS.bind(Request(data=("synthetic:ward:train",), limit=3))
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from dpose.cli import main
 from dpose.engines.one_job import JobNote
-from dpose.errors import DposeError
 from dpose.privacy.keys import state_folder
 from dpose_lab.papers import slurm
 from dpose_lab.papers.cells import read_cell, run_cells
 from dpose_lab.papers.experiment import Cell, GridRequest, Request
 from dpose_lab.papers.registry import EXPERIMENTS
 from few_cells import NAME, Some
+from refusals import refused
 
 LATE = """
 import sys, time
@@ -124,7 +124,7 @@ def test_a_request_goes_to_the_node_as_it_is(tmp_path):
     (tmp_path / "work.json").write_text(json.dumps(slurm.asdict(work), default=str))
     assert slurm._work(tmp_path / "work.json") == work
     (tmp_path / "work.json").write_text("[]")
-    with pytest.raises(DposeError, match="is no request"):
+    with refused("request-invalid"):
         slurm._work(tmp_path / "work.json")
 
 

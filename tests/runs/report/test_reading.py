@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dpose.errors import DposeError
 from dpose.runs.report.reading import read_run
+from refusals import refused
 
 PRIVATE = ["dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd"]
 LEAKS = {
@@ -163,7 +163,7 @@ def test_everything_but_the_configuration_may_be_missing(make_run):
 def test_a_folder_without_a_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
-    with pytest.raises(DposeError, match="holds no run"):
+    with refused("run-missing"):
         read_run(tmp_path)
 
 
@@ -179,5 +179,5 @@ def test_a_strange_configuration_gives_an_empty_record(tmp_path, config):
 def test_a_damaged_statement_is_refused(make_run):
     run = make_run()
     (run.path / "privacy.json").write_text('{"schema": 1}')
-    with pytest.raises(DposeError, match=r"privacy\.json"):
+    with refused("statement-newer", where="privacy.json"):
         read_run(run.path)

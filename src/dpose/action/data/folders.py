@@ -36,7 +36,9 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
     lists = root / "ucfTrainTestlist"
     numbered = [line.split() for line in _lines(lists / "classInd.txt")]
     if not all(len(parts) == 2 and re.fullmatch("[0-9]{1,9}", parts[0]) for parts in numbered):
-        raise DposeError("is not a list of numbered classes", str(lists / "classInd.txt"))
+        raise DposeError(
+            "class-list-invalid", "is not a list of numbered classes", str(lists / "classInd.txt")
+        )
     actions = tuple(name for _, name in sorted((int(number), name) for number, name in numbered))
     place = lists / _LISTS[split]
     videos = []
@@ -44,7 +46,7 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
         name = line.split()[0]
         action, _, file = name.partition("/")
         if action not in actions or not file or leads_out(name):
-            raise DposeError(f"names {name!r}, which is of no class", str(place))
+            raise DposeError("class-unknown", f"names {name!r}, which is of no class", str(place))
         group = _GROUP.search(Path(file).stem)
         subject = f"{action}-{group[1]}" if group else ""
         videos.append(Video(name, VideoFile(root / "UCF-101" / name), actions.index(action), subject=subject))
@@ -75,7 +77,12 @@ def open_pahmdb(root: Path, split: str) -> VideoSet:
     annotations = root / "PrivacyAttributes"
     files = sorted(annotations.glob("*.json"))
     if not files:
-        raise DposeError("holds no annotations", str(annotations), "put PA-HMDB's PrivacyAttributes there")
+        raise DposeError(
+            "annotations-missing",
+            "holds no annotations",
+            str(annotations),
+            "put PA-HMDB's PrivacyAttributes there",
+        )
     known = {file.stem: _object(file) for file in files}
     videos, actions = _hmdb(root, "all")
     marked = {f"{action}/{name}" for action, entries in known.items() for name in entries}
@@ -105,14 +112,14 @@ def open_vispr(root: Path, split: str) -> VideoSet:
     for path in sorted(root.rglob(f"{folder}/*.json")):
         labels = _object(path).get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise DposeError("has no list of labels", str(path))
+            raise DposeError("labels-missing", "has no list of labels", str(path))
         if path.stem not in pictures:
             missing += 1
             continue
         values = tuple(int(any(name in labels for name in _VISPR[attribute])) for attribute in HUMAN)
         videos.append(Video(f"{folder}/{path.stem}", StillFile(pictures[path.stem]), attributes=values))
     if not videos:
-        raise DposeError(f"holds no pictures with labels in {folder}", str(root))
+        raise DposeError("pictures-missing", f"holds no pictures with labels in {folder}", str(root))
     notes = (f"vispr:{split}: {len(videos):,} pictures, {missing:,} labels without a picture",)
     return VideoSet(tuple(videos), (), HUMAN, notes)
 
@@ -121,7 +128,10 @@ def _hmdb(root: Path, split: str) -> tuple[list[Video], tuple[str, ...]]:
     lists = sorted(root.rglob("*_test_split1.txt"))
     if not lists:
         raise DposeError(
-            "holds no <class>_test_split1.txt", str(root), "unpack test_train_splits.rar beside the classes"
+            "split-list-missing",
+            "holds no <class>_test_split1.txt",
+            str(root),
+            "unpack test_train_splits.rar beside the classes",
         )
     actions = tuple(path.name.removesuffix("_test_split1.txt") for path in lists)
     wanted = {"train": ("1",), "test": ("2",), "all": ("0", "1", "2")}[split]
@@ -130,7 +140,9 @@ def _hmdb(root: Path, split: str) -> tuple[list[Video], tuple[str, ...]]:
         for line in _lines(path):
             name, _, use = line.rpartition(" ")
             if use not in ("0", "1", "2") or leads_out(name.strip()):
-                raise DposeError(f"a line is not a video and 0, 1 or 2: {line!r}", str(path))
+                raise DposeError(
+                    "label-line-invalid", f"a line is not a video and 0, 1 or 2: {line!r}", str(path)
+                )
             if use in wanted:
                 video = f"{action}/{name.strip()}"
                 videos.append(Video(video, VideoFile(root / video), number))
@@ -149,7 +161,9 @@ def _at(entry: Any, frame: int, where: Path) -> tuple[int, ...]:
     try:
         found = {name: value(name) for name in ("skin_color", "gender", "face", "nudity", "relationship")}
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(f"an annotation is not understood ({error})", str(where)) from error
+        raise DposeError(
+            "annotation-invalid", f"an annotation is not understood ({error})", str(where)
+        ) from error
 
     def says(name: str, *levels: int) -> int:
         values = found[name]
@@ -173,7 +187,9 @@ def _there(
     """The videos whose files are there, with a note of how many are not."""
     kept = [v for v in videos if isinstance(v.source, VideoFile) and v.source.path.is_file()]
     if not kept:
-        raise DposeError(f"not one of the {len(videos):,} videos of {what} is there", str(root))
+        raise DposeError(
+            "videos-missing", f"not one of the {len(videos):,} videos of {what} is there", str(root)
+        )
     gone = len(videos) - len(kept)
     notes = (f"{what}: {len(kept):,} videos" + (f", {gone:,} are listed and not there" if gone else ""),)
     return VideoSet(tuple(kept), actions, attributes, notes)
@@ -184,7 +200,7 @@ def _lines(path: Path) -> Iterator[str]:
         text = file_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
-        raise DposeError(f"cannot be read ({reason})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({reason})", str(path)) from error
     return (line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -192,7 +208,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     try:
         content = file_json(path)
     except (OSError, ValueError) as error:
-        raise DposeError("is no JSON", str(path)) from error
+        raise DposeError("json-invalid", "is no JSON", str(path)) from error
     if not isinstance(content, dict):
-        raise DposeError("is no JSON object", str(path))
+        raise DposeError("json-not-object", "is no JSON object", str(path))
     return content

@@ -109,10 +109,12 @@ class VideoUnits:
         labels: str = "action",
     ) -> None:
         if not 1 <= views <= MAX_VIEWS:
-            raise DposeError(f"a video has 1 to {MAX_VIEWS} clips, not {views}", f"--views {views}")
+            raise DposeError(
+                "views-out-of-range", f"a video has 1 to {MAX_VIEWS} clips, not {views}", f"--views {views}"
+            )
         for video in videos.videos:
             if video.action < 0 if labels == "action" else not video.attributes:
-                raise DposeError(f"has no {labels} labels", video.name)
+                raise DposeError("labels-missing", f"has no {labels} labels", video.name)
         self.videos, self.config, self.views, self.augment, self.labels = (
             videos,
             config,

@@ -115,7 +115,9 @@ class PictureCache:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise DposeError(f"cannot be deleted ({error.strerror})", str(self.folder)) from error
+            raise DposeError(
+                "folder-not-deletable", f"cannot be deleted ({error.strerror})", str(self.folder)
+            ) from error
         with self._lock:
             self._room, self._usable = _Room(), None
         return before
@@ -195,7 +197,12 @@ def picture_cache() -> PictureCache | None:
     if setting:
         match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", setting, re.IGNORECASE)
         if match is None:
-            raise DposeError("is no size", f"{SWITCH}={setting}", "write off, or bytes such as 500M or 8G")
+            raise DposeError(
+                "cache-size-malformed",
+                "is no size",
+                f"{SWITCH}={setting}",
+                "write off, or bytes such as 500M or 8G",
+            )
         limit = int(match[1]) * _UNITS[match[2].upper()]
     return PictureCache(Path(platformdirs.user_cache_dir("dpose")) / "pictures", limit)
 

@@ -101,7 +101,7 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
     try:
         raw = file_bytes(path)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     for found in re.finditer(rb'"categories"\s*:\s*', raw):
         text = raw[found.end() : found.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
         try:
@@ -128,7 +128,7 @@ def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
     try:
         raw = file_bytes(path)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     own = f"coco:{split}" if not (annotations or note) else "coco"
     about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
     said = (

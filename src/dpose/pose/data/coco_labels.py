@@ -100,7 +100,7 @@ class CocoSet:
     def read(self, image: CocoImage) -> NDArray[np.uint8]:
         """The decoded picture, uint8 (H, W, 3) RGB, of the size that the labels speak of (`read_labelled`)."""
         if image.path is None:
-            raise DposeError("the picture is missing", image.name)
+            raise DposeError("picture-missing", "the picture is missing", image.name)
         return read_labelled(image.path, (image.height, image.width), self.cache)
 
     def limit(self, count: int, seed: int = 0) -> CocoSet:
@@ -168,7 +168,11 @@ def read_labelled(path: Path, size: tuple[int, int], cache: PictureCache | None)
             image = read_image(path, orient=False)
         if image.shape[:2] != size:
             found = f"{image.shape[1]} x {image.shape[0]}"
-            raise DposeError(f"is {found} pixels, but its labels are for {size[1]} x {size[0]}", str(path))
+            raise DposeError(
+                "picture-size-differs",
+                f"is {found} pixels, but its labels are for {size[1]} x {size[0]}",
+                str(path),
+            )
         return image
 
     return decode() if cache is None else cache.read(path, decode, repr(size))
@@ -217,14 +221,18 @@ def parse_coco(
     if not isinstance(content, dict) or not all(
         isinstance(content.get(k), list) for k in ("images", "annotations")
     ):
-        raise DposeError('should be a JSON object with "images" and "annotations"', str(path), GET_IT)
+        raise DposeError(
+            "labels-malformed", 'should be a JSON object with "images" and "annotations"', str(path), GET_IT
+        )
     person, named = category_of(content, path)
     joints = skeleton or named
     images, lost = _images(content["images"], finder, group_key, problems, pictures)
     if content["images"] and not images:
         first = problems.found[0] if len(problems) else ""
         raise DposeError(
-            f"not one of its {len(content['images']):,} pictures can be used; {first}", str(path)
+            "labels-all-unusable",
+            f"not one of its {len(content['images']):,} pictures can be used; {first}",
+            str(path),
         )
     people = _people(content["annotations"], person, images, lost, problems, len(joints))
     absent = sum(image.path is None for image in images.values())
@@ -242,13 +250,15 @@ def category_of(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton
     chosen = [c for c in entries if c.get("name") == "person"] or (posed if len(posed) == 1 else [])
     described = next((c for c in chosen if c in posed), None)
     if any(type(c["id"]) is not int for c in chosen):
-        raise DposeError('the "id" of a category should be a whole number', str(path))
+        raise DposeError("category-id-invalid", 'the "id" of a category should be a whole number', str(path))
     if described is None:
         return {c["id"] for c in chosen} or {1}, COCO
     try:
         edges = [(int(a) - 1, int(b) - 1) for a, b in described.get("skeleton") or ()]  # COCO counts from 1
     except (TypeError, ValueError) as error:
-        raise DposeError('"skeleton" should be pairs of joints', str(path)) from error
+        raise DposeError(
+            "skeleton-edges-invalid", '"skeleton" should be pairs of joints', str(path)
+        ) from error
     return {c["id"] for c in chosen}, skeleton_of(described["keypoints"], edges, where=str(path))
 
 

@@ -37,7 +37,9 @@ def convert_data(
     """
     place = folder / "images" / split
     if place.exists():
-        raise DposeError("is there already", str(place), "choose another folder, or delete it")
+        raise DposeError(
+            "output-exists", "is there already", str(place), "choose another folder, or delete it"
+        )
     document: dict[str, Any] = {"images": [], "annotations": []}
     for number, picture in enumerate(units.pictures, 1):
         image, people = picture.read()

@@ -70,7 +70,12 @@ def read_detections(
     problems = Problems()
     content = read_json(path, problems)
     if not isinstance(content, list):
-        raise DposeError("should be a JSON list of boxes", str(path), "give a file of COCO's results format")
+        raise DposeError(
+            "detections-malformed",
+            "should be a JSON list of boxes",
+            str(path),
+            "give a file of COCO's results format",
+        )
     boxes: dict[int, list[Box]] = {}
     for number, entry in enumerate(content, 1):
         where = f"{path.name} entry {number}"
@@ -93,7 +98,11 @@ def read_detections(
             boxes.setdefault(entry["image_id"], []).append(Box(corners, float(score[0])))
     if content and not boxes:
         first = problems.found[0] if len(problems) else f"none has a score of {least} or more"
-        raise DposeError(f"not one of its {len(content):,} boxes can be used; {first}", str(path))
+        raise DposeError(
+            "detections-all-unusable",
+            f"not one of its {len(content):,} boxes can be used; {first}",
+            str(path),
+        )
     for found in boxes.values():
         found.sort(key=lambda b: -b.score)
     return boxes, problems

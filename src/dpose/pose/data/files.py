@@ -28,12 +28,15 @@ def find_annotations(
         DposeError: there is no such folder or file, or several could be meant.
     """
     if not root.is_dir():
-        raise DposeError("no such folder", str(root), get_it)
+        raise DposeError("folder-missing", "no such folder", str(root), get_it)
     if given:
         path = root / Path(given).expanduser()
         if not path.is_file():
             raise DposeError(
-                "no such file", str(path), "an annotations file is named relative to the dataset's folder"
+                "file-missing",
+                "no such file",
+                str(path),
+                "an annotations file is named relative to the dataset's folder",
             )
         return path, ""
     for name in usual:
@@ -47,9 +50,14 @@ def find_annotations(
     if candidates:
         names = ", ".join(p.name for p in candidates)
         raise DposeError(
-            f"several files could hold the labels: {names}", str(root), "say which with --annotations"
+            "labels-ambiguous",
+            f"several files could hold the labels: {names}",
+            str(root),
+            "say which with --annotations",
         )
-    raise DposeError(f"holds no {usual[0]}", str(root), f"{get_it}, or name the file with --annotations")
+    raise DposeError(
+        "labels-missing", f"holds no {usual[0]}", str(root), f"{get_it}, or name the file with --annotations"
+    )
 
 
 def _begins(path: Path, wanted: bytes) -> bool:

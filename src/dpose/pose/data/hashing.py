@@ -69,7 +69,7 @@ def _store(paths: Sequence[Path]) -> Path:
         try:
             stat = path.stat()
         except OSError as error:
-            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+            raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
         key.update(f"{path.name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     return Path(platformdirs.user_cache_dir("dpose")) / "fingerprints" / f"{key.hexdigest()[:32]}.npz"
 

@@ -118,7 +118,7 @@ def open_lspet(
     """
     root = Path(root)
     if not root.is_dir():
-        raise DposeError("no such folder", str(root), _GET_IT)
+        raise DposeError("folder-missing", "no such folder", str(root), _GET_IT)
     labels = _read_labels(root / "joints.mat", splits)
     paths = _image_paths(root / "images", splits)
     first, last = {**splits, **parts}[split]
@@ -163,25 +163,34 @@ def _read(path: Path, person: Person) -> tuple[NDArray[np.uint8], tuple[Person, 
 def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
     """joints.mat, read as plain arrays: nothing in it is executed."""
     if not path.is_file():
-        raise DposeError("no such file", str(path), _GET_IT)
+        raise DposeError("file-missing", "no such file", str(path), _GET_IT)
     joints = read_mat(path, ("joints",)).get("joints")
     needed = max(last for _, last in splits.values())
     if joints is None:
-        raise DposeError("holds no variable 'joints'", str(path), _GET_IT)
+        raise DposeError("joints-missing", "holds no variable 'joints'", str(path), _GET_IT)
     if joints.dtype.kind not in "fiu" or joints.ndim != 3 or joints.shape[:2] != (len(LSP), 3):
         found = f"{joints.dtype} {joints.shape}"
-        raise DposeError(f"'joints' should be numbers of shape (14, 3, N), not {found}", str(path), _GET_IT)
+        raise DposeError(
+            "joints-of-wrong-shape",
+            f"'joints' should be numbers of shape (14, 3, N), not {found}",
+            str(path),
+            _GET_IT,
+        )
     if joints.shape[2] < needed:
         raise DposeError(
-            f"labels {joints.shape[2]:,} pictures where {needed:,} are needed", str(path), _GET_IT
+            "labels-too-few",
+            f"labels {joints.shape[2]:,} pictures where {needed:,} are needed",
+            str(path),
+            _GET_IT,
         )
     rows = joints.transpose(2, 0, 1).astype(np.float64)
     flags = rows[:, :, 2]
     if not np.isin(flags, (0, 1)).all():
-        raise DposeError("visibility flags other than 0 and 1", str(path), _GET_IT)
+        raise DposeError("visibility-invalid", "visibility flags other than 0 and 1", str(path), _GET_IT)
     broken = np.flatnonzero(((flags == 1) & ~np.isfinite(rows[:, :, :2]).all(axis=2)).any(axis=1))
     if len(broken):
         raise DposeError(
+            "joint-not-number",
             f"a visible joint of im{broken[0] + 1:05d}.jpg is not a number",
             str(path),
             "mend the label, or mark the joint invisible",
@@ -197,6 +206,7 @@ def _image_paths(folder: Path, splits: Mapping[str, tuple[int, int]]) -> dict[in
     missing = [path.name for path in paths.values() if path.name not in present]
     if missing:
         raise DposeError(
+            "pictures-missing",
             f"{len(missing):,} of {len(paths):,} pictures are missing, first {missing[0]}",
             str(folder),
             _GET_IT,

@@ -49,9 +49,11 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     try:
         return _arrays(file_bytes(path), names)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     except (_MatError, zlib.error, struct.error) as error:
-        raise DposeError(f"not a readable MATLAB file ({error})", str(path), "download it again") from error
+        raise DposeError(
+            "matlab-unreadable", f"not a readable MATLAB file ({error})", str(path), "download it again"
+        ) from error
 
 
 def _arrays(data: bytes, names: Collection[str]) -> dict[str, NDArray[Any]]:

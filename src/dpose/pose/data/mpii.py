@@ -150,7 +150,7 @@ def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     problems = Problems()
     content = read_json(path, problems)
     if not isinstance(content, list):
-        raise DposeError("should be a JSON list of people", str(path), _GET_IT)
+        raise DposeError("labels-malformed", "should be a JSON list of people", str(path), _GET_IT)
     lengths = _head_lengths(root, split, content)
     finder = PictureFinder([(root / "images", ""), (root, "")])
     people: list[MpiiPerson] = []
@@ -161,7 +161,9 @@ def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = Tr
             people.append(made if lengths is None else _with_length(made, float(lengths[index])))
     if content and not people:
         raise DposeError(
-            f"not one of its {len(content):,} people can be used; {problems.found[0]}", str(path)
+            "labels-all-unusable",
+            f"not one of its {len(content):,} people can be used; {problems.found[0]}",
+            str(path),
         )
     notes = [note] if note else []
     if lengths is None:
@@ -271,12 +273,18 @@ def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.floa
     if boxes is None or boxes.dtype.kind not in "fiu" or boxes.shape != (2, 2, len(content)):
         shape = "missing" if boxes is None else f"{boxes.dtype} {boxes.shape}"
         raise DposeError(
+            "headboxes-of-wrong-shape",
             f"'headboxes_src' should be numbers of shape (2, 2, {len(content)}), one box for each label; it is {shape}",
             str(path),
             "use the file that belongs to the labels, or move it away",
         )
     if not _same_people(found.get("pos_gt_src"), content):
-        raise DposeError("holds other people than the labels, or in another order", str(path), "move it away")
+        raise DposeError(
+            "headboxes-of-other-labels",
+            "holds other people than the labels, or in another order",
+            str(path),
+            "move it away",
+        )
     corners = boxes.astype(np.float64)
     return np.asarray(HEAD_SHARE * np.linalg.norm(corners[1] - corners[0], axis=0))
 

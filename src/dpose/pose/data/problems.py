@@ -80,7 +80,7 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
     try:
         raw = file_bytes(path)
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -91,13 +91,13 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise DposeError("nested too deeply to be labels", str(path)) from error
+        raise DposeError("json-nested-too-deeply", "nested too deeply to be labels", str(path)) from error
     except ValueError as error:
         detail = (
             f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         )
         raise DposeError(
-            f"is no JSON ({detail or error})", str(path), "download or write it again"
+            "json-invalid", f"is no JSON ({detail or error})", str(path), "download or write it again"
         ) from error
 
 

@@ -237,7 +237,7 @@ def open_data(
     if selection is not None:
         units = units.limit(selection)
     if not len(units):
-        raise DposeError("holds no labelled person", str(asked), "; ".join(units.report))
+        raise DposeError("people-missing", "holds no labelled person", str(asked), "; ".join(units.report))
     return units if regions is None else units.with_regions(regions)
 
 
@@ -270,7 +270,9 @@ def open_several(
     asked = [_asked(spec, purpose) for spec in specs]
     for i, one in enumerate(asked):
         if any(one.same_units(other) for other in asked[:i]):
-            raise DposeError("the same data twice", str(one), "each unit may count once only")
+            raise DposeError(
+                "data-given-twice", "the same data twice", str(one), "each unit may count once only"
+            )
     target = SKELETONS[skeleton] if skeleton else asked[0].skeleton
     how = {"purpose": purpose, "input_size": input_size, "augment": augment, "unit": unit, "regions": regions}
     parts = [open_data(s, **how) for s in asked]  # type: ignore[arg-type]

@@ -34,7 +34,12 @@ class SubjectUnits:
         for index in range(len(images)):
             names = images.subjects(index)
             if len(names) != 1:
-                raise DposeError("it is not known who this shows", images.unit_id(index), "use --unit image")
+                raise DposeError(
+                    "subjects-unknown",
+                    "it is not known who this shows",
+                    images.unit_id(index),
+                    "use --unit image",
+                )
             groups.setdefault(names[0], []).append(index)
         self._images = images
         self.selection: Selection | None = None

@@ -129,7 +129,9 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
             elif people_class is None or found[0] == people_class:
                 people.append(CocoPerson(len(people) + 1, number, *found[1:], crowd=False))
     if not images:
-        raise DposeError(f"not one picture of {split!r} can be read", str(path), _GET_IT)
+        raise DposeError(
+            "pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT
+        )
     return CocoSet(
         f"yolo:{split}", path, tuple(images), tuple(people), tuple(problems), (), picture_cache(), skeleton
     )
@@ -157,14 +159,16 @@ def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, sp
     if path.exists():
         settings = _settings(folder, "")[0]
         if _described(settings, path)[0] != skeleton:
-            raise DposeError("describes other joints", str(path), "choose another folder")
+            raise DposeError("joints-differ", "describes other joints", str(path), "choose another folder")
     lines: dict[int, list[str]] = {image["id"]: [] for image in document["images"]}
     sizes = {image["id"]: (image["width"], image["height"]) for image in document["images"]}
     for person in document["annotations"]:
         lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
     names = [label_name(image) for image in document["images"]]
     if len(set(names)) != len(names):
-        raise DposeError("two pictures have one name", str(folder), "write them to a folder each")
+        raise DposeError(
+            "picture-names-collide", "two pictures have one name", str(folder), "write them to a folder each"
+        )
     for name, image in zip(names, document["images"], strict=True):
         write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
     settings |= {
@@ -203,13 +207,18 @@ def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
 def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
     path = root / (annotations or USUAL)
     if not path.is_file():
-        raise DposeError(f"holds no {annotations or USUAL}", str(root), _GET_IT)
+        raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
     try:
         found = file_yaml(path)
     except (OSError, ValueError) as error:
-        raise DposeError("is no YAML", str(path), _GET_IT) from error
+        raise DposeError("yaml-invalid", "is no YAML", str(path), _GET_IT) from error
     if not isinstance(found, dict):
-        raise DposeError("should be a mapping with train, val, names and kpt_shape", str(path), _GET_IT)
+        raise DposeError(
+            "data-file-malformed",
+            "should be a mapping with train, val, names and kpt_shape",
+            str(path),
+            _GET_IT,
+        )
     return found, path
 
 
@@ -217,20 +226,29 @@ def _described(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
     """The skeleton, and how many numbers a joint has."""
     shape = settings.get("kpt_shape")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
-        raise DposeError("has no kpt_shape, so its labels are no poses", str(path), "write [joints, 2 or 3]")
+        raise DposeError(
+            "kpt-shape-missing",
+            "has no kpt_shape, so its labels are no poses",
+            str(path),
+            "write [joints, 2 or 3]",
+        )
     count, values = shape
     if not 1 <= count <= MOST_JOINTS or values not in (2, 3):
         many = f"more than {MOST_JOINTS:,} joints" if count > MOST_JOINTS else f"{shape}"
-        raise DposeError(f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]")
+        raise DposeError(
+            "kpt-shape-invalid", f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]"
+        )
     named = settings.get("kpt_names")
     named = next(iter(named.values()), None) if isinstance(named, dict) else named
     names = named if isinstance(named, list) else COCO.joints if count == len(COCO) else None
     names = [f"joint_{j}" for j in range(count)] if names is None else [str(name) for name in names]
     if len(names) != count:
-        raise DposeError(f"names {len(names)} joints where kpt_shape has {count}", str(path))
+        raise DposeError(
+            "joint-names-count-wrong", f"names {len(names)} joints where kpt_shape has {count}", str(path)
+        )
     order, edges = settings.get("flip_idx"), COCO.edges if tuple(names) == COCO.joints else ()
     if order is not None and not (isinstance(order, list) and all(type(j) is int for j in order)):
-        raise DposeError("flip_idx should be a list of places", str(path))
+        raise DposeError("flip-idx-invalid", "flip_idx should be a list of places", str(path))
     return skeleton_of(names, edges, order, where=str(path)), values
 
 
@@ -245,7 +263,12 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
     """The picture files of a split, by name."""
     given = settings.get(split)
     if not given:
-        raise DposeError(f"names no pictures of {split!r}", str(path), f"its splits: {_splits(settings)}")
+        raise DposeError(
+            "split-without-pictures",
+            f"names no pictures of {split!r}",
+            str(path),
+            f"its splits: {_splits(settings)}",
+        )
     roots = [path.parent / str(settings.get("path", ".")), path.parent]
     files: list[Path] = []
     for place in given if isinstance(given, list) else [given]:
@@ -253,7 +276,9 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
         tried = [root / name for root in roots for name in (str(place), str(place).removeprefix("../"))]
         found = next((t for t in tried if os.path.exists(t)), None)  # a name may be too long to look for
         if found is None:
-            raise DposeError("no such file or folder", str(tried[0]), f"{split} in {path.name} names it")
+            raise DposeError(
+                "file-missing", "no such file or folder", str(tried[0]), f"{split} in {path.name} names it"
+            )
         if found.is_dir():
             files += [f for f in sorted(found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
         else:
@@ -261,7 +286,10 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
                 listed = file_text(found).split("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise DposeError(
-                    "is no list of pictures", str(found), f"{split} in {path.name} names it"
+                    "picture-list-invalid",
+                    "is no list of pictures",
+                    str(found),
+                    f"{split} in {path.name} names it",
                 ) from error
             files += [found.parent / line.strip() for line in listed if line.strip()]
     return list(dict.fromkeys(files))
@@ -285,7 +313,7 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
         text = file_text(path, errors="replace") if path.exists() else ""
     except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 

@@ -123,11 +123,13 @@ def set_budget(budget: Budget, where: Where = None) -> None:
     """
     if not (0 < budget.epsilon < math.inf and 0 < budget.delta < 1):
         raise DposeError(
-            f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}"
+            "budget-out-of-range",
+            f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}",
         )
     _ = budget.asked  # of a unit that there is
     if order_of_budget(budget.epsilon, budget.delta)[1] <= 0:
         raise DposeError(
+            "budget-too-small",
             f"no filter keeps a budget as small as {as_given(budget.epsilon)} at delta {as_given(budget.delta)}",
             fix="choose a larger epsilon or delta",
         )
@@ -159,6 +161,7 @@ def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None
         for share in shares:
             if not _fits(budget, share.cost, share.charges):
                 raise DposeError(
+                    "budget-already-passed",
                     f"more than a budget of epsilon {as_given(budget.epsilon)} is spent already: "
                     f"{_spent_text(budget, share)}",
                     budget.data,
@@ -317,7 +320,12 @@ def _admit(
             fix = f"lift the budget first ({lift}); it is then listed in dpose account"
         elif entry.what in SHOWN:
             fix = f"lift the budget first ({lift}), or {SHOWN[entry.what]}"
-        raise DposeError(f"{limit} would be passed, because nothing bounds this: {why}", budget.data, fix)
+        raise DposeError(
+            "budget-charge-unbounded",
+            f"{limit} would be passed, because nothing bounds this: {why}",
+            budget.data,
+            fix,
+        )
     order, _ = order_of_budget(budget.epsilon, budget.delta)
     cost = _cost([taken], budget.asked, order)
     stored = _read_bound(account, kept)
@@ -331,6 +339,7 @@ def _admit(
     if reasons:
         at, why = reasons[0]
         raise DposeError(
+            "budget-read-unbounded",
             f"{limit} does not hold: nothing bounds what was read of them on {at[:10]} ({why})",
             budget.data,
             f"see dpose account {budget.data}; --no-budget lifts the budget",
@@ -344,6 +353,7 @@ def _admit(
         if not _fits(budget, both, (*share.charges, taken)):
             after_text = _told(budget, both, (*share.charges, taken))
             raise DposeError(
+                "budget-exceeded",
                 f"{limit} would be passed: {_spent_text(budget, share)} is spent, with this run {after_text} (what "
                 f"holds for runs chosen after seeing results: Renyi divergence of order {order:.4g})",
                 budget.data,
@@ -484,5 +494,8 @@ def _check_owner(account: Transaction, name: str, word: str) -> None:
         return
     if owner_hash(account.key, word) != row.body["owner"]:
         raise DposeError(
-            "this budget is somebody else's to change", row.body["data"], "give its owner's word"
+            "budget-of-other-owner",
+            "this budget is somebody else's to change",
+            row.body["data"],
+            "give its owner's word",
         )

@@ -65,6 +65,7 @@ def seen(folder: Path, account: str) -> HighWater:
         return HighWater()
     except (OSError, ValueError, OverflowError, AttributeError, TypeError, RecursionError) as error:
         raise DposeError(
+            "high-water-unreadable",
             f"how far the account was seen cannot be read ({error})",
             str(file),
             "remove it, and it is kept anew",

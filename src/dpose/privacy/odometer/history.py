@@ -234,7 +234,9 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DposeError(
-            f"row {row.seq} of the account cannot be read ({error})", fix="update dpose"
+            "account-row-unreadable",
+            f"row {row.seq} of the account cannot be read ({error})",
+            fix="update dpose",
         ) from error
 
 

@@ -110,7 +110,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _broken(path: Path, error: Exception) -> DposeError:
-    return DposeError(f"a file of the account cannot be read ({error})", str(path), "mend or remove it")
+    return DposeError(
+        "account-file-unreadable",
+        f"a file of the account cannot be read ({error})",
+        str(path),
+        "mend or remove it",
+    )
 
 
 def _unpacked(text: Any) -> Marks:

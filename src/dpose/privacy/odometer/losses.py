@@ -95,7 +95,7 @@ class ApproximateLoss:
     def __post_init__(self) -> None:
         _check(self.epsilon, self.pixels, ())
         if not 0 <= self.delta <= 1:
-            raise DposeError(f"delta must lie between 0 and 1, not {self.delta}")
+            raise DposeError("delta-out-of-range", f"delta must lie between 0 and 1, not {self.delta}")
 
     def restated(self, pixels: int, area: int) -> ApproximateLoss:
         """The same for `pixels` pixels (0 for all) of a picture of `area`; its epsilon may be infinite.
@@ -129,7 +129,7 @@ class RenyiLoss:
     def __post_init__(self) -> None:
         orders = [order for order, _ in self.curve]
         if not orders or orders != sorted(set(orders)) or orders[0] <= 1:
-            raise DposeError("a Renyi curve needs rising orders above 1")
+            raise DposeError("renyi-orders-invalid", "a Renyi curve needs rising orders above 1")
         for _, value in self.curve:
             _check(value, 0, ())
 
@@ -177,15 +177,15 @@ def event_from_dict(values: Mapping[str, Any], where: str = "event") -> ChargedE
                 return PureLoss(_number(values["epsilon"], where), int(values["pixels"]), points)
             return ZcdpLoss(_number(values["rho"], where), int(values["pixels"]), points)
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(f"is no event ({error})", where) from error
+        raise DposeError("event-invalid", f"is no event ({error})", where) from error
     return Event.from_dict(values, where)
 
 
 def _check(cost: float, pixels: int, points: Points) -> None:
     if not cost >= 0:
-        raise DposeError(f"a cost must not be negative, not {cost}")
+        raise DposeError("cost-negative", f"a cost must not be negative, not {cost}")
     if pixels < 0 or any(m < 0 or not value >= 0 for m, value in points):
-        raise DposeError("a number of pixels must not be negative")
+        raise DposeError("pixels-negative", "a number of pixels must not be negative")
 
 
 def _steps(own: int, wanted: int, area: int) -> float:

@@ -182,11 +182,16 @@ class Asked:
     def __post_init__(self) -> None:
         if self.unit not in (*STRENGTH, PIXEL):
             raise DposeError(
+                "unit-unknown",
                 f"a budget cannot be for a unit {self.unit!r}",
                 fix=f"choose one of {', '.join((*STRENGTH, PIXEL))}",
             )
         if (self.unit == PIXEL) != (self.pixels > 0):
-            raise DposeError("pixels are counted for the unit pixel, and only for it", fix="say pixels:16")
+            raise DposeError(
+                "pixels-without-unit",
+                "pixels are counted for the unit pixel, and only for it",
+                fix="say pixels:16",
+            )
 
     @property
     def replaces(self) -> bool:
@@ -286,12 +291,14 @@ def joined(before: Charge, entry: Charge) -> Charge:
     """
     if before.ledger != entry.ledger:
         raise DposeError(
+            "account-ledger-differs",
             "the account knows this run by another ledger",
             entry.folder,
             "bring that ledger back, or start a new run",
         )
     if before.start != entry.start:
         raise DposeError(
+            "first-weights-differ",
             "the first weights are not those that this run began with",
             entry.folder,
             "bring them back as they were, or start a new run",
@@ -300,12 +307,14 @@ def joined(before: Charge, entry: Charge) -> Charge:
         old, new = getattr(before, name), getattr(entry, name)
         if old != new:
             raise DposeError(
+                "charge-claim-differs",
                 f"this began with another claim than it goes on with: {name} {old} is now {new}",
                 entry.folder,
                 "go on with the settings that it began with, or start a new run",
             )
     if entry.events and not before.events:
         raise DposeError(
+            "charge-unbounded",
             "nothing bounds what it told before, and no event that is named later does",
             entry.folder,
             "go on with the settings that it began with, or start a new run",

@@ -99,6 +99,7 @@ def reserve_all_after(
             now = {other.id: other.state for other in found if other.what == entry.what}
             if now != dict(known):
                 raise DposeError(
+                    "charge-made-meanwhile",
                     f"another process has just made or begun a {entry.what} of this",
                     entry.data,
                     "run this again",
@@ -247,9 +248,11 @@ def _settle_each(outputs: Mapping[str, tuple[str, ...]], state: State, where: Wh
         for name, files in outputs.items():
             entry = _of_name(account, name)
             if entry is None:
-                raise DposeError("the account knows no such charge", name, "reserve it first")
+                raise DposeError(
+                    "charge-unknown", "the account knows no such charge", name, "reserve it first"
+                )
             if entry.state is State.COMMITTED and state is State.FAILED:
-                raise DposeError("is complete already, and cannot have failed", name)
+                raise DposeError("charge-complete", "is complete already, and cannot have failed", name)
             every = tuple(dict.fromkeys((*entry.outputs, *files)))
             _noted(account, replace(entry, state=state, outputs=every))
 

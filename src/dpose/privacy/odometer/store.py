@@ -95,6 +95,7 @@ class Store:
     def altered(self, what: str) -> DposeError:
         """That the account is not as dpose wrote it."""
         return DposeError(
+            "account-altered",
             f"the account was altered: {what}",
             self.name,
             "bring back a copy of it from before; what was spent since cannot be told",
@@ -122,6 +123,7 @@ class Store:
     def set_back(self, what: str, before: HighWater) -> SetBackError:
         """That the account holds less than this machine has seen."""
         return SetBackError(
+            "account-set-back",
             f"the account was set back: this machine has seen its row {before.seq:,}, and {what}",
             self.name,
             "bring back its newest copy; to go on without what is missing, which then counts as never spent: "
@@ -138,6 +140,7 @@ class Store:
             raise self.altered("it is of no schema that there was")
         if version > SCHEMA:
             raise DposeError(
+                "account-newer",
                 f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
                 self.name,
                 "update dpose",
@@ -207,6 +210,7 @@ class Store:
             key = account_key(self.folder, make=version is None)
             if key is None:
                 raise DposeError(
+                    "account-key-missing",
                     "the key of this account is missing: without it nobody can tell what was spent",
                     self.name,
                     f"bring back {self.folder / FILE}, or set DPOSE_ACCOUNT_KEY",
@@ -216,6 +220,7 @@ class Store:
                 self._created(connection, account)
             elif account.meta("key") != key.check:
                 raise DposeError(
+                    "account-key-wrong",
                     "this is not the key of this account: with it, nothing would seem to be spent",
                     key.place,
                     f"bring back the key that {self.name} was made with",
@@ -258,6 +263,7 @@ class Store:
         key = self.folder / FILE
         if key.exists() and not any_seen(self.folder) and not (self.folder / DATABASE).exists():
             raise DposeError(
+                "account-missing",
                 "the key of an account is here, and its account is not",
                 str(self.file),
                 f"bring it back, set {VARIABLE} if it is elsewhere, or remove {key} to begin anew",
@@ -301,6 +307,7 @@ class Store:
         if "not a database" in said or "malformed" in said:
             return self.altered(f"it is no database any more ({said})")
         return DposeError(
+            "account-unusable",
             f"the account cannot be used ({said}), and nothing private is read without it",
             self.name,
             "see that it can be reached, then run this again",
@@ -341,6 +348,7 @@ def accept_account(where: Where = None, *, yes: bool = False) -> str:
     except SetBackError as error:
         if not yes:
             raise DposeError(
+                error.code,
                 error.what,
                 store.name,
                 "bring back its newest copy; to go on with less than was spent, say --yes",
@@ -369,6 +377,7 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
         url = "postgresql+psycopg" + url.removeprefix("postgresql")
     if not re.match(r"(sqlite:///.|postgresql\+psycopg://)", url):
         raise DposeError(
+            "account-place-malformed",
             "is no place for an account",
             Store(url, folder, where).name,
             "say postgresql+psycopg://USER@HOST/NAME, or sqlite:///FILE",
@@ -378,7 +387,9 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
             import psycopg  # noqa: F401
         except ImportError as error:
             raise DposeError(
-                "an account in PostgreSQL needs psycopg", fix="pip install 'dpose[postgres]'"
+                "package-missing",
+                "an account in PostgreSQL needs psycopg",
+                fix="pip install 'dpose[postgres]'",
             ) from error
     return Store(url, folder, where)
 

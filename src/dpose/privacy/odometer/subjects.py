@@ -132,18 +132,23 @@ def account_key(folder: Path, *, make: bool) -> AccountKey | None:
     try:
         if file.stat().st_mode & 0o077 and os.name != "nt":
             raise DposeError(
-                "others may read the key of the account", str(file), f"close it: chmod 600 {file}"
+                "account-key-exposed",
+                "others may read the key of the account",
+                str(file),
+                f"close it: chmod 600 {file}",
             )
         return AccountKey(_secret(file_text(file, encoding="ascii"), str(file)), str(file))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(f"the key of the account cannot be read ({error})", str(file)) from error
+        raise DposeError(
+            "account-key-unreadable", f"the key of the account cannot be read ({error})", str(file)
+        ) from error
 
 
 def _secret(text: str, where: str) -> bytes:
     if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
-        raise DposeError("a key of an account has 64 hexadecimal digits", where)
+        raise DposeError("account-key-malformed", "a key of an account has 64 hexadecimal digits", where)
     return bytes.fromhex(text.strip())
 
 

@@ -43,9 +43,16 @@ def restoration_digest() -> str:
     try:
         found = hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     except OSError:
-        raise DposeError("the restoration's weights are missing", str(WEIGHTS)) from None
+        raise DposeError(
+            "restoration-weights-missing", "the restoration's weights are missing", str(WEIGHTS)
+        ) from None
     if found != SHA256:
-        raise DposeError("the restoration's weights are altered", str(WEIGHTS), "install dpose again")
+        raise DposeError(
+            "restoration-weights-altered",
+            "the restoration's weights are altered",
+            str(WEIGHTS),
+            "install dpose again",
+        )
     return found
 
 

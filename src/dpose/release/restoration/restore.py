@@ -46,7 +46,9 @@ class Restoration:
             DposeError: there is none of this name.
         """
         if method not in METHODS:
-            raise DposeError(f"must be {', '.join(METHODS)}, not {method!r}", "restore")
+            raise DposeError(
+                "restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore"
+            )
         if method != "learned":
             return cls(method)
         try:
@@ -64,7 +66,9 @@ class Restoration:
         text = record.get(RECORD, "")
         found = re.fullmatch(r"tv|learned, weights ([0-9a-f]{64})|", text)
         if found is None:
-            raise DposeError(f"its statement names an unknown restoration {text[:80]!r}")
+            raise DposeError(
+                "record-restoration-unknown", f"its statement names an unknown restoration {text[:80]!r}"
+            )
         return cls("learned", found[1]) if found[1] else cls(text or "none")
 
     @property
@@ -86,7 +90,11 @@ class Restoration:
             DposeError: they are missing, altered or others.
         """
         if self.weights and restoration_digest() != self.weights:
-            raise DposeError("it was restored by weights that are not here", fix="use the dpose that made it")
+            raise DposeError(
+                "restoration-weights-missing",
+                "it was restored by weights that are not here",
+                fix="use the dpose that made it",
+            )
 
     def apply(
         self, observed: Observed, before: Observed | None = None, after: Observed | None = None
@@ -135,7 +143,7 @@ def restored_levels(
 ) -> Singles:
     """As `restore`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
     if method not in METHODS:
-        raise DposeError(f"must be {', '.join(METHODS)}, not {method!r}", "restore")
+        raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
     if method == "learned":
         return by_network(observed, before, after)
     return by_variation(observed) if method == "tv" else _painted(observed)

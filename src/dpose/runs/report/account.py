@@ -85,7 +85,7 @@ def write_account_page(
         DposeError: the data or the account cannot be read, or the page cannot be written.
     """
     if path.suffix.lower() not in (".html", ".htm"):
-        raise DposeError("is no name of a page", str(path), "name it .html")
+        raise DposeError("page-suffix-missing", "is no name of a page", str(path), "name it .html")
     check_there(where)
     if picture is not None:
         found: tuple[DataSpending, ...] = (

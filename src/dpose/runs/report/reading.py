@@ -50,7 +50,9 @@ def read_run(folder: Path) -> RunRecord:
     try:
         config = mapping(file_json(folder / "config.json"))
     except (OSError, ValueError) as error:
-        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+        raise DposeError(
+            "run-missing", "holds no run", str(folder), "give a folder that `dpose train` made"
+        ) from error
     run = RunRecord(
         name=folder.resolve().name,
         task=text(config.get("task")),
@@ -243,7 +245,7 @@ def _statement(path: Path) -> PrivacyStatement | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DposeError(error.strerror or "cannot be read", str(path)) from error
+        raise DposeError("file-unreadable", error.strerror or "cannot be read", str(path)) from error
     return PrivacyStatement.from_json(content, str(path))
 
 

@@ -58,7 +58,7 @@ class Data:
         """
         specs = request.data or (DEFAULT,)
         if len(set(specs)) < len(specs):
-            raise DposeError("the same data twice", ", ".join(specs))
+            raise DposeError("data-given-twice", "the same data twice", ", ".join(specs))
         found: list[Photos] = []
         private: list[bool] = []
         for spec in specs:
@@ -67,7 +67,7 @@ class Data:
             limit = few if rendered and request.limit is None else request.limit
             found += [open_photos(spec, size, limit) for size in (sizes if rendered else sizes[:1])]
             if masks and not found[-1].masks:
-                raise DposeError("has no masks, which this experiment needs", spec)
+                raise DposeError("masks-missing", "has no masks, which this experiment needs", spec)
             private += [not asked.for_purpose("evaluate").public] * (len(found) - len(private))
         return cls(specs, tuple(found), tuple(private))
 

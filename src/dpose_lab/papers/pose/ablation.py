@@ -40,13 +40,19 @@ def check_options(name: str, asked: GridRequest) -> None:
     for option, value in refused.items():
         if value not in (None, ()):
             raise DposeError(
+                "ablation-setting-fixed",
                 "an ablation has the recipe's settings, changes one at a time, and is tested on the split for choosing",
                 f"{name} {option}",
                 "leave it out; --variants chooses rows",
             )
     for variant in asked.variants:
         if variant not in VARIANTS:
-            raise DposeError(f"cannot be {variant!r}", "--variants", f"choose from {', '.join(VARIANTS)}")
+            raise DposeError(
+                "variant-unknown",
+                f"cannot be {variant!r}",
+                "--variants",
+                f"choose from {', '.join(VARIANTS)}",
+            )
 
 
 def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
@@ -58,10 +64,16 @@ def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     splits = data.dataset.choosing
     if not splits:
         known = [name for name, source in SOURCES.items() if source.choosing]
-        raise DposeError("has no split to choose settings on", data.name, f"give {' or '.join(known)}")
+        raise DposeError(
+            "split-for-choosing-missing",
+            "has no split to choose settings on",
+            data.name,
+            f"give {' or '.join(known)}",
+        )
     train, test = splits
     if data.split not in ("", train):
         raise DposeError(
+            "ablation-split-given",
             f"an ablation chooses settings: it trains on {train} and is tested on {test}",
             str(data),
             "leave the split out",

@@ -97,7 +97,12 @@ def shipped(preset: str) -> Path:
     """
     found = shipped_for(preset)
     if found is None:
-        raise DposeError(f"there are no public weights of preset {preset}", "--preset", "give --init FOLDER")
+        raise DposeError(
+            "public-weights-missing",
+            f"there are no public weights of preset {preset}",
+            "--preset",
+            "give --init FOLDER",
+        )
     return found
 
 

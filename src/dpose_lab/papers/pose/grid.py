@@ -64,7 +64,12 @@ class TrainingGrid:
         scale = design.scale(asked)
         given = request.data or ((design.data,) if design.data else ())
         if len(given) != 1:
-            raise DposeError("trains on one kind of data", design.name, "give one --data NAME[:ROOT][:SPLIT]")
+            raise DposeError(
+                "data-given-several",
+                "trains on one kind of data",
+                design.name,
+                "give one --data NAME[:ROOT][:SPLIT]",
+            )
         data = DataSpec.parse(given[0])
         own, held_out = choosing_splits(data) if design.variants else _splits(data)
         own.located("train")
@@ -203,14 +208,23 @@ def _check(design: Design, asked: GridRequest) -> None:
     if design.variants:
         check_options(design.name, asked)
     elif asked.variants:
-        raise DposeError("are the rows of an ablation", f"{design.name} --variants", "leave it out")
+        raise DposeError(
+            "option-needs-ablation",
+            "are the rows of an ablation",
+            f"{design.name} --variants",
+            "leave it out",
+        )
     for name, values, known in (
         ("--methods", asked.methods, (*METHODS, RECOMMENDED)),
         ("--strategies", asked.strategies, tuple(STRATEGIES)),
     ):
         for value in values:
             if value not in known:
-                raise DposeError(f"cannot be {value!r}", name, f"choose from {', '.join(known)}")
+                raise DposeError(
+                    "setting-unknown", f"cannot be {value!r}", name, f"choose from {', '.join(known)}"
+                )
     for name, numbers in (("--epsilons", asked.epsilons), ("--clip-norms", asked.clip_norms)):
         if not all(math.isfinite(n) and n > 0 for n in numbers) or len(set(numbers)) != len(numbers):
-            raise DposeError("must be positive numbers, each once", name, "such as 0.2,0.8")
+            raise DposeError(
+                "values-malformed", "must be positive numbers, each once", name, "such as 0.2,0.8"
+            )

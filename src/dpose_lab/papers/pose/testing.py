@@ -108,10 +108,15 @@ def read_people(path: Path) -> Counts:
         names = tuple(map(str, content["units"]))
         found, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DposeError("cannot be read", str(path), "delete its cell's file, and run again") from error
+        raise DposeError(
+            "result-unreadable", "cannot be read", str(path), "delete its cell's file, and run again"
+        ) from error
     if found.shape != scored.shape or found.shape != (len(names),):
         raise DposeError(
-            "does not count each person once", str(path), "delete its cell's file, and run again"
+            "result-counts-wrong",
+            "does not count each person once",
+            str(path),
+            "delete its cell's file, and run again",
         )
     return Counts(names, found, scored)
 

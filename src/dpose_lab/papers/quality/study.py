@@ -160,7 +160,7 @@ def quality_study(request: Request) -> QualityStudy:
     """
     learned = Restoration.chosen(LEARNED)
     if learned.note:
-        raise DposeError("there is nothing to measure", "learned", learned.note)
+        raise DposeError("restoration-missing", "there is nothing to measure", "learned", learned.note)
     besides = [spec for spec in request.data or (RENDERED,) if spec != PHOTOGRAPHS]
     data = Data.open(replace(request, data=(PHOTOGRAPHS, *besides)), [SIZE], FEW)
     options = "".join(f" --data {spec}" for spec in request.data)

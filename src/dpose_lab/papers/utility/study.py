@@ -76,12 +76,15 @@ class Utility:
             DposeError: they cannot be used, or what is tested on would be trained on.
         """
         if len(request.data) > 1:
-            raise DposeError("takes one --data", ", ".join(request.data))
+            raise DposeError("data-given-several", "takes one --data", ", ".join(request.data))
         asked = DataSpec.parse(request.data[0] if request.data else "synthetic:ward")
         spec, own = asked.for_purpose("evaluate"), replace(asked, split="").for_purpose("train")
         if spec.same_units(own):
             raise DposeError(
-                "training and testing would share units", str(asked), "name another split to test on"
+                "test-shares-units",
+                "training and testing would share units",
+                str(asked),
+                "name another split to test on",
             )
         size = load_model(find_model(MODEL)).config.input_size
         most = trained.LEARNERS // (4 if request.quick else 1)

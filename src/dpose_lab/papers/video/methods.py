@@ -163,6 +163,7 @@ def released_videos(
         return videos
     if method.kind == "foreign":
         raise DposeError(
+            "method-videos-missing",
             "not available: its videos must be made first",
             method.key,
             f"then give --external {method.key}:DIR",
@@ -186,10 +187,15 @@ def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
         name, _, folder = text.partition(":")
         if name not in METHODS or name == RAW.key:
             raise DposeError(
-                f"no row called {name!r}", f"--external {text}", f"known are {', '.join(METHODS)}"
+                "row-unknown",
+                f"no row called {name!r}",
+                f"--external {text}",
+                f"known are {', '.join(METHODS)}",
             )
         if name in found or not Path(folder).is_dir() or not folder:
-            raise DposeError("must name a folder, and each row once", f"--external {text}")
+            raise DposeError(
+                "row-folder-malformed", "must name a folder, and each row once", f"--external {text}"
+            )
         found[name] = Path(folder)
     return found
 
@@ -198,7 +204,7 @@ def _elsewhere(folder: Path, video: Video) -> VideoSource:
     path = folder / video.name
     path = path if path.suffix else path.with_suffix(".mp4")
     if not path.is_file():
-        raise DposeError("this video of the method is missing", str(path))
+        raise DposeError("video-missing", "this video of the method is missing", str(path))
     return VideoFile(path)
 
 

@@ -104,6 +104,7 @@ class Study:
         """
         if len(request.data) > 2:
             raise DposeError(
+                "data-given-several",
                 "a table takes videos, and perhaps other data to learn attributes from",
                 ", ".join(request.data),
             )
@@ -112,7 +113,7 @@ class Study:
         train = open_videos(own, purpose="train", limit=request.limit)
         test = open_videos(ActionSpec(spec.name, spec.root, "test"), purpose="evaluate", limit=request.limit)
         if not train.actions:
-            raise DposeError("has no actions to learn", str(spec))
+            raise DposeError("actions-missing", "has no actions to learn", str(spec))
         witness = _witness(request, test)
         specs = (spec, ActionSpec.parse(request.data[1]) if witness else spec)
         return cls(
@@ -207,6 +208,7 @@ class Study:
         bar = 100 * (chance + 3 * math.sqrt(chance * (1 - chance) / len(self.test)))
         if statistics.mean(found) < bar:
             raise DposeError(
+                "baseline-learns-nothing",
                 f"the model learns nothing from raw videos: top-1 {statistics.mean(found):.1f} %, and guessing may "
                 f"reach {bar:.1f} %",
                 self.table,
@@ -268,6 +270,7 @@ def _witness(request: Request, test: VideoSet) -> VideoSet | None:
     found = open_videos(ActionSpec(spec.name, spec.root, "train"), purpose="train", limit=request.limit)
     if not found.attributes or found.attributes != test.attributes:
         raise DposeError(
+            "attributes-differ",
             "has not the attributes that the videos are labelled with",
             str(spec),
             f"they are {', '.join(test.attributes) or 'none'}; vispr goes with pahmdb",
