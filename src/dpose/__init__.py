@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 # torch's OpenMP threads wait for each other by spinning. Where anything else wants a core (a second run, a test, a
 # browser) that can cost ten times the speed; sleeping at once costs a third of it on an idle machine. So they spin
-# briefly, then sleep (docs/lab/results.md, "Waiting threads"). Must precede torch's import; whoever set a policy keeps
-# it.
+# briefly, then sleep (docs/lab/results.md, "Waiting threads"). Must precede torch's import; a policy that is set stays.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")

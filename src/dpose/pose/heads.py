@@ -164,8 +164,7 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
     Guo et al. 2017, "On calibration of modern neural networks", section 4.2: temperature scaling, of the last two
     layers' weights and biases. A model that has seen its public pictures many times is too sure of other people's, and
     most of what their gradients say at first is that. Clipped to a norm, they say little else, and noise is added to
-    that little: whoever divides before the first private step spends the budget on where joints are
-    (docs/lab/results.md, "A start that is too sure").
+    that little: who divides before the first private step spends the budget on where joints are (docs/lab/results.md).
 
     Args:
         model: Any pose model; not changed.
