@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 import small_nano
 from clips import write as write_clip
 from goldens import doors

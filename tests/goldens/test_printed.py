@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from goldens import doors
 from goldens.held import hold, hold_cases
 from small_nano import small_nano  # noqa: F401
