@@ -125,7 +125,9 @@ GUARDED = {
             *("verify_ledger", "hold_run", "_make_locked", "_keep_head_apart", "_check_head_apart"),
         ),
     ),
-    "privacy/seal.py": Guarded(("privacy/test_seal.py", "runs/test_verify.py")),
+    "privacy/seal.py": Guarded(
+        ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
+    ),
     "training/session.py": Guarded(
         RESUMED,
         (

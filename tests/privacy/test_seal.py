@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from dpose.errors import DposeError
+from dpose.privacy.entries import GENESIS
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -60,6 +61,25 @@ def test_long_values_are_told_cut_to_sixty_characters():
             Seal.from_dict(json.loads(line)["event"], "here").check_statement(changed, "here")
         (told,) = (word for word in str(caught.value).split() if "xx" in word)
         assert told == ('"' + "x" * 58 + '"' if length == 58 else '"' + "x" * 56 + "...")
+
+
+def test_the_order_in_which_files_are_found_is_not_sealed():
+    digests = {"b": "00" * 32, "a": "11" * 32}
+    one, other = (sealed_alone(STATEMENT, found) for found in (digests, dict(reversed(digests.items()))))
+    assert one == other
+
+
+def test_a_releases_seal_is_a_first_line_that_takes_no_step():
+    statement, line = sealed_alone(STATEMENT, SUMS)
+    said = json.loads(line)
+    assert [said[name] for name in ("seq", "prev", "type", "first_step", "steps")] == [
+        0,
+        GENESIS,
+        "seal",
+        0,
+        0,
+    ]
+    assert open_seal(statement, line.decode(), "a.png") == open_seal(statement, line, "a.png")
 
 
 def test_a_statement_that_names_a_seal_fails_without_it():
