@@ -350,7 +350,7 @@ GUARDED = {
     "release/archive.py": Guarded(
         ("release/test_archive.py", "release/test_verify.py"), ("pack_archive", "unpack", "_digest")
     ),
-    "release/sealing.py": Guarded(("release/test_verify.py",)),
+    "release/sealing.py": Guarded(("release/test_sealing.py", "release/test_verify.py")),
     "release/embed.py": Guarded(
         ("release/test_verify.py", "cli/test_statement.py"),
         ("stamped_picture", "stamp", "read_stamp", "bound_to", "check_digest"),

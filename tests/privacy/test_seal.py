@@ -7,8 +7,9 @@ from itertools import combinations
 import pytest
 
 from dpose.errors import DposeError
+from dpose.privacy import seal as seals
 from dpose.privacy.entries import GENESIS
-from dpose.privacy.seal import Seal, open_seal, sealed_alone
+from dpose.privacy.seal import Seal, open_seal, run_digests, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 STATEMENT = PrivacyStatement(
@@ -100,3 +101,17 @@ def test_digests_are_compared_by_name():
         seal.check_digests({"sums": "00" * 32}, "a.npz")
     with pytest.raises(DposeError, match=r"log\.jsonl was not there when this was sealed"):
         seal.check_digests({"log.jsonl": "00" * 32}, "run")
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
+    """Left out, a log or a checkpoint would be neither sealed nor compared."""
+    (tmp_path / "log.jsonl").write_text("{}")
+    assert list(run_digests(tmp_path)) == ["log.jsonl"]
+
+    def fails(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(seals, "file_digest", fails)
+    with pytest.raises(DposeError) as caught:
+        run_digests(tmp_path)
+    assert "log.jsonl" in str(caught.value)
