@@ -125,7 +125,9 @@ GUARDED = {
             *("verify_ledger", "hold_run", "_make_locked", "_keep_head_apart", "_check_head_apart"),
         ),
     ),
-    "privacy/seal.py": Guarded(("privacy/test_seal.py", "runs/test_verify.py")),
+    "privacy/seal.py": Guarded(
+        ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
+    ),
     "training/session.py": Guarded(
         RESUMED,
         (
@@ -348,7 +350,7 @@ GUARDED = {
     "release/archive.py": Guarded(
         ("release/test_archive.py", "release/test_verify.py"), ("pack_archive", "unpack", "_digest")
     ),
-    "release/sealing.py": Guarded(("release/test_verify.py",)),
+    "release/sealing.py": Guarded(("release/test_sealing.py", "release/test_verify.py")),
     "release/embed.py": Guarded(
         ("release/test_verify.py", "cli/test_statement.py"),
         ("stamped_picture", "stamp", "read_stamp", "bound_to", "check_digest"),

@@ -13,7 +13,7 @@ from dpose.privacy import ledger as ledger_module
 from dpose.privacy.entries import Entry, EntryType, plan_digest
 from dpose.privacy.ledger import Ledger, hold_run, read_ledger, spent, verify_ledger
 from dpose.privacy.queries import Query
-from dpose.privacy.seal import Seal
+from dpose.privacy.seal import Seal, check_sealed
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
@@ -348,6 +348,17 @@ def test_a_torn_last_line_counts_as_a_reservation(run, state, kept):
     mended = read_ledger(file)
     assert not any(entry.torn for entry in mended)
     assert spent(mended)[0].steps == 40
+
+
+def test_a_torn_line_after_the_seal_is_counted_and_is_no_other_end(run):
+    file = run / "ledger.jsonl"
+    whole = check_sealed(run, said(run), read_ledger(file))
+    file.write_bytes(file.read_bytes() + b"{")
+    entries = read_ledger(file)
+    assert entries[-1].torn
+    assert check_sealed(run, said(run), entries) == whole
+    with pytest.raises(DposeError):
+        check_sealed(run, said(run), entries[:-2])
 
 
 def test_a_torn_line_stands_for_the_largest_reservation_after_the_last(tmp_path, state):

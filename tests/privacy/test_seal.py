@@ -7,7 +7,9 @@ from itertools import combinations
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.seal import Seal, open_seal, sealed_alone
+from dpose.privacy import seal as seals
+from dpose.privacy.entries import GENESIS
+from dpose.privacy.seal import Seal, open_seal, run_digests, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
 from refusals import refused
 
@@ -63,6 +65,25 @@ def test_long_values_are_told_cut_to_sixty_characters():
         assert told == ('"' + "x" * 58 + '"' if length == 58 else '"' + "x" * 56 + "...")
 
 
+def test_the_order_in_which_files_are_found_is_not_sealed():
+    digests = {"b": "00" * 32, "a": "11" * 32}
+    one, other = (sealed_alone(STATEMENT, found) for found in (digests, dict(reversed(digests.items()))))
+    assert one == other
+
+
+def test_a_releases_seal_is_a_first_line_that_takes_no_step():
+    statement, line = sealed_alone(STATEMENT, SUMS)
+    said = json.loads(line)
+    assert [said[name] for name in ("seq", "prev", "type", "first_step", "steps")] == [
+        0,
+        GENESIS,
+        "seal",
+        0,
+        0,
+    ]
+    assert open_seal(statement, line.decode(), "a.png") == open_seal(statement, line, "a.png")
+
+
 def test_a_statement_that_names_a_seal_fails_without_it():
     statement, line = sealed_alone(STATEMENT, SUMS)
     with refused("seal-missing"):
@@ -81,3 +102,17 @@ def test_digests_are_compared_by_name():
         seal.check_digests({"sums": "00" * 32}, "a.npz")
     with refused("seal-item-added", where="log.jsonl"):
         seal.check_digests({"log.jsonl": "00" * 32}, "run")
+
+
+def test_a_file_that_cannot_be_read_is_not_left_out(tmp_path, monkeypatch):
+    """Left out, a log or a checkpoint would be neither sealed nor compared."""
+    (tmp_path / "log.jsonl").write_text("{}")
+    assert list(run_digests(tmp_path)) == ["log.jsonl"]
+
+    def fails(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(seals, "file_digest", fails)
+    with pytest.raises(DposeError) as caught:
+        run_digests(tmp_path)
+    assert "log.jsonl" in str(caught.value)
