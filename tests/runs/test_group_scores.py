@@ -16,6 +16,7 @@ from dpose.runs import group_scores
 from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table
 from dpose.runs.noised_groups import NAMES, evaluate_groups_noised, members_of
 from dpose.runs.noised_score import NoisedEvaluation
+from dpose_scene.data import REPORTED
 from refusals import refused
 
 NANO, QUIET = files.SHIPPED / "nano", Console(quiet=True)
@@ -37,7 +38,7 @@ def found():
 def test_groups_are_of_everybody_and_add_up(found):
     everybody, *groups = found
     assert (everybody.group, everybody.units) == (EVERYBODY, 16)
-    assert {group.group.split(":")[0] for group in groups} <= {*group_scores.SAID, "posture", "size"}
+    assert {group.group.split(":")[0] for group in groups} <= {*REPORTED, "posture", "size"}
     assert all(4 <= group.units <= 16 for group in groups)
     assert sum(group.units for group in groups if group.group.startswith("glasses")) in (16, *range(12, 16))
     # the same model before and after

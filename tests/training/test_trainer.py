@@ -288,7 +288,7 @@ def test_processes_are_held_to_one_run_before_anything_is_charged_or_written(
         def agree(self, digests):
             told.append(dict(digests))
             if "the plan" in digests:
-                raise DposeError("they differ")
+                raise DposeError("processes-differ", "they differ")
 
     monkeypatch.setattr("dpose.training.trainer.process_group", Differing)
     for plan in (private_plan(steps=2), private_plan(steps=2, clip_norm=2.0)):

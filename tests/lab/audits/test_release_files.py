@@ -8,7 +8,7 @@ from dpose_lab.audits.mechanism_audit import audit_release_command
 from dpose_lab.audits.release_files import CELLS, COMMANDS, file_mechanism
 from refusals import refused
 
-BUDGETS = {"pixelize": ("1", "0", 24 * CELLS), "release-video": ("4", "1e-5", 8 * CELLS)}
+BUDGETS = {"pixelize": ("1", "0", 24 * CELLS), "release-video": ("4", "1e-5", 12 * CELLS)}
 
 
 @pytest.mark.parametrize("fault", [None, "half-noise", "noise-missing"])
@@ -17,7 +17,9 @@ def test_true_commands_stand_and_faults_are_flagged(name, fault):
     if name == "release-video" and fault == "noise-missing":
         pytest.skip("what half the noise shows, none shows")
     epsilon, delta, samples = BUDGETS[name]
-    found = audit_release_command(name, main, epsilon, delta, samples=samples, plant=fault, alpha=1e-3)
+    # a true claim is to be flagged almost never, a fault as often as users would see it
+    alpha = 0.05 if fault else 1e-3
+    found = audit_release_command(name, main, epsilon, delta, samples=samples, plant=fault, alpha=alpha)
     assert found.flagged == (fault is not None)
     assert bool(found.planted) == (fault is not None)
     assert found.samples == samples
