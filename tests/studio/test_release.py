@@ -526,7 +526,7 @@ def test_what_a_job_wrote_is_served_and_nothing_else_of_the_folder(ask, client, 
         assert found.status_code in (400, 404)
         assert b"another's" not in found.content
     (studio.out / first["files"][0]).unlink()
-    assert "no such file any more" in client.get(first["links"][0]).json()["error"]
+    assert client.get(first["links"][0]).json()["code"] == "file-missing"
 
 
 def test_a_release_that_was_altered_does_not_verify(ask, opened, studio, near):
