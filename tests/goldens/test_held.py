@@ -5,7 +5,6 @@ import json
 import pytest
 
 from goldens import held
-from goldens.checks import check_of
 
 
 @pytest.fixture
@@ -58,10 +57,3 @@ def test_a_lost_case_is_seen(kept, monkeypatch):
     for cases in ([], ["case", "another"]):
         with pytest.raises(AssertionError):
             held.hold_cases("some", cases)
-
-
-def test_a_refusal_is_of_one_check_that_is_known():
-    assert check_of("a: the ledger is missing; do not rely on it") == "a ledger is there"
-    for line in ("something new", "the ledger is missing and does not add up"):
-        with pytest.raises(LookupError):
-            check_of(line)
