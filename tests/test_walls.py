@@ -5,21 +5,29 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dpose
 from dpose import extensions
-from dpose.errors import DposeError
 from dpose.media.images import write_image
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose_lab.baselines.pixelization import PaperPlan
+from refusals import refused
 
 LABEL = "0 0.5 0.5 0.4 0.6 " + "0.4 0.3 2 " * 17 + "\n"
 ALONE = """
 import json, os, sys
-sys.modules["dpose_lab"] = sys.modules["dpose_scene"] = None   # importing them fails, as where there are none
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("dpose_lab", "dpose_scene"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
 from dpose.cli import main
 print(json.dumps([main(arguments) for arguments in json.loads(sys.argv[1])]))
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("dpose_"))))
@@ -47,7 +55,7 @@ def alone(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         *_, codes, loaded = done.stdout.splitlines()
-        assert json.loads(loaded) == ["dpose_lab", "dpose_scene"]  # as they were blocked
+        assert json.loads(loaded) == []
         return json.loads(codes), done.stdout + done.stderr
 
     return run
@@ -135,8 +143,25 @@ def test_a_package_that_fails_to_import_is_not_passed_over(monkeypatch, tmp_path
 
 def test_without_rendered_people_the_spec_says_so(monkeypatch):
     monkeypatch.setattr(extensions, "extensions", lambda group: ())
-    with pytest.raises(DposeError, match="not installed"):
+    with refused("rendered-people-missing"):
         extensions.rendered_people()
+
+
+@pytest.mark.parametrize("kind", [Kind.PRIVATE, Kind.SEEDED, Kind.NONE])
+def test_no_package_gives_its_algorithm_a_guarantee(monkeypatch, kind):
+    """A plan from elsewhere is a published algorithm's, whatever its own statement says."""
+    picture = np.zeros((32, 32), np.uint8)
+    claimed = dpose.pixelize(picture, 2, "pixels:16", 16, public=True).statement
+    claimed = PrivacyStatement(kind, unit="pixel") if kind is Kind.NONE else replace(claimed, kind=kind)
+
+    class Claiming(PaperPlan):
+        def statement(self):
+            return claimed
+
+    module = SimpleNamespace(PUBLISHED={"pictures": Claiming.of})
+    monkeypatch.setattr("dpose.release.published.extensions", lambda group: (module,))
+    with pytest.raises(ValueError, match="guarantees nothing"):
+        dpose.pixelize(picture, 2, "pixels:16", 16, paper=1, public=True)
 
 
 def test_code_of_all_three_counts():

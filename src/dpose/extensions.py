@@ -4,9 +4,8 @@
     lab = "dpose_lab.commands"                  # has register(app): adds its commands to the command line
 
 `dpose.data` names modules that render people, as `RenderedPeople` says, for data specs `synthetic:...`;
-`dpose.operators` names modules whose `PUBLISHED` has published release algorithms (`dpose.release.published`). In a
-source tree that is not installed, and so has no entry points, the packages that come with dpose are looked for beside
-it.
+`dpose.operators` names modules whose `PUBLISHED` has published release algorithms (`dpose.release.published`). A source
+tree that is not installed has no entry points: there the packages that come with dpose are looked for beside it.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def extensions(group: str) -> tuple[ModuleType, ...]:
         try:
             found.append(import_module(name))
         except ModuleNotFoundError as error:
-            # installed with dpose once, and deleted since
-            if error.name != name.partition(".")[0]:
+            if error.name != name.partition(".")[0]:  # else it was installed once, and deleted since
                 raise
     return tuple(found)
 
@@ -103,11 +101,13 @@ class RenderedPeople(Protocol):
         SPLITS: How many pictures each split has.
         FILM_SPLITS: How many films each split has.
         FILM_ACTIONS: What people in films do.
+        FILM_SIZE: (height, width) of films where nothing else is said, pixels.
     """
 
     SPLITS: Mapping[str, int]
     FILM_SPLITS: Mapping[str, int]
     FILM_ACTIONS: tuple[str, ...]
+    FILM_SIZE: tuple[int, int]
 
     def identity_at(self, look: str, split: str, index: int) -> int:
         """Who is in picture `index`."""

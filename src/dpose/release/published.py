@@ -5,7 +5,6 @@ Each comes from another package, as `dpose_lab` is, through the entry points of 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from dpose.release.mechanism import Released
 
 
-@runtime_checkable
 class PublishedPlan(Protocol):
     """A published algorithm bound to a picture's or clip's shape. Guarantees nothing."""
 
@@ -35,7 +33,6 @@ class PublishedPlan(Protocol):
     def shape(self) -> Shape:
         """The picture's or clip's sizes."""
 
-    @abstractmethod
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
     ) -> Iterator[NDArray[np.uint8]]:
@@ -47,11 +44,9 @@ class PublishedPlan(Protocol):
             workers: Frames in work at a time, where they can be.
         """
 
-    @abstractmethod
     def statement(self) -> PrivacyStatement:
         """What was claimed, and what does not hold: a statement of kind `paper`."""
 
-    @abstractmethod
     def explained(self) -> list[str]:
         """What will be done and what does not hold, before a pixel is looked at: lines of text."""
 
@@ -64,7 +59,6 @@ class PublishedPicturePlan(PublishedPlan, Protocol):
     def frames(self) -> int | None:
         """Number of frames; None for a picture."""
 
-    @abstractmethod
     def release(self, picture: NDArray[np.uint8], source: NoiseSource, frame: int = 0) -> Released:
         """The algorithm on one picture."""
 

@@ -52,9 +52,14 @@ def release_statement(
         seeded: Whether the noise comes from a seed.
         caveats: What the reader must know besides.
         conditional_on: What the guarantee takes as given besides.
+
+    Raises:
+        ValueError: a published algorithm's statement is of another kind than `paper`.
     """
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         made = plan.statement()
+        if made.kind is not Kind.PAPER:  # its plan may come from another package
+            raise ValueError(f"a published algorithm guarantees nothing, but says {made.kind.value}")
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
