@@ -28,8 +28,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.rounded_gaussian import rounded_gaussian
 from dpose.training.truncating import add_truncated
 from dpose.training.unit_sums import depthwise_gradients, norm_gradients
-from dpose_scene.aids import choose_scene
-from dpose_scene.render import render_person
+from dpose_scene.data import render_at
 
 UNITS = 32
 
@@ -53,9 +52,8 @@ def tasks() -> dict[str, Callable[[], Any]]:
         return [rounded_gaussian(1e6, 200_000, stream)]
 
     def pictures() -> list[Any]:
-        chosen = [(look, choose_scene(look, "train", i)) for look in ("studio", "ward") for i in range(20)]
         return [
-            render_person(look, c.seed, (128, 96), action=c.action, aid=c.aid).image for look, c in chosen
+            render_at(look, "train", i, (128, 96)).image for look in ("studio", "ward") for i in range(20)
         ]
 
     return {

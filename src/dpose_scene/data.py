@@ -1,19 +1,17 @@
-"""Rendered people as data sets: what dpose opens for the specs `synthetic:LOOK:SPLIT` and `synthetic-clips:LOOK:SPLIT`.
-
-The entry point of the group `dpose.data`; the names below are those of `dpose.extensions.RenderedPeople`.
-"""
+"""Rendered people as data: the entry point of the group `dpose.data`, as `dpose.extensions.RenderedPeople` says."""
 
 from __future__ import annotations
 
 from dpose_scene.aids import choose_scene
 from dpose_scene.body import body_of
-from dpose_scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+from dpose_scene.films import FILM_ACTIONS, FILM_SIZE, FILM_SPLITS, film, film_labels
 from dpose_scene.render import Scene, render_person
 from dpose_scene.splits import SPLITS
 from dpose_scene.stage import identity_of, wears_gown
 
 __all__ = [
     "FILM_ACTIONS",
+    "FILM_SIZE",
     "FILM_SPLITS",
     "SPLITS",
     "film",

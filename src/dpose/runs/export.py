@@ -38,7 +38,7 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
 
 
 def _windows(height: int, width: int) -> list[NDArray[np.uint8]]:
-    """Windows of a photograph of a person, each of this shape times what lets it be largest: uint8, (H, W, 3)."""
+    """Windows of a photograph of a person, with the proportions of these sizes: uint8, (H, W, 3)."""
     from skimage.data import astronaut
 
     photograph = astronaut()
@@ -46,6 +46,6 @@ def _windows(height: int, width: int) -> list[NDArray[np.uint8]]:
     high, wide = side * height // max(height, width), side * width // max(height, width)
     tops, lefts = (
         np.linspace(0, n - k, WINDOWS).astype(int)
-        for n, k in zip(photograph.shape, (high, wide), strict=False)
+        for n, k in zip(photograph.shape[:2], (high, wide), strict=True)
     )
     return [photograph[top : top + high, left : left + wide] for top in tops for left in lefts]

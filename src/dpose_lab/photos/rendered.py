@@ -14,13 +14,10 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
         split: One of the scene's splits.
         size: (height, width) to render at.
     """
-    from dpose_scene.aids import choose_scene
-    from dpose_scene.render import render_person
-    from dpose_scene.splits import SPLITS
+    from dpose_scene.data import SPLITS, render_at
 
     def read(index: int) -> Photo:
-        chosen = choose_scene(look, split, index)
-        scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
+        scene = render_at(look, split, index, size)
         hashes = (pixel_hash(scene.image),)
         return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
 

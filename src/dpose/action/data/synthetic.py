@@ -24,13 +24,13 @@ WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
 
 
 @lru_cache(maxsize=16)
-def open_clips(look: str, split: str, size: tuple[int, int] = (64, 64)) -> VideoSet:
+def open_clips(look: str, split: str, size: tuple[int, int] | None = None) -> VideoSet:
     """One split of the films of a look; each is rendered when it is first asked for, and kept.
 
     Args:
         look: `studio` or `ward`.
         split: One of the look's splits.
-        size: Their (height, width), pixels.
+        size: Their (height, width), pixels; None for the size that they have by default.
 
     Raises:
         DposeError: no installed package renders people.
@@ -42,7 +42,7 @@ def open_clips(look: str, split: str, size: tuple[int, int] = (64, 64)) -> Video
         videos.append(
             Video(
                 f"{split}/{labels.name}",
-                Held(partial(people.film, look, split, index, size)),
+                Held(partial(people.film, look, split, index, size or people.FILM_SIZE)),
                 people.FILM_ACTIONS.index(labels.action),
                 tuple(int(true_of(labels.attributes)) for true_of in WITNESS.values()),
                 f"rendered-{labels.identity}",
