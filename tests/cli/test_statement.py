@@ -41,8 +41,8 @@ def folder(tmp_path, monkeypatch):
     made = tmp_path / "ward-pose"
     finished_run(made, tmp_path / "runs-state", PLAN, task="pose", about=about)
     statement = PrivacyStatement.from_json((made / "privacy.json").read_text())
-    dated = replace(statement.sections.deployment, date="2026-05-03")
-    sealed_again(made, replace(statement, sections=replace(statement.sections, deployment=dated)))
+    dated = replace(statement.deployment, date="2026-05-03")
+    sealed_again(made, replace(statement, deployment=dated))
     return made
 
 
@@ -207,14 +207,14 @@ def test_a_picture_from_a_seed_has_no_date_and_can_be_made_again(tmp_path, capsy
 def test_what_several_times_as_much_costs_cannot_be_made_prettier(tmp_path):
     made = pixelize(np.zeros((48, 64), np.uint8), 2, 16, 16, public=True).statement
     assert made.verify() == 2
-    groups = tuple(replace(one, epsilon=min(one.epsilon, 5.0)) for one in made.sections.groups)
+    groups = tuple(replace(one, epsilon=min(one.epsilon, 5.0)) for one in made.groups)
     for forged in (
         groups,
-        made.sections.groups[:5],
-        (*made.sections.groups[:9], replace(groups[9], units=11)),
+        made.groups[:5],
+        (*made.groups[:9], replace(groups[9], units=11)),
     ):
         with refused("groups-understated", where="groups"):
-            replace(made, sections=replace(made.sections, groups=forged)).verify()
+            replace(made, groups=forged).verify()
 
 
 def _stamped(file):

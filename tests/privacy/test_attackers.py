@@ -8,15 +8,19 @@ import pytest
 from scipy.stats import norm
 
 from dpose.privacy.accounting import COARSE, Event, epsilon
-from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, bound_attackers, loss_grid
+from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, RateBound, bound_attackers, loss_grid
 from dpose.privacy.gaussian import gaussian_delta
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events
-from dpose.privacy.wording import true_positives
+from dpose.privacy.words import true_positives
 from refusals import refused
 
 DELTA = 1e-5
 SAMPLED = Event(0.05, 1.0, 30, 1.0)
+
+
+def bounds(*pairs):
+    return tuple(RateBound(fpr, tpr) for fpr, tpr in pairs)
 
 
 @pytest.mark.parametrize(("relation", "factor"), [(Relation.ZERO_OUT, 1.0), (Relation.REPLACE, 2.0)])
@@ -24,9 +28,9 @@ def test_of_one_gaussian_it_is_the_gaussian(relation, factor):
     sigma, steps = 4.0, 5
     mu = factor * math.sqrt(steps) / sigma
     bound = bound_attackers([Event(1.0, sigma, steps, 1.0)], relation, DELTA)
-    assert mu <= bound.mu <= 1.002 * mu
-    assert bound.loses < 2e-3
-    for rate, found in bound.found:
+    assert mu <= bound.gaussian_mu <= 1.002 * mu
+    assert bound.mu_excess < 2e-3
+    for rate, found in bound.rates.items():
         true = norm.cdf(norm.ppf(rate) + mu)
         assert true <= found <= 1.005 * true
 
@@ -35,29 +39,29 @@ def test_the_gaussian_curve_is_above_the_accountants_as_far_as_the_floor():
     bound = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA)
     spent_at = composed_accountant((SAMPLED,), Relation.ZERO_OUT, COARSE).get_epsilon
     for at in (1e-4, 1e-2):
-        assert gaussian_delta(bound.mu, spent_at(at)) >= at * (1 - 1e-9)
+        assert gaussian_delta(bound.gaussian_mu, spent_at(at)) >= at * (1 - 1e-9)
     # and it is the least: a little less is below it somewhere
-    assert gaussian_delta(0.995 * bound.mu, spent_at(DELTA)) < DELTA
+    assert gaussian_delta(0.995 * bound.gaussian_mu, spent_at(DELTA)) < DELTA
     # matched where delta is large instead, it would be too small
     middle = spent_at(1e-2)
     matched = next(mu for mu in np.linspace(0.01, 5, 500) if gaussian_delta(mu, middle) >= 1e-2)
-    assert matched < 0.9 * bound.mu
+    assert matched < 0.9 * bound.gaussian_mu
 
 
 def test_what_the_gaussian_curve_loses_is_what_it_allows_more():
     bound = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA)
     rates = np.linspace(0.001, 0.999, 300)
-    run, bell = of_events([SAMPLED], grid=COARSE), gaussian(bound.mu)
+    run, bell = of_events([SAMPLED], grid=COARSE), gaussian(bound.gaussian_mu)
     more = bell.power(rates) - run.power(rates)
     assert more.min() > -1e-3  # below the floor the run may exceed it
-    assert more.max() <= bound.loses + 1e-5 <= more.max() + 0.01
+    assert more.max() <= bound.mu_excess + 1e-5 <= more.max() + 0.01
 
 
 def test_every_test_between_two_sampled_batches_is_within_it():
     """The best test of one step, the likelihood ratio of the mixture: in both directions."""
     q, sigma = 0.3, 0.9
     bound = bound_attackers([Event(q, sigma, 1, 1.0)], Relation.ZERO_OUT, DELTA)
-    for rate, found in bound.found:
+    for rate, found in bound.rates.items():
         there = norm.isf(rate) * sigma
         removed = (1 - q) * rate + q * norm.sf((there - 1) / sigma)
         lows = np.linspace(-8, 8, 4001)
@@ -73,7 +77,7 @@ def test_the_curve_is_concave_rises_and_says_less_than_one_pair():
     assert (np.diff(power, 2) <= 1e-9).all()
     assert (power >= rates - 1e-12).all()
     spent = epsilon([SAMPLED], DELTA)
-    found = dict(bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA).found)
+    found = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA).rates
     assert all(found[rate] <= true_positives(spent, DELTA, rate) + 1e-6 for rate in FALSE_ALARMS)
     assert found[0.01] < 0.5 * true_positives(spent, DELTA)
 
@@ -81,29 +85,29 @@ def test_the_curve_is_concave_rises_and_says_less_than_one_pair():
 def test_it_reads_back_and_refuses_what_is_none():
     bound = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA)
     told = bound.to_dict()
-    assert AttackerBound.from_dict(told) == bound
-    for wrong in ({}, [], told | {"more": "1"}, told | {"gaussian_mu": 1.0}, told | {"found_at_most": [{}]}):
+    assert AttackerBound.read(told) == bound
+    for wrong in ({}, [], told | {"more": "1"}, told | {"gaussian_mu": 1.0}, told | {"tpr_bound": [{}]}):
         with refused(("attacker-bound-invalid", "decimal-malformed")):
-            AttackerBound.from_dict(wrong)
+            AttackerBound.read(wrong)
     with refused("attacker-bound-invalid"):
-        AttackerBound.from_dict(told | {"gaussian_mu": "-1.0"})
+        AttackerBound.read(told | {"gaussian_mu": "-1.0"})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"mu": 0.5},
-        {"floor": 1e-3},
-        {"found": ((0.01, 0.011),)},
-        {"found": ((0.3, 0.99), *((r, 0.99) for r in FALSE_ALARMS[1:]))},
-        {"found": tuple((rate, 0.9 * most) for rate, most in [(r, 0.5) for r in FALSE_ALARMS])},
+        {"gaussian_mu": 0.5},
+        {"mu_valid_from_delta": 1e-3},
+        {"tpr_bound": bounds((0.01, 0.011))},
+        {"tpr_bound": bounds((0.3, 0.99), *((r, 0.99) for r in FALSE_ALARMS[1:]))},
+        {"tpr_bound": bounds(*((rate, 0.45) for rate in FALSE_ALARMS))},
     ],
 )
 def test_one_that_was_made_prettier_is_refused(change):
     true = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA)
     true.check(true, 1e-6)
     with refused("attacker-bound-too-small"):
-        replace(true, **change).check(replace(true, found=tuple((r, 0.9) for r in FALSE_ALARMS)), 1e-6)
+        replace(true, **change).check(replace(true, tpr_bound=bounds(*((r, 0.9) for r in FALSE_ALARMS))), 1e-6)
 
 
 def test_what_protects_nobody_has_none():
@@ -114,7 +118,7 @@ def test_what_protects_nobody_has_none():
 def test_many_small_steps_are_told_on_the_fine_grid():
     """On the coarse one this run would look twice as bad as it is."""
     small = Event(0.01, 50.0, 2000, 1.0)
-    found = dict(bound_attackers([small], Relation.ZERO_OUT, DELTA).found)[0.01]
+    found = bound_attackers([small], Relation.ZERO_OUT, DELTA).rates[0.01]
     assert found <= true_positives(epsilon([small], DELTA), DELTA)
     assert loss_grid([small]) < loss_grid([SAMPLED])
     assert loss_grid([small, SAMPLED]) == loss_grid([small])

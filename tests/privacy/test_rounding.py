@@ -106,7 +106,7 @@ def test_what_is_read_back_bounds_the_number_in_places(value, places):
 
 # what the source may not round to the nearest: a word of these in the expression, and digits in the format
 BOUNDS = re.compile(
-    r"epsilon|delta|sigma|noise|spent|cost|claim|bound|rho\b|variance|confidence|alpha|found_at_most|true_positives"
+    r"epsilon|delta|sigma|noise|spent|cost|claim|bound|rho\b|variance|confidence|alpha|tpr_bound|true_positives"
     r"|recomputed|\.low\b|\.high\b|'low'|'high'"
 )
 HARMLESS = re.compile(r"bound\.(n|steps|divisor|plan)\b|noise_psnr|points\.(low|high)")

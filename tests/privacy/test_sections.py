@@ -144,7 +144,7 @@ def test_numbers_made_prettier_by_hand_are_refused(full, field):
     if field == "gaussian_mu":
         attackers["gaussian_mu"] = "0.05"
     elif field == "found":
-        attackers["found_at_most"][2]["found"] = "0.0101"
+        attackers["tpr_bound"][2]["found"] = "0.0101"
     elif field == "groups":
         groups[4]["epsilon"] = "1.0"
     elif field == "one":
@@ -154,7 +154,7 @@ def test_numbers_made_prettier_by_hand_are_refused(full, field):
     elif field == "short":
         groups.pop()
     else:
-        attackers["found_at_most"].pop(2)
+        attackers["tpr_bound"].pop(2)
     with refused(("attacker-bound-invalid", "attacker-bound-too-small", "groups-understated")):
         edited(full, attackers=attackers, groups=groups).verify()
 

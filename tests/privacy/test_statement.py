@@ -17,7 +17,7 @@ from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
-from dpose.privacy.wording import WARNING, in_brief, true_positives
+from dpose.privacy.words import WARNING, in_brief, true_positives
 from refusals import refused
 from statements import of_a_picture
 

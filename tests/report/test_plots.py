@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpose.privacy.rounding import upper
 from dpose.privacy.tradeoff import approximate
-from dpose.privacy.wording import true_positives
+from dpose.privacy.words import true_positives
 from dpose.report.charts import (
     MeasuredRates,
     Rates,

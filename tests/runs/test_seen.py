@@ -202,7 +202,7 @@ class TestTold:
         (line,) = done.statement.conditional_on
         assert line.startswith("no protected image was among the data that the first weights (sha256 ")
         assert line.endswith("which are not known: trained on data that are not public")
-        (given,) = done.statement.sections.inputs
+        (given,) = done.statement.inputs
         assert given.licence == "Apache-2.0"
         entry = json.loads((tmp_path / "run" / "config.json").read_text())["trained_on"]
         assert (entry["known"], entry["note"], entry["licence"]) == (False, SECRET["note"], "Apache-2.0")
@@ -220,7 +220,7 @@ class TestTold:
         assert fact.endswith("which come with dpose: trained on data that are not public")
         (line,) = done.statement.conditional_on
         assert line.startswith("no protected image was among the data")
-        (given,) = done.statement.sections.inputs
+        (given,) = done.statement.inputs
         assert given.licence == "Apache-2.0"
         verify_run(tmp_path / "run")
         # told by the digest, whatever a folder says: word for word, with the licence
@@ -230,8 +230,8 @@ class TestTold:
         sealed_again(tmp_path / "run", replace(done.statement, conditional_on=()))
         with refused("statement-sentence-missing", where=("conditional_on", "protected image was among")):
             verify_run(tmp_path / "run", tmp_path / "elsewhere")
-        other = replace(done.statement.sections, inputs=(replace(given, licence="MIT"),))
-        sealed_again(tmp_path / "run", replace(done.statement, sections=other))
+        other = (replace(given, licence="MIT"),)
+        sealed_again(tmp_path / "run", replace(done.statement, inputs=other))
         with refused("inputs-licence-missing"):
             verify_run(tmp_path / "run", tmp_path / "elsewhere")
 

@@ -17,7 +17,7 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.queries import Query
-from dpose.privacy.sections import AuditResult, Deployment, GroupResult, Sections
+from dpose.privacy.sections import AuditResult, Deployment, GroupResult
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_query
 from dpose.runs.verify import verify_run
@@ -46,7 +46,7 @@ def genuine(tmp_path_factory):
     )
 
     def more(_, statement):
-        return replace(statement, sections=replace(statement.sections, audits=(audit,), results=(result,)))
+        return replace(statement, audits=(audit,), results=(result,))
 
     reseal(place / "dp", more)
     return place
@@ -79,10 +79,9 @@ def table() -> dict:
 
 
 def test_the_threat_model_names_every_field_of_a_statement():
-    core = {f.name for f in fields(PrivacyStatement)} - {"sections"}
-    sections = {f.name for f in fields(Sections)} - {"deployment"}
+    core = {f.name for f in fields(PrivacyStatement)} - {"deployment"}
     deployment = {f"deployment.{f.name}" for f in fields(Deployment)}
-    assert set(table()) == {"schema"} | core | sections | deployment
+    assert set(table()) == {"schema"} | core | deployment
 
 
 def edits(value):
@@ -214,7 +213,7 @@ def test_the_seal_is_the_ledgers_last_line_and_follows_the_head(runs):
 def test_a_field_that_was_removed_is_not_what_was_sealed(runs):
     folder = runs / "dp"
     values = values_of(folder)
-    optional = [name for name in values if name in Sections.__dataclass_fields__ and name != "canaries"]
+    optional = [name for name in values if name in SECTIONS and name != "canaries"]
     assert len(optional) >= 7
     for name in optional:
         (folder / "privacy.json").write_text(json.dumps({k: v for k, v in values.items() if k != name}))
@@ -380,5 +379,5 @@ def test_a_private_plan_has_no_statement_of_kind_none(runs):
     none = PrivacyStatement(
         Kind.NONE, found.unit, n=found.n, queries=found.queries, plan_sha256=found.plan_sha256
     )
-    sealed_again(folder, replace(none, sections=Sections(canaries=found.sections.canaries)))
+    sealed_again(folder, replace(none, canaries=found.canaries))
     run_refused(folder, "statement-section-unfounded")

@@ -349,7 +349,7 @@ def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path
             plan=plan(method, **subspace), start=start or FirstWeights.drawn(), **said,
         )  # fmt: skip
         assert verify_run(tmp_path / name).statement == done.statement
-        return done.statement.sections.inputs
+        return done.statement.inputs
 
     public = dots.data(20, seed=9)
     public.unit_id = lambda index: f"public-{index}"

@@ -190,7 +190,7 @@ def test_results_by_group_are_in_statement_and_card_and_sealed(runs, monkeypatch
     )
     _record(folder, "synthetic:studio:test", said, Console(quiet=True))
     after = PrivacyStatement.from_json((folder / "privacy.json").read_text())
-    assert [(r.group, r.units, r.before, r.after) for r in after.sections.results] == [
+    assert [(r.group, r.units, r.before, r.after) for r in after.results] == [
         ("everybody", "40", "70.0", "61.2"),
         ("age: child", "31", "", "5.0"),
     ]

@@ -147,7 +147,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
 
 
 def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
-    planted = statement.sections.canaries
+    planted = statement.canaries
     if planted is None:
         raise DposeError("commitment-missing", NOBODY, str(folder), "train with --canaries")
     if statement.kind is not Kind.PRIVATE:

@@ -298,8 +298,7 @@ def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
     reached = AuditResult(what, lower(findings.bound), lower(1 - audit.alpha))
 
     def told(_: Ledger, statement: PrivacyStatement) -> PrivacyStatement:
-        sections = replace(statement.sections, audits=(*statement.sections.audits, reached))
-        return replace(statement, sections=sections)
+        return replace(statement, audits=(*statement.audits, reached))
 
     reseal(out, told)
 

@@ -199,7 +199,7 @@ def tell_each(
     Returns:
         How many were released.
     """
-    from dpose.privacy.wording import in_brief
+    from dpose.privacy.words import words_of
 
     shown: list[str] = []
     released = 0
@@ -212,7 +212,7 @@ def tell_each(
             if statement is None:
                 continue
             released += 1
-            text = in_brief(statement)
+            text = words_of(statement).printed()
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
                 bar.console.print(text, highlight=False)

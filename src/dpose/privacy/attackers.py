@@ -1,9 +1,9 @@
 """What no attacker can do against a run, from its whole trade-off curve: a section of its statement.
 
     bound = bound_attackers(events, Relation.ZERO_OUT, delta=1e-5)
-    bound.found                                     # (0.01, 0.0302): of 1 % false alarms, at most 3.02 % found
-    bound.mu                                        # the run is at least as private as a Gaussian of this mu ...
-    bound.floor, bound.loses                        # ... for deltas from here on; and by how much it is more private
+    bound.rates[0.01]                               # 0.0302: at 1 % false alarms at most 3.02 % are found
+    bound.gaussian_mu                               # the run is at least as private as a Gaussian of this mu ...
+    bound.mu_valid_from_delta, bound.mu_excess      # ... for deltas from here on; and by how much it is more private
 
 docs/proofs/accounting.md says why each of these holds.
 """
@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, Event, beyond_use, merge
+from dpose.privacy.fields import Decimal, StatementPart, statement_part
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.ranges import parse_decimal
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.rounding import upper
 
 if TYPE_CHECKING:
     from dpose.privacy.tradeoff import Floats
@@ -46,33 +45,52 @@ def loss_grid(events: Sequence[Event]) -> float:
     return COARSE if all(event.q / event.sigma > SPREAD for event in events) else FINE
 
 
-@dataclass(frozen=True)
-class AttackerBound:
-    """What no attacker can do against a run, by its whole curve: a section of its statement.
+@statement_part
+class RateBound(StatementPart):
+    """The largest true-positive rate of any attacker at one false-positive rate.
 
     Attributes:
-        found: (share of false alarms, the most that is found), both in [0, 1]; rounded up.
-        mu: The least mu whose `gaussian` curve is above the run's, as far as `floor`; rounded up.
-        floor: For deltas of at least this; below it the Gaussian curve says nothing about the run.
-        loses: About the most by which the Gaussian curve allows more to be found than the run's own does.
+        fpr: The false-positive rate, in [0, 1].
+        tpr: The bound, in [0, 1]; rounded up.
+    """
+
+    fpr: Decimal
+    tpr: Decimal
+
+
+@statement_part
+class AttackerBound(StatementPart):
+    """What no attacker can do against a run, by its whole trade-off curve.
+
+    Attributes:
+        tpr_bound: Bounds at `FALSE_ALARMS`.
+        gaussian_mu: The least mu whose `gaussian` curve is above the run's for deltas of at least
+            `mu_valid_from_delta`; rounded up.
+        mu_valid_from_delta: Below this delta the Gaussian curve says nothing about the run.
+        mu_excess: About the most by which the Gaussian curve allows a larger true-positive rate than the run's own.
 
     Raises:
         DposeError: a number is out of range.
     """
 
-    found: tuple[tuple[float, float], ...]
-    mu: float
-    floor: float
-    loses: float
+    tpr_bound: tuple[RateBound, ...]
+    gaussian_mu: Decimal
+    mu_valid_from_delta: Decimal
+    mu_excess: Decimal
 
     def __post_init__(self) -> None:
-        shares = [*(share for pair in self.found for share in pair), self.floor, self.loses]
+        shares = [*self.rates, *self.rates.values(), self.mu_valid_from_delta, self.mu_excess]
         if (
-            FALSE_POSITIVES not in dict(self.found)
+            FALSE_POSITIVES not in self.rates
             or not all(0 <= share <= 1 for share in shares)
-            or not 0 < self.mu < math.inf
+            or not 0 < self.gaussian_mu < math.inf
         ):
             raise DposeError("attacker-bound-invalid", "is no bound on attackers", "attackers")
+
+    @property
+    def rates(self) -> dict[float, float]:
+        """The bounds by their false-positive rates."""
+        return {bound.fpr: bound.tpr for bound in self.tpr_bound}
 
     def check(self, true: AttackerBound, slack: float) -> None:
         """Refuse a bound that allows less than `true`, or at other rates.
@@ -80,56 +98,17 @@ class AttackerBound:
         Raises:
             DposeError: it does.
         """
-        ours, theirs = dict(self.found), dict(true.found)
+        ours, theirs = self.rates, true.rates
         slack += LAST_DIGIT
         short = [rate for rate, most in theirs.items() if ours.get(rate, -1.0) < most * (1 - slack)]
-        if short or len(ours) != len(theirs) or self.floor != true.floor or self.mu < true.mu * (1 - slack):
+        same = len(ours) == len(theirs) and self.mu_valid_from_delta == true.mu_valid_from_delta
+        if short or not same or self.gaussian_mu < true.gaussian_mu * (1 - slack):
             raise DposeError(
                 "attacker-bound-too-small",
                 "allows attackers less than the recorded events do",
                 "attackers",
                 "do not rely on it",
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: numbers as decimal strings."""
-        return {
-            "found_at_most": [{"false_alarms": repr(a), "found": repr(b)} for a, b in self.found],
-            "gaussian_mu": repr(self.mu),
-            "for_delta_from": repr(self.floor),
-            "gaussian_loses": repr(self.loses),
-        }
-
-    @classmethod
-    def from_dict(cls, values: Any, where: str = "attackers") -> AttackerBound:
-        """The bound that `to_dict` wrote.
-
-        Raises:
-            DposeError: it is none.
-        """
-        names = ("gaussian_mu", "for_delta_from", "gaussian_loses")
-        try:
-            pairs = [(pair["false_alarms"], pair["found"]) for pair in values["found_at_most"]]
-            if set(values) != {"found_at_most", *names}:
-                raise KeyError("another field")
-            numbers = [parse_decimal(values[name], f"{where}.{name}") for name in names]
-        except (KeyError, TypeError) as error:
-            raise DposeError("attacker-bound-invalid", "is no bound on attackers", where) from error
-        found = tuple((parse_decimal(a, where), parse_decimal(b, where)) for a, b in pairs)
-        return cls(found, *numbers)
-
-
-def trade_off_lines(bound: AttackerBound) -> list[str]:
-    """What no attacker can do, by the whole curve."""
-    rates = "; ".join(
-        f"{upper(found, 3, times=100)}% at {as_given(100 * rate)}%" for rate, found in bound.found
-    )
-    return [
-        f"found at most, at false alarms of: {rates}",
-        f"this is at least as private as telling N(0, 1) from N({upper(bound.mu)}, 1), for deltas of at least "
-        f"{upper(bound.floor)}; such a Gaussian would allow up to {upper(bound.loses, 3, times=100)} points more to be "
-        "found",
-    ]
 
 
 def bound_attackers(events: Sequence[Event], relation: Relation, delta: float) -> AttackerBound | None:
@@ -161,8 +140,8 @@ def _bound(events: tuple[Event, ...], relation: Relation, delta: float, grid: fl
     mu = _least_mu(profile(accountant, max(float(accountant.get_epsilon(delta)), grid), STEPS))
     everywhere = np.concatenate([np.logspace(-6, -2, 200), np.linspace(0.01, 1.0, 400)])
     gap = gaussian(mu).power(everywhere) - curve.power(everywhere)
-    found = tuple((rate, _up(float(curve.power(rate)[0]))) for rate in FALSE_ALARMS)
-    return AttackerBound(found, _up(mu), delta, min(1.0, _up(max(0.0, float(gap.max())))))
+    rates = tuple(RateBound(rate, _up(float(curve.power(rate)[0]))) for rate in FALSE_ALARMS)
+    return AttackerBound(rates, _up(mu), delta, min(1.0, _up(max(0.0, float(gap.max())))))
 
 
 def _least_mu(profile: Floats) -> float:

@@ -4,7 +4,7 @@
     ledger.canaries(opening.committed)                          # before the first step is reserved
     keep_opening(run_id, opening)                               # the owner's alone, until it is handed over
     ...
-    opening.check(statement.sections.canaries, "opening.json")  # by whoever audits the released model
+    opening.check(statement.canaries, "opening.json")  # by whoever audits the released model
 
 The commitment is HMAC-SHA256 under a random salt. It hides: without the salt it tells nothing of the coins that could
 be computed. It binds: whoever finds a second opening has found a collision of SHA-256. Both hold against whoever is

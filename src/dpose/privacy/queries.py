@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from pydantic import StrictBool
 
-from dpose.errors import DposeError
-from dpose.privacy.json_fields import object_with, text_of
+from dpose.privacy.fields import StatementPart, Text, optional, statement_part
 
 
-@dataclass(frozen=True)
-class Query:
+@statement_part
+class Query(StatementPart):
     """One thing that was computed from private data besides the training itself.
 
     Attributes:
@@ -24,32 +22,9 @@ class Query:
         score: Of a noised score, SHA-256 and name of the file that holds it (`dpose.privacy.scores`).
     """
 
-    what: str
-    data: str
-    purpose: str = "reported only"
-    covered: bool = False
-    cost: str = ""
-    score: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        told = {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
-        return told | {name: value for name in ("cost", "score") if (value := getattr(self, name))}
-
-    @classmethod
-    def from_dict(cls, values: Any, where: str = "query") -> Query:
-        """The query that `to_dict` wrote.
-
-        Raises:
-            DposeError: a field is missing, unknown or of the wrong type.
-        """
-        known = {"what", "data", "purpose", "covered", "cost", "score"}
-        values = object_with(
-            {"cost": "", "score": ""} | values if isinstance(values, dict) else values, known, where
-        )
-        if not isinstance(values["covered"], bool):
-            raise DposeError("covered-not-boolean", "must be true or false", f"{where}.covered")
-        what, data, purpose, cost, score = (
-            text_of(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost", "score")
-        )
-        return cls(what, data, purpose, values["covered"], cost, score)
+    what: Text
+    data: Text
+    purpose: Text = "reported only"
+    covered: StrictBool = False
+    cost: Text = optional("")
+    score: Text = optional("")

@@ -10,13 +10,11 @@ import re
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.rounding import upper
-from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import UNSTATED, Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.wording import METHODS, difference
+from dpose.privacy.words import words_of
 
 
 def registry_entry(
@@ -38,12 +36,12 @@ def registry_entry(
         raise DposeError(
             "guarantee-missing", "guarantees nothing that could be registered", "privacy statement"
         )
-    said, attackers = statement.sections.deployment or Deployment(), statement.sections.attackers
+    said, words = statement.deployment or Deployment(), words_of(statement)
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
         raise DposeError("date-missing", "there is no date of publication", "--date", "give one, YYYY-MM-DD")
     trained, pure = not statement.release, statement.accountant is ReleaseAccountant.PURE
-    details = [*(trade_off_lines(attackers) if attackers else ()), *group_lines(statement)]
+    details = [*words.curve, *words.several]
     entry: dict[str, Any] = {
         "basic": {
             "name": name,
@@ -51,7 +49,7 @@ def registry_entry(
             "intended_use": said.intended_use,
             "data_product_type": "Machine learning model" if trained else "Dataset",
             "data_product_region": region,
-            "description": statement.paragraph().split("\n\n")[0],
+            "description": words.guarantee,
             "publication_date": published,
         },
         "dp_variant": {
@@ -60,7 +58,7 @@ def registry_entry(
         },
         "privacy_loss": {
             "privacy_unit": statement.unit,
-            "privacy_unit_details": f"{difference(statement)} Relation: {statement.neighbours.relation.value}, "
+            "privacy_unit_details": f"{words.difference} Relation: {statement.neighbours.relation.value}, "
             f"scope: {statement.neighbours.scope}.",
             "privacy_parameters": {
                 "epsilon": float(upper(statement.epsilon).replace(",", "")),
@@ -75,14 +73,14 @@ def registry_entry(
             "access_type": "Non-interactive",
             "access_type_details": said.access,
         },
-        "accounting": {"composition": METHODS[statement.accountant] if statement.accountant else UNSTATED},
+        "accounting": {"composition": words.method or UNSTATED},
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": f"Settings: {said.settings}.",
             "mechanisms": _listed(
                 [
                     *sorted({event.to_dict()["type"] for event in statement.events}),
                     *(f"{package} {version}" for package, version in statement.software.items()),
-                    *statement.sections.side_channels,
+                    *statement.side_channels,
                     *statement.caveats,
                 ]
             ),

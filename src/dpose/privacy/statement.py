@@ -13,41 +13,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema, model_validator
 
 from dpose.errors import DposeError
 from dpose.interpreter import version_of
-from dpose.privacy.accounting import Accountant, Event, epsilon, merge
-from dpose.privacy.exact import (
-    EXACT_TYPES,
-    ExactEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    ReleaseAccountant,
-    gaussian_cost,
-    pure_epsilon,
-    times_as_sensitive,
-    zcdp_epsilon,
-    zcdp_rho,
+from dpose.privacy.accounting import Accountant, cost
+from dpose.privacy.attackers import AttackerBound, bound_attackers
+from dpose.privacy.events import AnyEvent, Event, Gaussian, Laplace, SampledGaussian, merge
+from dpose.privacy.fields import (
+    JSON,
+    Decimal,
+    Positive,
+    StatementPart,
+    Text,
+    decimal_or_exact,
+    optional,
+    read,
+    schema_of,
+    statement_part,
+    written,
 )
 from dpose.privacy.group_privacy import MOST
-from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
+from dpose.privacy.ranges import check_delta, check_epsilon
 from dpose.privacy.rounding import not_below, upper
-from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
+from dpose.privacy.sections import (
+    About,
+    AuditResult,
+    Deployment,
+    GroupEpsilon,
+    GroupResult,
+    PlantedCanaries,
+    PublicInput,
+    check_groups,
+    group_section,
+)
 from dpose.privacy.tuning import Tuning, check_choosable
 from dpose.units import Unit
 
-AnyEvent: TypeAlias = Event | ExactEvent
-AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
-
-SCHEMA = 2
+SCHEMA = 3
 """Of statements in JSON."""
 SLACK = 1e-6
 """A claim may lie this far below the recomputed epsilon, relatively: last digits differ between builds."""
@@ -78,8 +89,22 @@ def software_versions(*more: str) -> dict[str, str]:
     return {name: version_of(name) for name in names}
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
+StatedNeighbours = Annotated[
+    Neighbours,
+    SkipValidation,
+    PlainSerializer(Neighbours.to_dict),
+    WithJsonSchema(NEIGHBOURS_SCHEMA),
+]
+StatedEpsilon = Annotated[
+    float | Fraction | None,
+    SkipValidation,
+    PlainSerializer(lambda value: value if value is None else number_text(value)),
+    WithJsonSchema({"anyOf": [EXACT_SCHEMA, {"type": "null"}]}),
+]
+
+
+@statement_part
+class PrivacyStatement(StatementPart):
     """What is guaranteed about an artefact.
 
     A statement with events of floating-point Gaussian noise always carries `FLOATING_POINT_CAVEAT`.
@@ -115,43 +140,68 @@ class PrivacyStatement:
         seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
             choice, and `n` counts the units that trials train on. None where it was not.
-        sections: What it says besides (`dpose.privacy.sections`): in JSON fields of the statement itself.
+        deployment: Who releases what.
+        attackers: What no attacker can do, by the whole trade-off curve.
+        groups: The epsilon of 1, 2, ... units of one person.
+        inputs: What is public among what went in.
+        audits: What audits showed.
+        canaries: Which were planted before training, for whoever audits the artefact; None where none were.
+        results: Scores by groups of people.
+        side_channels: Ways around the guarantee that it does not cover.
+        signature: The file in which a signature would lie.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
     """
 
     kind: Kind
-    unit: str
-    neighbours: Neighbours | None = None
-    epsilon: float | Fraction | None = None
-    delta: float | None = None
-    accountant: AnyAccountant | None = None
-    n: int | None = None
-    public: tuple[str, ...] = ()
-    conditional_on: tuple[str, ...] = ()
+    unit: Unit
+    neighbours: StatedNeighbours | None = None
+    epsilon: StatedEpsilon = None
+    delta: Decimal | None = None
+    accountant: Accountant | None = None
+    n: Positive | None = None
+    public: tuple[Text, ...] = ()
+    conditional_on: tuple[Text, ...] = ()
     events: tuple[AnyEvent, ...] = ()
     queries: tuple[Query, ...] = ()
-    caveats: tuple[str, ...] = ()
-    software: Mapping[str, str] = field(default_factory=software_versions)
-    ledger_head: str = ""
-    plan_sha256: str = ""
-    release: Mapping[str, str] = field(default_factory=dict)
-    odometer: Mapping[str, str] = field(default_factory=dict)
-    artefact_sha256: str = ""
-    seal: str = ""
-    tuning: Tuning | None = None
-    sections: Sections = field(default_factory=Sections)
+    caveats: tuple[Text, ...] = ()
+    software: Mapping[Text, Text] = field(default_factory=software_versions)
+    ledger_head: Text = ""
+    plan_sha256: Text = ""
+    release: Mapping[Text, Text] = optional_mapping()
+    odometer: Mapping[Text, Text] = optional_mapping()
+    artefact_sha256: Text = optional("")
+    seal: Text = optional("")
+    tuning: Tuning | None = optional(None)
+    deployment: Deployment | None = optional(None)
+    attackers: AttackerBound | None = optional(None)
+    groups: tuple[GroupEpsilon, ...] = optional(())
+    inputs: tuple[PublicInput, ...] = optional(())
+    audits: tuple[AuditResult, ...] = optional(())
+    canaries: PlantedCanaries | None = optional(None)
+    results: tuple[GroupResult, ...] = optional(())
+    side_channels: tuple[Text, ...] = optional(())
+    signature: Text = optional("")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _json(cls, values: Any, info: ValidationInfo) -> Any:
+        """Neighbours take their unit from the statement; epsilon is a fraction under the accountant "pure" alone."""
+        if info.context != JSON or not isinstance(values, dict):
+            return values
+        near, claimed, unit = (values.get(name) for name in ("neighbours", "epsilon", "unit"))
+        if isinstance(near, dict):
+            near = Neighbours.read(near, unit)
+        if claimed is not None:
+            parse = parse_exact if values.get("accountant") == Accountant.PURE else parse_decimal
+            claimed = parse(claimed, "epsilon")
+        return {**values, "neighbours": near, "epsilon": claimed}
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", member_of(Kind, self.kind, "kind"))
-        if self.accountant is not None:
-            object.__setattr__(self, "accountant", _accountant(self.accountant))
-        if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
-            raise DposeError("n-not-positive", f"must be a whole number of at least 1, not {self.n!r}", "n")
         if self.epsilon is not None:
             check_epsilon(float(self.epsilon))
-        pure = self.accountant is ReleaseAccountant.PURE
+        pure = self.accountant is Accountant.PURE
         if pure and not (isinstance(self.epsilon, Fraction) and self.delta == 0):
             raise DposeError(
                 "delta-not-zero", "pure differential privacy has an exact epsilon and delta 0", "accountant"
@@ -178,38 +228,17 @@ class PrivacyStatement:
             check_choosable(self.neighbours.relation, self.accountant)
         if self.neighbours is not None:
             _check_neighbours(self)
-        inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
-        if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
+        if not all(event.rounded for event in self.sampled_events) and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
+
+    @property
+    def sampled_events(self) -> tuple[SampledGaussian, ...]:
+        """The events of a training."""
+        return tuple(event for event in self.events if isinstance(event, SampledGaussian))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        content = {
-            "schema": SCHEMA,
-            "kind": self.kind.value,
-            "unit": self.unit,
-            "neighbours": None if self.neighbours is None else self.neighbours.to_dict(),
-            "epsilon": _decimal(self.epsilon),
-            "delta": _decimal(self.delta),
-            "accountant": None if self.accountant is None else self.accountant.value,
-            "n": self.n,
-            "public": list(self.public),
-            "conditional_on": list(self.conditional_on),
-            "events": [event.to_dict() for event in self.events],
-            "queries": [query.to_dict() for query in self.queries],
-            "caveats": list(self.caveats),
-            "software": dict(self.software),
-            "ledger_head": self.ledger_head,
-            "plan_sha256": self.plan_sha256,
-        }
-        optional = {
-            "release": dict(self.release),
-            "odometer": dict(self.odometer),
-            "artefact_sha256": self.artefact_sha256,
-            "seal": self.seal,
-            "tuning": self.tuning.to_dict() if self.tuning else None,
-        }
-        return content | {name: value for name, value in optional.items() if value} | self.sections.to_dict()
+        return {"schema": SCHEMA, **super().to_dict()}
 
     def to_json(self) -> str:
         """The statement as JSON, ending in a newline."""
@@ -232,7 +261,7 @@ class PrivacyStatement:
             json.dumps(values, ensure_ascii=False).encode()  # half a pair of surrogates is no text
         except (ValueError, RecursionError) as error:
             raise DposeError("statement-not-json", f"is not JSON ({error})", where) from error
-        schema = values.get("schema") if isinstance(values, dict) else None
+        schema = values.pop("schema", None) if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
             raise DposeError(
                 "statement-without-schema", "is not a privacy statement: it has no schema number", where
@@ -242,48 +271,11 @@ class PrivacyStatement:
             raise DposeError(
                 "statement-newer", f"has schema {schema}: {newer}", where, "use the dpose that made it"
             )
-        told = {name: values.pop(name) for name in Sections.__dataclass_fields__ if name in values}
-        values = object_with(
-            {"release": {}, "odometer": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
-            {"schema", *cls.__dataclass_fields__} - {"sections"},
-            where,
-        )
         try:
-            accountant = None if values["accountant"] is None else _accountant(values["accountant"])
-            exact = accountant is ReleaseAccountant.PURE
-            return cls(
-                kind=member_of(Kind, values["kind"], "kind"),
-                unit=member_of(Unit, values["unit"], "unit").value,
-                neighbours=Neighbours.read(values["neighbours"], member_of(Unit, values["unit"], "unit")),
-                epsilon=parse_exact(values["epsilon"], "epsilon")
-                if exact
-                else _optional_decimal(values["epsilon"], "epsilon"),
-                delta=_optional_decimal(values["delta"], "delta"),
-                accountant=accountant,
-                n=values["n"],
-                public=texts_of(values["public"], "public"),
-                conditional_on=texts_of(values["conditional_on"], "conditional_on"),
-                events=tuple(
-                    _event(event, f"events[{i}]")
-                    for i, event in enumerate(list_of(values["events"], "events"))
-                ),
-                queries=tuple(
-                    Query.from_dict(query, f"queries[{i}]")
-                    for i, query in enumerate(list_of(values["queries"], "queries"))
-                ),
-                caveats=texts_of(values["caveats"], "caveats"),
-                software=named_texts_of(values["software"], "software"),
-                ledger_head=text_of(values["ledger_head"], "ledger_head"),
-                plan_sha256=text_of(values["plan_sha256"], "plan_sha256"),
-                release=named_texts_of(values["release"], "release"),
-                odometer=named_texts_of(values["odometer"], "odometer"),
-                artefact_sha256=text_of(values["artefact_sha256"], "artefact_sha256"),
-                seal=text_of(values["seal"], "seal"),
-                tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"]),
-                sections=Sections.read(told),
-            )
+            statement = cls.read(values)
         except DposeError as error:
             raise DposeError(error.code, error.line(), where) from error
+        return statement
 
     def with_query(self, query: Query) -> PrivacyStatement:
         """The same statement with one query more."""
@@ -299,33 +291,32 @@ class PrivacyStatement:
             released: What leaves the building, where the statement does not say so yet.
         """
         today = "" if self.kind is Kind.SEEDED else datetime.now(UTC).date().isoformat()
-        before = self.sections.deployment
-        deployment = Deployment.of(about, before.released if before else released, today)
-        return replace(self, sections=replace(self.sections, deployment=deployment))
+        before = self.deployment
+        return replace(self, deployment=Deployment.of(about, before.released if before else released, today))
 
     def several(self) -> tuple[GroupEpsilon, ...]:
         """Of a release, the epsilon of 1 to 10 times what it protects; nothing where that is not known.
 
         Sensitivities are norms: k times as many pixels move a release by at most k times as far.
         """
-        neighbours, exact = self.neighbours, [e for e in self.events if not isinstance(e, Event)]
+        neighbours = self.neighbours
         if self.kind not in (Kind.PRIVATE, Kind.SEEDED) or neighbours is None or self.epsilon is None:
             return ()
-        if not self.release or neighbours.scope == BOX or len(exact) < len(self.events):
+        if not self.release or neighbours.scope == BOX:
             return ()
-        if not all(isinstance(event, LaplaceEvent | GaussianEvent) for event in exact):
+        if not all(isinstance(event, Laplace | Gaussian) for event in self.events):
             return ()
-        costs = [self.cost([times_as_sensitive(event, k) for event in exact]) for k in range(2, MOST + 1)]
+        costs = [self.cost([event.times(k) for event in self.events]) for k in range(2, MOST + 1)]
         return tuple(GroupEpsilon(k, not_below(cost)) for k, cost in enumerate([self.epsilon, *costs], 1))
 
     def verify(self) -> float | None:
-        """Recompute epsilon from the events and compare it with the claim, and what sections say with what follows.
+        """Recompute epsilon from the events and compare it with the claim, and what else follows from the events.
 
         Returns:
             The recomputed epsilon; None for the kinds paper and none, which have nothing to add up.
 
         Raises:
-            DposeError: the events cost more than is claimed, or a section says less than follows from them.
+            DposeError: the events cost more than is claimed, or a part says less than follows from them.
         """
         spent = self.verify_claim()
         self.verify_sections()
@@ -344,27 +335,33 @@ class PrivacyStatement:
         return float(spent)
 
     def verify_sections(self) -> None:
-        """`verify` of the sections alone.
+        """`verify` of what the statement says about attackers and about several units.
 
         Raises:
-            DposeError: one says less than follows from the events.
+            DposeError: a part says less than follows from the events.
         """
-        if self.kind in (Kind.PAPER, Kind.NONE) or not self.sections.computed:
+        if self.kind in (Kind.PAPER, Kind.NONE) or not (self.attackers or self.groups):
             return
-        if self.release and self.sections.attackers is None:
-            self.sections.check_groups(self.several(), SLACK)
+        if self.release and self.attackers is None:
+            check_groups(self.groups, self.several(), SLACK)
             return
-        counted = [event for event in self.events if isinstance(event, Event)]
-        if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
+        counted, near, delta = self.sampled_events, self.neighbours, self.delta
+        if self.tuning or len(counted) < len(self.events) or near is None or not delta:
             raise DposeError(
                 "sections-not-computable",
                 "its sections say more than can be computed again",
                 "privacy statement",
             )
-        spent = float(self.cost(self.events))
-        self.sections.check(counted, self.delta, self.neighbours.relation, spent, SLACK)
+        if self.attackers is not None:
+            true = bound_attackers(counted, near.relation, delta)
+            if true is None:
+                raise DposeError("attacker-bound-missing", "have no bound", "attackers", "do not rely on it")
+            self.attackers.check(true, SLACK)
+        if self.groups:
+            spent = float(self.cost(self.events))
+            check_groups(self.groups, group_section(counted, delta, near.relation, spent), SLACK)
 
-    def cost(self, events: Sequence[AnyEvent]) -> float | Fraction:
+    def cost(self, events: Sequence[Event]) -> float | Fraction:
         """Epsilon of `events` under the statement's own relation, accountant and delta.
 
         Raises:
@@ -375,20 +372,14 @@ class PrivacyStatement:
                 "statement-without-epsilon",
                 f"a statement of kind {self.kind.value} has no epsilon to recompute",
             )
-        if self.accountant is ReleaseAccountant.PURE:
-            return pure_epsilon(events)
-        if self.accountant is ReleaseAccountant.ZCDP:
-            return zcdp_epsilon(zcdp_rho(events), self.delta)
-        if self.accountant is ReleaseAccountant.GAUSSIAN:
-            return gaussian_cost(events, self.delta)
-        counted = [event for event in events if isinstance(event, Event)]
+        if self.tuning is None:
+            return cost(events, self.delta, self.neighbours.relation, self.accountant)
+        counted = [event for event in events if isinstance(event, SampledGaussian)]
         if len(counted) < len(events):
             raise DposeError(
-                "accountant-unsuited", f'accountant "{self.accountant}" cannot count the events of a release'
+                "accountant-unsuited", "choosing among trials cannot count the events of a release"
             )
-        if self.tuning is not None:
-            return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
-        return epsilon(counted, self.delta, self.neighbours.relation, self.accountant)
+        return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
 
     def check_claim(self, spent: float | Fraction, what: str) -> None:
         """Refuse a claim below what was spent. Fractions are compared exactly, other numbers within `SLACK`.
@@ -407,19 +398,17 @@ class PrivacyStatement:
 
     def paragraph(self) -> str:
         """The statement in plain English, for an ethics board as much as for an engineer."""
-        from dpose.privacy.wording import paragraph
+        from dpose.privacy.words import words_of
 
-        return paragraph(self)
-
-
-def _decimal(value: float | Fraction | None) -> str | None:
-    if isinstance(value, Fraction):
-        return exact_text(value)
-    return None if value is None else repr(float(value))
+        return words_of(self).text()
 
 
-def _optional_decimal(value: Any, where: str) -> float | None:
-    return None if value is None else parse_decimal(value, where)
+def statement_schema() -> dict[str, Any]:
+    """The JSON Schema of statements, which follows from `PrivacyStatement`."""
+    found = schema_of(PrivacyStatement, "dpose privacy statement")
+    found["properties"] = {"schema": {"const": SCHEMA}, **found["properties"]}
+    found["required"] = ["schema", *found["required"]]
+    return found
 
 
 def _check_neighbours(statement: PrivacyStatement) -> None:
@@ -430,20 +419,7 @@ def _check_neighbours(statement: PrivacyStatement) -> None:
         raise DposeError(
             "unit-differs", f"its neighbours differ in one {near.unit}, not in one {statement.unit}", "unit"
         )
-    if not near.of_units and any(isinstance(event, Event) for event in statement.events):
+    if not near.of_units and statement.sampled_events:
         raise DposeError(
             "scope-not-of-training", f"is none of a training: {near.scope!r}", "neighbours.scope"
         )
-
-
-def _accountant(value: Any) -> AnyAccountant:
-    if value in list(ReleaseAccountant):
-        return ReleaseAccountant(value)
-    found: Accountant = member_of(Accountant, value, "accountant")
-    return found
-
-
-def _event(values: Any, where: str) -> AnyEvent:
-    kind = values.get("type") if isinstance(values, dict) else None
-    found: AnyEvent = EXACT_TYPES.get(str(kind), Event).from_dict(values, where)
-    return found

@@ -12,7 +12,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from dpose.errors import DposeError
 from dpose.privacy.coins import exp_bounds
@@ -162,6 +164,17 @@ class TrialLaw:
                 "do not rely on it",
             )
         return law
+
+
+StatedLaw = Annotated[
+    TrialLaw,
+    PlainValidator(
+        lambda value: value if isinstance(value, TrialLaw) else TrialLaw.from_dict(value, "tuning.law")
+    ),
+    PlainSerializer(TrialLaw.to_dict, return_type=dict[str, str]),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}, "required": ["law"]}),
+]
+"""The law of the number of trials as a statement's field."""
 
 
 def below(count: int, stream: Stream) -> int:

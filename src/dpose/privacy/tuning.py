@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from typing import Any
@@ -29,7 +29,7 @@ from dpose.privacy.accounting import Accountant, Event, epsilon, library_relatio
 from dpose.privacy.calibration import least_noise
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
-from dpose.privacy.trial_law import TrialLaw
+from dpose.privacy.trial_law import StatedLaw, TrialLaw
 
 Curve = tuple[tuple[float, float], ...]
 
@@ -61,8 +61,8 @@ def check_choosable(relation: Relation, accountant: StrEnum) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Tuning:
+@statement_part
+class Tuning(StatementPart):
     """A run that was chosen from a random number of trials: all of it is public.
 
     Attributes:
@@ -76,11 +76,11 @@ class Tuning:
         DposeError: there are no settings, or as many events as settings there are not.
     """
 
-    law: TrialLaw
-    settings: tuple[Mapping[str, str], ...]
-    events: tuple[Event, ...]
-    score: Event
-    scored: int
+    law: StatedLaw
+    settings: tuple[Mapping[Text, Text], ...]
+    events: tuple[SampledGaussian, ...]
+    score: SampledGaussian
+    scored: Positive
 
     def __post_init__(self) -> None:
         if not self.settings or len(self.settings) != len(self.events):
@@ -88,12 +88,6 @@ class Tuning:
                 "tuning-events-differ",
                 f"{len(self.settings)} settings and {len(self.events)} events",
                 "tuning",
-            )
-        if isinstance(self.scored, bool) or not isinstance(self.scored, int) or self.scored < 1:
-            raise DposeError(
-                "scored-not-positive",
-                f"must be a whole number of at least 1, not {self.scored!r}",
-                "tuning.scored",
             )
         if (self.score.q, self.score.steps) != (1.0, 1) or self.score.sensitivity < 1 / self.scored:
             raise DposeError(
@@ -175,42 +169,6 @@ class Tuning:
                     "do not rely on it",
                 )
         return self.epsilon(delta, relation)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        pairs = zip(self.settings, self.events, strict=True)
-        return {
-            "trials": self.law.to_dict(),
-            "grid": [{"setting": dict(setting), "event": event.to_dict()} for setting, event in pairs],
-            "score": self.score.to_dict(),
-            "scored": self.scored,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Any, where: str = "tuning") -> Tuning:
-        """The tuning that `to_dict` wrote.
-
-        Raises:
-            DposeError: it is none; names the field.
-        """
-        try:
-            if set(values) != {"trials", "grid", "score", "scored"}:
-                raise KeyError("another field")
-            grid = [
-                ({str(k): str(v) for k, v in cell["setting"].items()}, cell["event"])
-                for cell in values["grid"]
-            ]
-            return cls(
-                law=TrialLaw.from_dict(values["trials"], f"{where}.trials"),
-                settings=tuple(setting for setting, _ in grid),
-                events=tuple(
-                    Event.from_dict(event, f"{where}.grid[{i}]") for i, (_, event) in enumerate(grid)
-                ),
-                score=Event.from_dict(values["score"], f"{where}.score"),
-                scored=values["scored"],
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DposeError("tuning-malformed", "does not say how the run was chosen", where) from error
 
 
 def calibrated(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import upper
-from dpose.privacy.wording import DETAILS_ONLY, WARNING
+from dpose.privacy.words import DETAILS_ONLY, WARNING
 from dpose.release.boxes import OUTSIDE
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan

@@ -9,9 +9,9 @@ from fractions import Fraction
 from dpose.media.images import BACKGROUND
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.ranges import exact_text
-from dpose.privacy.sections import Deployment, Sections
+from dpose.privacy.sections import Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.privacy.wording import WARNING
+from dpose.privacy.words import WARNING
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
@@ -81,9 +81,9 @@ def release_statement(
         caveats=(*object_lines(plan), *notes, *restored, *caveats),
         software=software_versions(*_libraries(plan)),
         release=description(plan),
-        sections=Sections(Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone")),
+        deployment=Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone"),
     )
-    return replace(made, sections=replace(made.sections, groups=made.several()))
+    return replace(made, groups=made.several())
 
 
 def public_facts(plan: SoundPlan) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, trade_off_lines
+from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
@@ -100,12 +100,12 @@ def _noise(plan: TrainingPlan, figures: PlanFigures) -> Table:
 def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ...]:
     if found is None:
         return ("there is no use in a bound: epsilon is far too large",)
-    rate, most = next(pair for pair in found.found if pair[0] == FALSE_POSITIVES)
+    most = found.rates[FALSE_POSITIVES]
     one = plan.unit or "unit"
     return (
-        f"whoever guesses whether one {one} was in, with false alarms of {as_given(100 * rate)} %, is right at most "
+        f"whoever guesses whether one {one} was in, with false alarms of {as_given(100 * FALSE_POSITIVES)} %, is right at most "
         f"{upper(most, 3, times=100)} % of the times that it was",
-        *trade_off_lines(found),
+        *curve_words(found),
     )
 
 

@@ -187,7 +187,7 @@ def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Conso
     )
 
     def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
-        return replace(before, sections=replace(before.sections, results=results))
+        return replace(before, results=results)
 
     reseal(folder, told)
     if (folder / "report.html").exists():

@@ -81,7 +81,7 @@ class PlanFigures:
             int(values["steps"]),
             float(values["rate"]),
             noise,
-            None if told is None else AttackerBound.from_dict(told),
+            None if told is None else AttackerBound.read(told, "attackers"),
         )
 
 

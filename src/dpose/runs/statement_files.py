@@ -14,9 +14,7 @@ No other file counts because it lies beside one of these.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes
@@ -67,34 +65,6 @@ def open_statement(path: Path) -> StatementFile:
     return StatementFile(
         file, PrivacyStatement.from_json(_text(file), str(file)), path if path.is_dir() else None
     )
-
-
-def schema() -> dict[str, Any]:
-    """The published JSON Schema of statements."""
-    import json
-
-    text = resources.files("dpose.privacy").joinpath("statement.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def check_schema(opened: StatementFile) -> None:
-    """Refuse a statement that is not as the published schema says.
-
-    Raises:
-        DposeError: it is not; names the field.
-    """
-    from jsonschema import Draft202012Validator
-
-    problems = Draft202012Validator(schema()).iter_errors(opened.statement.to_dict())
-    for problem in sorted(problems, key=lambda one: list(map(str, one.absolute_path))):
-        where = ".".join(map(str, problem.absolute_path)) or "statement"
-        raise DposeError(
-            "statement-schema-violated",
-            f"{where}: {problem.message[:200]}",
-            str(opened.file),
-            "do not rely on it",
-        )
 
 
 def card_metadata(opened: StatementFile) -> str:

@@ -155,7 +155,7 @@ def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Se
     lines.append(
         f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
     )
-    if planted := statement.sections.canaries:
+    if planted := statement.canaries:
         lines.append(
             f"{int(planted.count):,} {planted.kind} canaries were committed to before the first step: "
             f"{planted.commitment}"
@@ -202,7 +202,7 @@ def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger
 
 def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
     """Refuse a commitment that is not the ledger's, or that was made when steps had been reserved already."""
-    planted = statement.sections.canaries
+    planted = statement.canaries
     committed = [entry for entry in entries if entry.type is EntryType.CANARIES]
     if [entry.event for entry in committed] != ([planted.to_dict()] if planted else []):
         raise DposeError(
@@ -255,7 +255,7 @@ def check_follows(
     if config:
         check_own(content, config, path)
     if config and "audit" not in run:  # an audit counts canaries of its own among the units
-        _check_chosen(config, bound, statement.sections.canaries, where)
+        _check_chosen(config, bound, statement.canaries, where)
     given = given_of_first(first, statement.unit)
     expected = _expected(statement, bound, config, seed is not None, entries, given)
     tuning = statement.tuning.to_dict() if statement.tuning else None
@@ -290,7 +290,7 @@ def check_follows(
             "do not rely on it",
         )
     for name, start, end in _needed(statement, bound, seal, config, size, entries):
-        lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
+        lines = [i.what for i in statement.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
             raise DposeError(
                 "log-line-missing", f"{name} has no line: {start}...{end}", where, "do not rely on it"
@@ -391,7 +391,7 @@ def _expected(
     first: Sequence[str],
 ) -> PrivacyStatement:
     """The statement that plan, configuration and ledger give, with what only the seal binds as it stands there."""
-    said, plan = statement.sections, bound.plan
+    plan = bound.plan
     view = VIEW_READ.format(unit=plan.unit)
     start = Inherited(
         conditions=tuple(first),
@@ -401,8 +401,8 @@ def _expected(
     about = About()
     if config is not None:
         about = config.about
-    elif said.deployment is not None:
-        about = About(**{f.name: getattr(said.deployment, f.name) for f in fields(About)})
+    elif statement.deployment is not None:
+        about = About(**{f.name: getattr(statement.deployment, f.name) for f in fields(About)})
     queries = [entry.event for entry in entries if entry.type is EntryType.QUERY]
     planted = [entry.event for entry in entries if entry.type is EntryType.CANARIES]
     given = task_entry(config.task).conditions(config) if config else ()
@@ -412,10 +412,10 @@ def _expected(
         seeded=seeded,
         head="",
         counted=sum(event.steps for event in spent(entries)),
-        queries=[Query.from_dict(query) for query in queries],
+        queries=[Query.read(query, "query") for query in queries],
         start=start,
         tuning=statement.tuning,
-        canaries=PlantedCanaries.from_dict(planted[0], "canaries") if planted else None,
+        canaries=PlantedCanaries.read(planted[0], "canaries") if planted else None,
     )
 
 

@@ -130,10 +130,10 @@ def check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> 
     Raises:
         DposeError: it has.
     """
-    if not first.facts or (statement.tuning is not None and not statement.sections.inputs):
+    if not first.facts or (statement.tuning is not None and not statement.inputs):
         return  # other weights; or a choice of no trial, which has no inputs
     licence = first.learnt.licence or LICENCE
-    told = [i.licence for i in statement.sections.inputs if i.sha256 == first.digest]
+    told = [i.licence for i in statement.inputs if i.sha256 == first.digest]
     if not told or any(each != licence for each in told):
         raise DposeError(
             "inputs-licence-missing",

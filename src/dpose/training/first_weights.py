@@ -154,7 +154,7 @@ class FirstWeights:
     @property
     def behind(self) -> tuple[PublicInput, ...]:
         """What is public among what went into them, as their own statement says."""
-        inputs = self.statement.sections.inputs if self.statement else ()
+        inputs = self.statement.inputs if self.statement else ()
         return tuple(
             each if each.what.startswith(BEHIND) else replace(each, what=BEHIND + each.what)
             for each in inputs

@@ -19,7 +19,6 @@ from dpose.privacy.sections import (
     Deployment,
     PlantedCanaries,
     PublicInput,
-    Sections,
     group_section,
 )
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -131,7 +130,7 @@ def run_statement(
             queries=tuple(queries),
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,
-            sections=_sections(facts),
+            **_sections(facts),
         )
     event, claimed = bound.event, bound.epsilon
     if counted > event.steps and plan.delta is not None:
@@ -175,18 +174,23 @@ def run_statement(
         ledger_head=head,
         plan_sha256=bound.sha256,
         tuning=tuning,
-        sections=replace(
-            _sections(facts, tuning, RELEASED), side_channels=SIDE_CHANNELS, canaries=canaries, **computed
-        ),
+        side_channels=SIDE_CHANNELS,
+        canaries=canaries,
+        **computed,
+        **_sections(facts, tuning, RELEASED),
     )
 
 
 def _sections(
     facts: StatementFacts, tuning: Tuning | None = None, released: str = "the final weights"
-) -> Sections:
+) -> dict[str, Any]:
     """What the statement says besides its guarantee: of the weights as they are at the end of the run."""
     today = datetime.now(UTC).date().isoformat()
     about = facts.about
     if tuning and about.settings == UNSTATED:
         about = replace(about, settings=CHOSEN_PRIVATELY)
-    return Sections(Deployment.of(about, released, today), inputs=tuple(facts.inputs), signature=SIGNATURE)
+    return {
+        "deployment": Deployment.of(about, released, today),
+        "inputs": tuple(facts.inputs),
+        "signature": SIGNATURE,
+    }

@@ -118,16 +118,15 @@ def _another_relation(patch: Patches) -> None:
 
 def _bound_too_low(original):
     def check(self, true, slack):
-        theirs = dict(true.found)
-        found = tuple((rate, max(most, theirs.get(rate, most))) for rate, most in self.found)
-        return original(replace(self, found=found), true, slack)
+        found = tuple(replace(own, tpr=max(own.tpr, true.rates.get(own.fpr, own.tpr))) for own in self.tpr_bound)
+        return original(replace(self, tpr_bound=found), true, slack)
 
     return check
 
 
 def _groups_unchecked(original):
     def verify(self):
-        if self.release and self.sections.attackers is None:
+        if self.release and self.attackers is None:
             return None
         return original(self)
 
@@ -150,7 +149,7 @@ def _another_commitment(patch: Patches) -> None:
         def check(_statement, entries, ledger):
             events = [entry.event for entry in entries if entry.type is canaries]
             named = SimpleNamespace(to_dict=lambda: events[0]) if events else None
-            return original(SimpleNamespace(sections=SimpleNamespace(canaries=named)), entries, ledger)
+            return original(SimpleNamespace(canaries=named), entries, ledger)
 
         return check
 

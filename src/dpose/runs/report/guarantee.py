@@ -8,14 +8,13 @@ from dpose.privacy.attackers import FALSE_POSITIVES
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.tradeoff import approximate
-from dpose.privacy.wording import (
-    LIMIT,
-    NOTHING,
+from dpose.privacy.words import (
     attacker_curve,
     coverage,
-    found_at_most,
     is_weak,
+    tpr_bound,
     true_positives,
+    words_of,
 )
 from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
@@ -36,7 +35,7 @@ def plain_fact(run: RunRecord) -> Group:
     if statement is None or statement.kind is not Kind.PRIVATE:
         public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
         return Group((Text(("No guarantee",), "fact"), _reason(statement), public), "panel none")
-    found, beyond = found_at_most(statement), _beyond(run)
+    found, beyond = tpr_bound(statement), _beyond(run)
     numbers = (
         ("epsilon", at_most(statement.epsilon or 0)),
         ("delta", at_most(statement.delta or 0.0)),
@@ -59,7 +58,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     statement = run.statement
     if statement is None:
         return (NO_STATEMENT,)
-    lead, lists = _blocks(statement)
+    said = words_of(statement)
     protects, leaves_open = _sides(statement, METHODS.get(run.method))
     sides = [
         Group((Bullets(items),), f"side {kind}", title)
@@ -69,8 +68,9 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
         )
         if items
     ]
-    words = Group(tuple(Text((text,), "lead") for text in lead))
-    terms = [Group((Bullets(items),), title=title.rstrip(":")) for title, items in lists]
+    lead = (*said.warnings, said.guarantee)
+    words = Group(tuple(Text((text,), "lead") for text in lead if text))
+    terms = [Group((Bullets(items),), title=title) for title, items in said.lists]
     return (
         Group((words, Group(tuple(sides))), "beside"),
         *_meaning(statement, _beyond(run)),
@@ -97,7 +97,7 @@ def _sides(statement: PrivacyStatement, method: Method | None) -> tuple[Sequence
 def _reason(statement: PrivacyStatement | None) -> str:
     if statement is None:
         return NO_STATEMENT
-    _, _, reason = NOTHING[statement.kind].partition(": ")
+    reason = words_of(statement).no_guarantee
     return reason[:1].upper() + reason[1:]
 
 
@@ -112,25 +112,13 @@ def _strength(statement: PrivacyStatement) -> str:
     return "That is a weak guarantee, and the section below says what it is worth." if weak else ""
 
 
-def _blocks(statement: PrivacyStatement) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The statement's paragraph, taken apart: its sentences, then its lists with their titles."""
-    lead, lists = [], []
-    for block in statement.paragraph().split("\n\n"):
-        title, *items = block.split("\n* ")
-        if items:
-            lists.append((title, items))
-        else:
-            lead.append(block)
-    return lead, lists
-
-
 def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
     """The bound on an attacker, drawn; nothing where there is none."""
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
         return ()
     epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
-    found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
-    known = statement.sections.attackers is not None
+    found, strong = tpr_bound(statement), true_positives(REFERENCE, delta)
+    known = statement.attackers is not None
     source = (
         "by the run's whole trade-off curve"
         if known
@@ -145,7 +133,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
         f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
         "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
         "model moves along the diagonal: what is found grows only as fast as the false alarms.",
-        f"No attacker can get above the curve, {LIMIT}. The area above it is ruled out. "
+        f"No attacker can get above the curve, {words_of(statement).limit}. The area above it is ruled out. "
         "The nearer the curve is to the diagonal, the stronger the guarantee.",
         f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {at_most(found, times=100)}%."
         + (

@@ -101,7 +101,7 @@ def _price_of(evaluation: Evaluation, privacy: PrivacyStatement) -> tuple[str, .
         low, high = map(percentage, evaluation.interval)
         ends = f"Without its noise the score lies between {low} and {high} with 95 % confidence; "
         ends += "which people were scored is not in that interval. "
-    return (f"{ends}The score is a release of its own. ", *privacy.paragraph().split("\n\n")[:1])
+    return (f"{ends}The score is a release of its own. ", words_of(privacy).guarantee)
 
 
 def _watched_table(run: RunRecord, watched: Watched) -> Group:

@@ -1,0 +1,205 @@
+"""How statements are written as JSON: numbers as strings that read back exactly, and mistakes told in one line.
+
+    @statement_part
+    class AuditResult(StatementPart):
+        what: Text
+        epsilon: Decimal
+
+    result.to_dict()                        # {"what": ..., "epsilon": "0.12"}
+    AuditResult.read(values, "audits[0]")   # the same again, or a DposeError that names the field
+
+A class is a frozen pydantic dataclass; its JSON Schema follows from its fields and docstring (`schema_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, Self, TypeVar, dataclass_transform
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+from dpose.errors import DposeError
+from dpose.privacy.exact import exact_text, parse_exact
+from dpose.privacy.ranges import parse_decimal
+
+T = TypeVar("T")
+JSON = "json"
+"""The context of values that were read from JSON: numbers must be strings there, and no field may be missing."""
+NUMBER = r"^-?\d+(\.\d+)?(e[+-]?\d+)?$"
+CODES = {
+    "missing": "field-names-wrong",
+    "unexpected_keyword_argument": "field-names-wrong",
+    "string_type": "field-not-string",
+    "tuple_type": "field-not-list",
+    "dict_type": "field-not-object",
+    "dataclass_type": "field-not-object",
+    "enum": "field-choice-unknown",
+    "literal_error": "field-choice-unknown",
+    "union_tag_invalid": "event-type-unknown",
+    "union_tag_not_found": "event-type-missing",
+}
+"""Our codes for pydantic's kinds of mistakes; "field-wrong" for any other."""
+
+
+def _decimal(value: Any, info: ValidationInfo) -> float:
+    if info.context == JSON or isinstance(value, str):
+        return _in_place(parse_decimal, value)
+    return float(value)
+
+
+def _exact(value: Any, info: ValidationInfo) -> Fraction:
+    if info.context == JSON or isinstance(value, str):
+        return _in_place(parse_exact, value)
+    return Fraction(value)
+
+
+def _in_place(parse: Any, value: Any) -> Any:
+    """`parse` with its error where pydantic knows the field."""
+    try:
+        return parse(value, "")
+    except DposeError as error:
+        raise PydanticCustomError(error.code, "{what}", {"what": error.what}) from error
+
+
+def _is_decimal(value: str) -> str:
+    _in_place(parse_decimal, value)
+    return value
+
+
+def _encodes(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticCustomError("text-not-utf8", "is no text in UTF-8; write it with letters") from error
+    return value
+
+
+Decimal = Annotated[
+    float,
+    PlainValidator(_decimal),
+    PlainSerializer(lambda value: repr(float(value)), return_type=str),
+    WithJsonSchema({"type": "string", "pattern": NUMBER}),
+]
+"""A float; in JSON a decimal number in a string."""
+Exact = Annotated[
+    Fraction,
+    PlainValidator(_exact),
+    PlainSerializer(exact_text, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": rf"{NUMBER}|^-?\d+/\d+$"}),
+]
+"""A fraction; in JSON a decimal number or a fraction in a string."""
+Text = Annotated[StrictStr, AfterValidator(_encodes)]
+DecimalText = Annotated[Text, AfterValidator(_is_decimal), WithJsonSchema({"type": "string", "pattern": NUMBER})]
+"""A decimal number that stays as it was written."""
+Positive = Annotated[StrictInt, Field(ge=1)]
+
+
+def optional(default: Any) -> Any:
+    """A field that is left out of the JSON where it is empty."""
+    return Field(default=default, exclude_if=lambda value: not value)
+
+
+class StatementPart:
+    """What all parts of a statement share: of JSON, every field that is not `optional` is there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any, info: ValidationInfo) -> Any:
+        if info.context == JSON and isinstance(values, Mapping):
+            missing = sorted(set(_required(cls)) - set(values))
+            if missing:
+                raise PydanticCustomError("field-names-wrong", "{name} is missing", {"name": missing[0]})
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        found: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        return found
+
+    @classmethod
+    def read(cls, values: Any, where: str = "") -> Self:
+        """The value that `to_dict` wrote.
+
+        Args:
+            values: As they stand in JSON.
+            where: What an error names as the place.
+
+        Raises:
+            DposeError: a field is missing, unknown, of the wrong type or out of range; names it.
+        """
+        found: Self = read(cls, values, where)
+        return found
+
+
+def _required(kind: Any) -> list[str]:
+    """Fields that are always in the JSON of a class."""
+    known = kind.__pydantic_fields__
+    return [f.name for f in fields(kind) if known[f.name].exclude_if is None]
+
+
+def _say_required(schema: dict[str, Any], kind: Any) -> None:
+    schema["required"] = _required(kind)
+    schema["additionalProperties"] = False
+    schema["description"] = (kind.__doc__ or "").strip().partition("\n")[0]
+
+
+@dataclass_transform(frozen_default=True)
+def statement_part(kind: type[T]) -> type[T]:
+    """Make a frozen pydantic dataclass of a class: its values are checked, and it can be written as JSON."""
+    config = ConfigDict(extra="forbid", json_schema_extra=_say_required, arbitrary_types_allowed=True)
+    return dataclass(frozen=True, config=config)(kind)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read(kind: Any, values: Any, where: str = "") -> Any:
+    """The value of a class, or of a union of classes, that `StatementPart.to_dict` wrote; raises as `read` there."""
+    try:
+        return _adapter(kind).validate_python(values, context=JSON)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DposeError(
+            CODES.get(first["type"], first["type"] if "-" in first["type"] else "field-wrong"),
+            _told(first),
+            _place(where, first["loc"]),
+        ) from error
+
+
+def _told(problem: Any) -> str:
+    if problem["type"] == "unexpected_keyword_argument":
+        return "is not a known field"
+    given = f", not {problem['input']!r:.80}" if "-" not in problem["type"] else ""
+    return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}{given}"
+
+
+def _place(where: str, path: tuple[str | int, ...]) -> str:
+    for part in path:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+    return where
+
+
+def schema_of(kind: Any, title: str) -> dict[str, Any]:
+    """The JSON Schema of what `StatementPart.to_dict` makes of a class (draft 2020-12)."""
+    found = _adapter(kind).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": title}
