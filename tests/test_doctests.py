@@ -10,6 +10,7 @@ MODULES = (
     "dpose.errors",
     "dpose.pose.data.spec",
     "dpose.privacy.accounting",
+    "dpose.privacy.events",
     "dpose.privacy.exact",
     "dpose.privacy.gaussian",
     "dpose.privacy.rounding",

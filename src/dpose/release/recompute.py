@@ -17,7 +17,8 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, exact_text
+from dpose.privacy.events import Laplace
+from dpose.privacy.exact import exact_text
 from dpose.privacy.neighbours import BOX
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.cells import Mask
@@ -353,7 +354,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
         raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
     if event.steps != wanted.steps:
         raise _differs("steps", event.steps, wanted.steps, where)
-    exact = isinstance(wanted, LaplaceEvent)
+    exact = isinstance(wanted, Laplace)
     bound = "sensitivity" if exact else "sensitivity_squared"
     noise = "scale" if exact else "variance"
     ours, theirs = getattr(event, bound), getattr(wanted, bound)

@@ -19,8 +19,9 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import ExactEvent, ReleaseAccountant, exact_text
+from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.events import ExactEvent
+from dpose.privacy.exact import exact_text
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
@@ -318,7 +319,7 @@ def score_statement(
         neighbours=Neighbours(asked.relation),
         epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
         delta=asked.delta if gaussian else 0.0,
-        accountant=ReleaseAccountant.GAUSSIAN if gaussian else ReleaseAccountant.PURE,
+        accountant=Accountant.GAUSSIAN if gaussian else Accountant.PURE,
         n=units,
         public=tuple(public),
         events=(event,),
