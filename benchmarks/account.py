@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.events import Event, Laplace, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     Asked,
     Budget,

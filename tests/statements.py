@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -13,7 +13,7 @@ def of_a_picture(**changes) -> PrivacyStatement:
     fields = {
         "kind": Kind.PRIVATE,
         "unit": "pixel",
-        "neighbours": Neighbours(Relation.REPLACE, 16, "picture"),
+        "neighbours": Neighbours.of_pixels(16, "picture"),
         "epsilon": Fraction(2),
         "delta": 0.0,
         "accountant": Accountant.PURE,

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpose.privacy.accounting import Relation
 from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Charge, charge_account, marks_of
 
 

@@ -11,7 +11,7 @@ MODULES = (
     "dpose.pose.data.spec",
     "dpose.privacy.accounting",
     "dpose.privacy.events",
-    "dpose.privacy.exact",
+    "dpose.privacy.renyi",
     "dpose.privacy.gaussian",
     "dpose.privacy.rounding",
     "dpose.privacy.selection",

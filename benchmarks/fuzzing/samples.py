@@ -20,7 +20,7 @@ from clips import write as write_clip
 from dots import Dots, DotsTask, train
 from dpose.media.images import encode_image
 from dpose.pose.data import synthetic
-from dpose.privacy.accounting import Accountant, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import marks_of
@@ -114,7 +114,7 @@ def claim() -> tuple[bytes, bytes]:
             head = ledger.head
         cost = epsilon([event], 1e-5, accountant=Accountant.RDP)
         statement = PrivacyStatement(
-            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours(Relation.ZERO_OUT), epsilon=cost, delta=1e-5,
+            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours("image"), epsilon=cost, delta=1e-5,
             accountant=Accountant.RDP, n=1000, events=(event,), ledger_head=head, plan_sha256=plan,
         )  # fmt: skip
         return statement.to_json().encode(), (place / "ledger.jsonl").read_bytes()

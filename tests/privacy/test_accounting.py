@@ -17,8 +17,9 @@ from scipy.stats import norm
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
-from dpose.privacy.accounting import Accountant, Relation, epsilon, epsilon_curve, noise_multiplier
+from dpose.privacy.accounting import Accountant, epsilon, epsilon_curve, noise_multiplier
 from dpose.privacy.events import SampledGaussian, event_from_dict, merge
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from refusals import refused
 

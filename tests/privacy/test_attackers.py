@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Relation, epsilon
+from dpose.privacy.accounting import COARSE, epsilon
 from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, bound_attackers, loss_grid
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian import gaussian_delta
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events
 from dpose.privacy.wording import true_positives
 from refusals import refused

@@ -7,9 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Accountant, Relation, cost, epsilon
+from dpose.privacy.accounting import Accountant, cost, epsilon
 from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
-from dpose.privacy.exact import zcdp_epsilon
 from dpose.privacy.gaussian import (
     discrete_epsilon,
     discrete_mu,
@@ -18,7 +17,8 @@ from dpose.privacy.gaussian import (
     largest_mu,
     least_variance,
 )
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from refusals import refused
 
@@ -125,7 +125,7 @@ def test_a_statement_under_this_accountant_adds_up_or_is_refused():
     made = PrivacyStatement(
         kind=Kind.PRIVATE,
         unit="pixel",
-        neighbours=Neighbours(Relation.REPLACE, 16, "clip"),
+        neighbours=Neighbours.of_pixels(16, "clip"),
         epsilon=spent,
         delta=1e-5,
         accountant=Accountant.GAUSSIAN,
@@ -135,5 +135,5 @@ def test_a_statement_under_this_accountant_adds_up_or_is_refused():
     assert "Gaussian mechanism's own curve" in made.paragraph()
     with refused("statement-does-not-add-up"):
         replace(made, epsilon=spent * 0.99).verify()
-    frame = replace(made, neighbours=Neighbours(Relation.REPLACE, 100, "one frame"))
+    frame = replace(made, neighbours=Neighbours.of_pixels(100, "one frame"))
     assert "any 100 pixels of any one frame of the clip" in frame.paragraph()

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from dpose.privacy import noised_ratio
-from dpose.privacy.accounting import Accountant, Relation, cost
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import (
     ScoreQuery,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.exact import zcdp_epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     Asked,
     Budget,
@@ -51,6 +51,7 @@ from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_co
 from dpose.privacy.odometer.history import history
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.odometer.subjects import AccountKey
+from dpose.privacy.renyi import zcdp_epsilon
 from old_accounts import write_old_budget, write_old_charge
 from refusals import refused
 from stored import pure, run_charge, zcdp
@@ -77,7 +78,8 @@ from test_odometer_store import entry, place
 from dpose.errors import DposeError
 from dpose.privacy.odometer import charge_account
 from stored import pure
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.events import Laplace
 where, attempts = place(sys.argv[1]), int(sys.argv[2])
 for _ in range(attempts):
     name = secrets.token_hex(16)

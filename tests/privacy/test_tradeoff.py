@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Relation
+from dpose.privacy.accounting import COARSE
 from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import approximate, gaussian, of_events
 from dpose.privacy.wording import true_positives
 

@@ -18,9 +18,9 @@ from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
-from dpose.privacy.accounting import Relation, added_up
+from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Budget, State, charges, composed, marks_of, readers, set_budget
 from dpose.privacy.statement import PrivacyStatement
@@ -571,4 +571,4 @@ def test_neighbours_of_a_loss_are_those_of_the_claim():
     plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
     (loss,) = charged_events(plan, seeded=False)
     assert isinstance(loss, Laplace)
-    assert plan.config.neighbours(plan.shape) == Neighbours(Relation.REPLACE, loss.pixels, "picture")
+    assert plan.config.neighbours(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

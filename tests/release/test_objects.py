@@ -16,8 +16,8 @@ from clips import write
 from dpose.cli import main
 from dpose.media.images import read_pixels
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.exact import zcdp_epsilon
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
 from dpose.release.api import bind

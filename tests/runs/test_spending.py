@@ -2,8 +2,9 @@
 
 import pytest
 
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Asked, charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
 from quick import quick  # noqa: F401

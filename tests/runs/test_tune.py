@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 from dpose.cli import main
-from dpose.privacy.accounting import Accountant, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import Renyi, SampledGaussian
 from dpose.privacy.keys import keys_kept
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import (
     Asked,

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpose.privacy.accounting import COARSE, FINE, Relation, epsilon
+from dpose.privacy.accounting import COARSE, FINE, epsilon
 from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MIN_SIGMA
 from dpose.privacy.tradeoff import TradeOff, of_events
 

@@ -26,8 +26,8 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
 from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, Renyi, SampledGaussian, merge
-from dpose.privacy.exact import zcdp_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import (
     MAX_SIGMA,
     MIN_SIGMA,
@@ -36,7 +36,7 @@ from dpose.privacy.ranges import (
     check_rate,
     check_steps,
 )
-from dpose.privacy.renyi import ORDERS, converted, rdp_of_step
+from dpose.privacy.renyi import ORDERS, converted, rdp_of_step, zcdp_epsilon
 from dpose.privacy.rounding import as_given, not_below
 
 MAX_BUDGET = 100.0
@@ -57,17 +57,6 @@ MANY_KINDS = 24
 """Kinds of events beyond which no loss distributions are convolved: it would take minutes."""
 LARGE = 20.0
 """A pure epsilon above which its loss distribution is not convolved: it gains nothing, and its grid grows."""
-
-
-class Relation(StrEnum):
-    """When two datasets are neighbours."""
-
-    ZERO_OUT = "zero-out"
-    """One unit's contribution is replaced by nothing; the number of units stays, and is public."""
-    ADD_REMOVE = "add-or-remove"
-    """One unit is there or not; the number of units is not published."""
-    REPLACE = "replace"
-    """One unit is exchanged for any other; the number of units is public."""
 
 
 class Accountant(StrEnum):

@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, Relation, beyond_use
+from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, beyond_use
 from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import parse_decimal
 from dpose.privacy.rounding import as_given, upper
 

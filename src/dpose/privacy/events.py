@@ -20,8 +20,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import exact_text, parse_exact
-from dpose.privacy.ranges import check_rate, check_sigma, check_steps, parse_decimal
+from dpose.privacy.ranges import check_rate, check_sigma, check_steps, exact_text, parse_decimal, parse_exact
 from dpose.privacy.renyi import in_two_steps, library_event, step_divergence
 from dpose.privacy.rounding import not_below
 
@@ -71,7 +70,7 @@ class Event:
         return self
 
     def times(self, k: int) -> Event:
-        """What it costs where neighbours differ `k` times as far: an event of a sensitivity k times as large."""
+        """The same of a sensitivity `k` times as large, of which no points are known."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,8 +179,8 @@ class Laplace(Event):
         return self.steps * self.sensitivity / self.scale
 
     def renyi(self, order: float, *, replaces: bool) -> float:
-        """As `Event.renyi`."""
-        return _renyi_of_pure(not_below(self.pure()), order)
+        """As `Event.renyi`: of each step, added up."""
+        return self.steps * _renyi_of_pure(not_below(self.sensitivity / self.scale), order)
 
     def for_neighbours(self, pixels: int, area: int) -> Event:
         """As `Event.for_neighbours`: k times the sensitivity over k neighbours."""
@@ -189,8 +188,8 @@ class Laplace(Event):
         return BOUNDLESS if found is None else replace(self, sensitivity=found, pixels=pixels, points=())
 
     def times(self, k: int) -> Laplace:
-        """As `Event.times`: as much as k releases."""
-        return replace(self, steps=self.steps * k)
+        """As `Event.times`."""
+        return replace(self, sensitivity=k * self.sensitivity, points=())
 
     def to_dict(self) -> dict[str, Any]:
         """As `Event.to_dict`."""
@@ -255,8 +254,8 @@ class Gaussian(Event):
         )
 
     def times(self, k: int) -> Gaussian:
-        """As `Event.times`: as much as k^2 releases."""
-        return replace(self, steps=self.steps * k * k)
+        """As `Event.times`."""
+        return replace(self, sensitivity_squared=k * k * self.sensitivity_squared, points=())
 
     def to_dict(self) -> dict[str, Any]:
         """As `Event.to_dict`."""

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, Relation, beyond_use
+from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, beyond_use
 from dpose.privacy.attackers import loss_grid
 from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 
 MOST = 10
 """Units that a statement says the epsilon of, at most."""

@@ -2,6 +2,7 @@
 
     step_divergence(q=0.05, sigma=1.5, order=8.0, replaces=False)
     converted(order=8.0, delta=1e-5)           # what is added to a divergence of that order to have an epsilon
+    zcdp_epsilon(Fraction(1, 50), delta=1e-5)  # of a curve that rises with the order
 
 dp-accounting knows a sampled Gaussian under zeroing out, adding and removing. docs/proofs/odometer.md derives the
 bound for replacement.
@@ -13,8 +14,13 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.ranges import check_delta
+from dpose.privacy.rounding import as_given
 
 ORDERS = tuple(
     [1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)]
@@ -89,6 +95,61 @@ def converted(order: float, delta: float) -> float:
     return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
+def zcdp_epsilon(rho: Fraction | float, delta: float) -> float:
+    """The epsilon that rho-zCDP implies at `delta`.
+
+    For every order a > 1: epsilon = a rho + log(1 - 1/a) - (log(delta) + log(a)) / (a - 1) (Canonne, Kamath and
+    Steinke 2020, Proposition 12). Any order gives a valid bound; this takes the best, found by golden section
+    search on log(a - 1).
+
+    Args:
+        rho: >= 0.
+        delta: In (0, 1).
+
+    Raises:
+        DposeError: delta is out of range.
+    """
+    check_delta(delta)
+    cost = float(rho)
+    if cost == 0:
+        return 0.0
+    if not math.isfinite(cost):
+        return math.inf
+
+    def at(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        order = 1 + excess
+        bound = order * cost + math.log(excess) - math.log(order)
+        return bound - (math.log(delta) + math.log(order)) / excess
+
+    return max(0.0, at(_lowest(at, -30.0, 60.0)))
+
+
+@lru_cache(maxsize=64)
+def zcdp_budget(epsilon: float, delta: float) -> float:
+    """The largest rho whose `zcdp_epsilon` at `delta` is at most `epsilon`, to twelve digits and never above.
+
+    Raises:
+        DposeError: no rho is small enough.
+    """
+    low, high = 0.0, max(1.0, epsilon)
+    while zcdp_epsilon(high, delta) < epsilon:
+        high *= 2
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if zcdp_epsilon(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+        if high < 1e-30:
+            raise DposeError(
+                "epsilon-unreachable",
+                f"no noise meets epsilon {as_given(epsilon)} at delta {as_given(delta)}",
+                fix="choose a larger epsilon",
+            )
+    return low
+
+
 def library_event(q: float, sigma: float, steps: int) -> Any:
     """Steps of a Poisson-sampled Gaussian as a `dp_accounting.DpEvent`."""
     from dp_accounting import dp_event
@@ -112,3 +173,19 @@ def quiet_accountant() -> Iterator[None]:
         yield
     finally:
         log.removeFilter(wanted)
+
+
+def _lowest(function: Any, left: float, right: float) -> float:
+    ratio = (math.sqrt(5) - 1) / 2
+    a, b = right - ratio * (right - left), left + ratio * (right - left)
+    at_a, at_b = function(a), function(b)
+    for _ in range(120):
+        if at_a < at_b:
+            right, b, at_b = b, a, at_a
+            a = right - ratio * (right - left)
+            at_a = function(a)
+        else:
+            left, a, at_a = a, b, at_b
+            b = left + ratio * (right - left)
+            at_b = function(b)
+    return (left + right) / 2

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from dpose.privacy.accounting import FINE, Relation, library_relation
+from dpose.privacy.accounting import FINE, library_relation
 from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 
 Floats = NDArray[np.float64]
 

@@ -25,9 +25,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Relation, epsilon, library_relation
+from dpose.privacy.accounting import Accountant, epsilon, library_relation
 from dpose.privacy.calibration import least_noise
 from dpose.privacy.events import SampledGaussian, event_from_dict
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from dpose.privacy.renyi import quiet_accountant
 from dpose.privacy.trial_law import TrialLaw

@@ -31,10 +31,10 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.identity import LINKED_FRAMES
-from dpose.privacy.accounting import Relation, added_up
+from dpose.privacy.accounting import added_up
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
     PIXEL,
     Asked,
@@ -109,7 +109,7 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
 def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
     """How many pixels of the whole original the claim is about: m, or m of every frame together."""
     near = plan.config.neighbours(plan.shape)
-    return near.m * plan.shape.frames if near.scope == "frame" else near.m
+    return near.count * plan.shape.frames if near.scope == "frame" else near.count
 
 
 def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[ExactEvent, ...]:
@@ -119,7 +119,7 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
     has (docs/proofs/pixelization.md, docs/proofs/video.md).
     """
     if isinstance(plan, PixelizationPlan):
-        near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
+        near = Neighbours.of_pixels(pixels, "picture" if plan.shape.still else "clip")
         return tuple(
             Laplace(stage.event.scale, bound.in_l1())
             if isinstance(stage.event, Laplace)
@@ -127,7 +127,7 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
             for stage in plan.stages
             for bound in [plan.sensitivity(stage.name, near)]
         )
-    near = Neighbours(Relation.REPLACE, pixels, "clip")
+    near = Neighbours.of_pixels(pixels, "clip")
     if isinstance(plan.event, Laplace):
         return (Laplace(plan.event.scale, plan.operator.sensitivity(near).in_l1()),)
     return (Gaussian(plan.event.variance, squared_change(plan.operator, plan.clipping, plan.grid, near)),)

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Relation, cost
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
-from dpose.privacy.exact import zcdp_budget
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
+from dpose.privacy.renyi import zcdp_budget
 from dpose.release.cells import BlockSums, Cells, Mask, RegionSums
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
@@ -198,7 +198,7 @@ class PixelizationPlan(Plan):
         Laplace noise: epsilon grows with the number of pixels. Gaussian noise: the sensitivity is computed again for
         so many pixels, and converted again.
         """
-        here = Neighbours(Relation.REPLACE, area, "picture")
+        here = Neighbours.of_pixels(area, "picture")
         events: list[ExactEvent] = []
         for stage in self.stages:
             bound = self.sensitivity(stage.name, here)

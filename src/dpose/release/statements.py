@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpose.media.images import BACKGROUND
 from dpose.privacy.accounting import Accountant
-from dpose.privacy.exact import exact_text
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.privacy.wording import WARNING

@@ -19,10 +19,9 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import ExactEvent
-from dpose.privacy.exact import exact_text
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
     CONFIDENCE,
@@ -37,7 +36,7 @@ from dpose.privacy.noised_ratio import (
 )
 from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
-from dpose.privacy.ranges import check_delta
+from dpose.privacy.ranges import check_delta, exact_text
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_score
@@ -316,7 +315,7 @@ def score_statement(
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=unit,
-        neighbours=Neighbours(asked.relation),
+        neighbours=Neighbours(protected.unit, asked.relation),
         epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
         delta=asked.delta if gaussian else 0.0,
         accountant=Accountant.GAUSSIAN if gaussian else Accountant.PURE,

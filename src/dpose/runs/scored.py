@@ -18,8 +18,8 @@ import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.events import ExactEvent
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noised_ratio import NoisedQuery, dearer
 from dpose.privacy.odometer import (
     EVALUATION,

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.privacy.accounting import Relation, added_up
+from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PIXEL,

@@ -13,8 +13,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dpose.privacy.accounting import Relation, added_up, cost
+from dpose.privacy.accounting import added_up, cost
 from dpose.privacy.events import Approximate, Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.records import EVALUATION, PIXEL, Asked, Charge, restated
 from dpose.privacy.renyi import ORDERS, converted
 

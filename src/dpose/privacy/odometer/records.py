@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.events import Event, SampledGaussian
+from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
     from dpose.privacy.odometer.store import Where
