@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     Asked,
     Budget,

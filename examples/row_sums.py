@@ -51,7 +51,7 @@ class RowSums(GridOperator):
         """
         many = self.shape.frames if neighbours.scope == "frame" else 1
         assert neighbours.scope in ("clip", "frame", ONE_FRAME)
-        moved = 255 * neighbours.m * many
+        moved = 255 * neighbours.count * many
         return Sensitivity(Fraction(moved * self.shape.channels), Fraction(moved**2 * self.shape.channels))
 
 

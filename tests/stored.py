@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Charge, PureLoss, charge_account, marks_of
 
 EVENT = Event(q=0.25, sigma=3.0, steps=20, sensitivity=1.0)

@@ -20,7 +20,7 @@ from clips import write as write_clip
 from dots import Dots, DotsTask, train
 from dpose.media.images import encode_image
 from dpose.pose.data import synthetic
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, Event, epsilon
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import marks_of
 from dpose.privacy.odometer.store import close_connections, opened
@@ -113,7 +113,7 @@ def claim() -> tuple[bytes, bytes]:
             head = ledger.head
         cost = epsilon([event], 1e-5, accountant=Accountant.RDP)
         statement = PrivacyStatement(
-            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours(Relation.ZERO_OUT), epsilon=cost, delta=1e-5,
+            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours("image"), epsilon=cost, delta=1e-5,
             accountant=Accountant.RDP, n=1000, events=(event,), ledger_head=head, plan_sha256=plan,
         )  # fmt: skip
         return statement.to_json().encode(), (place / "ledger.jsonl").read_bytes()

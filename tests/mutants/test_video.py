@@ -401,11 +401,10 @@ class TestThePapersAlgorithm:
         assert self.dense().gain == pytest.approx(1 + math.sqrt(self.SHAPE.values / self.K), rel=0.1)
 
     def test_sensitivity_as_if_the_projection_were_fresh_is_caught(self):
-        from dpose.privacy.accounting import Relation
         from dpose.privacy.neighbours import Neighbours
 
         dense, matrix = self.dense(), self.matrix()
-        frame = Neighbours(Relation.REPLACE, self.SHAPE.pixels, ONE_FRAME)
+        frame = Neighbours.of_pixels(self.SHAPE.pixels, ONE_FRAME)
         top = np.linalg.svd(matrix, full_matrices=False)[0][:, 0]
         moved = float(np.linalg.norm(255 * np.sign(top) @ matrix) ** 2)
         assert moved <= dense.sensitivity(frame).l2_squared

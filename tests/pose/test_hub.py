@@ -7,8 +7,8 @@ import yaml
 
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.privacy.accounting import Accountant, Event, Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import Accountant, Event
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.training.folder import front_matter
 from refusals import refused
@@ -127,7 +127,7 @@ def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more
     private = PrivacyStatement(
         Kind.PRIVATE,
         unit="image",
-        neighbours=Neighbours(Relation.ZERO_OUT),
+        neighbours=Neighbours("image", Relation.ZERO_OUT),
         epsilon=9.4501,
         delta=1e-5,
         accountant=Accountant.PLD,

@@ -17,15 +17,8 @@ from scipy.stats import norm
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
-from dpose.privacy.accounting import (
-    Accountant,
-    Event,
-    Relation,
-    epsilon,
-    epsilon_curve,
-    merge,
-    noise_multiplier,
-)
+from dpose.privacy.accounting import Accountant, Event, epsilon, epsilon_curve, merge, noise_multiplier
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from refusals import refused
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Event, Relation, epsilon
+from dpose.privacy.accounting import COARSE, Event, epsilon
 from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, bound_attackers, loss_grid
 from dpose.privacy.gaussian import gaussian_delta
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events
 from dpose.privacy.wording import true_positives
 from refusals import refused

@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpose.privacy.accounting import Accountant, Event, Relation
+from dpose.privacy.accounting import Accountant, Event
 from dpose.privacy.exact import (
     GaussianEvent,
     LaplaceEvent,
     ReleaseAccountant,
-    exact_text,
-    parse_exact,
     pure_epsilon,
     zcdp_budget,
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.ranges import exact_text, parse_exact
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, PrivacyStatement
 from refusals import refused
 from statements import of_a_picture
@@ -180,9 +179,14 @@ class TestStatement:
 
     def test_exact_noise_needs_no_caveat_about_floating_point(self):
         assert FLOATING_POINT_CAVEAT not in statement().caveats
-        unit = Neighbours(Relation.REPLACE, 1, "unit")
+        unit = Neighbours("image", Relation.REPLACE)
         mixed = statement(
-            accountant=Accountant.PLD, events=(POISSON,), delta=1e-5, epsilon=9.0, neighbours=unit
+            accountant=Accountant.PLD,
+            events=(POISSON,),
+            delta=1e-5,
+            epsilon=9.0,
+            unit="image",
+            neighbours=unit,
         )
         assert FLOATING_POINT_CAVEAT in mixed.caveats
 
@@ -222,7 +226,7 @@ class TestStatement:
         [("picture", "of the picture"), ("clip", "over all its frames"), ("frame", "every frame")],
     )
     def test_the_paragraph_says_what_may_differ(self, scope, words):
-        text = statement(neighbours=Neighbours(Relation.REPLACE, 16, scope)).paragraph()
+        text = statement(neighbours=Neighbours.of_pixels(16, scope)).paragraph()
         assert f"any 16 pixels {'in ' if scope == 'frame' else ''}{words}" in text or words in text
         assert "epsilon = 2 and delta = 0 (pure differential privacy" in text
         assert "7.39%" in text  # e^2 times one percent is 7.3890..: a bound is rounded up

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, Event, epsilon
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant, gaussian_cost, zcdp_epsilon
 from dpose.privacy.gaussian import (
     discrete_epsilon,
@@ -17,7 +17,7 @@ from dpose.privacy.gaussian import (
     largest_mu,
     least_variance,
 )
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.statement import Kind, PrivacyStatement
 from refusals import refused
 
@@ -124,7 +124,7 @@ def test_a_statement_under_this_accountant_adds_up_or_is_refused():
     made = PrivacyStatement(
         kind=Kind.PRIVATE,
         unit="pixel",
-        neighbours=Neighbours(Relation.REPLACE, 16, "clip"),
+        neighbours=Neighbours.of_pixels(16, "clip"),
         epsilon=spent,
         delta=1e-5,
         accountant=ReleaseAccountant.GAUSSIAN,
@@ -134,5 +134,5 @@ def test_a_statement_under_this_accountant_adds_up_or_is_refused():
     assert "Gaussian mechanism's own curve" in made.paragraph()
     with refused("statement-does-not-add-up"):
         replace(made, epsilon=spent * 0.99).verify()
-    frame = replace(made, neighbours=Neighbours(Relation.REPLACE, 100, "one frame"))
+    frame = replace(made, neighbours=Neighbours.of_pixels(100, "one frame"))
     assert "any 100 pixels of any one frame of the clip" in frame.paragraph()

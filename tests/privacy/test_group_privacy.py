@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import Event, epsilon
 from dpose.privacy.gaussian import gaussian_epsilon
 from dpose.privacy.group_privacy import MOST, _losses, group_epsilons
+from dpose.privacy.neighbours import Relation
 
 DELTA = 1e-5
 

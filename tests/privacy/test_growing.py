@@ -3,7 +3,7 @@
 import random
 import tracemalloc
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Charge, charges, marks_of
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.history import Charges, charge_to_dict, history

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import cost_of, gaussian_event, laplace_event, noised_sums

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from dpose.privacy import noised_ratio
-from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, gaussian_cost, pure_epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import (
     ScoreQuery,

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import Event, epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,

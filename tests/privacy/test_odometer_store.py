@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import Event, epsilon
 from dpose.privacy.exact import zcdp_epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     ApproximateLoss,
     Asked,
@@ -78,7 +79,7 @@ from pathlib import Path
 from test_odometer_store import entry, place
 from dpose.errors import DposeError
 from dpose.privacy.odometer import PureLoss, charge_account
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 where, attempts = place(sys.argv[1]), int(sys.argv[2])
 for _ in range(attempts):
     name = secrets.token_hex(16)

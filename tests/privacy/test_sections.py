@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import ROUNDED, Accountant, Event, epsilon
 from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import (
@@ -51,7 +51,7 @@ def full():
     return PrivacyStatement(
         Kind.PRIVATE,
         "image",
-        Neighbours(Relation.ZERO_OUT),
+        Neighbours("image", Relation.ZERO_OUT),
         claimed,
         DELTA,
         Accountant.PLD,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import dpose
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import BEYOND, Neighbours
+from dpose.privacy.accounting import ROUNDED, Accountant, Event, epsilon
+from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
@@ -25,7 +25,7 @@ EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 FULL = {
     "kind": Kind.PRIVATE,
     "unit": "image",
-    "neighbours": Neighbours(Relation.ZERO_OUT),
+    "neighbours": Neighbours("image", Relation.ZERO_OUT),
     "epsilon": 1.5,
     "delta": 1e-5,
     "accountant": Accountant.PLD,
@@ -85,11 +85,11 @@ def test_exact_quantities_are_strings():
 @pytest.mark.parametrize("relation", list(Relation))
 def test_verify_recomputes_epsilon(relation):
     true = epsilon([EVENT], 1e-5, relation)
-    assert statement(neighbours=Neighbours(relation), epsilon=true).verify() == true
-    assert statement(neighbours=Neighbours(relation), epsilon=2 * true).verify() == true
+    assert statement(neighbours=Neighbours("image", relation), epsilon=true).verify() == true
+    assert statement(neighbours=Neighbours("image", relation), epsilon=2 * true).verify() == true
     for lie in (true * (1 - 1e-5), true / 2):
         with refused("statement-does-not-add-up"):
-            statement(neighbours=Neighbours(relation), epsilon=lie).verify()
+            statement(neighbours=Neighbours("image", relation), epsilon=lie).verify()
 
 
 @pytest.mark.parametrize("field", ["epsilon", "delta", "sigma", "q", "steps", "accountant", "relation"])
@@ -198,7 +198,7 @@ def test_gaussian_events_bring_their_caveat():
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_paragraph_says_everything(relation):
-    made = statement(neighbours=Neighbours(relation))
+    made = statement(neighbours=Neighbours("image", relation))
     text = made.paragraph()
     for part in (*made.public, *made.conditional_on, *made.caveats, "1.5", "1e-05", "1,000", "image"):
         assert part in text
@@ -289,7 +289,7 @@ def test_what_is_printed_names_what_is_not_hidden():
     assert "Not hidden: what is true of the private data as a whole; what several images share" in text
     assert "Taken as given: the mask is public." in text
     assert in_brief(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
-    beyond = statement(neighbours=Neighbours(Relation.ZERO_OUT, 1, BEYOND))
+    beyond = statement(neighbours=Neighbours("image", Relation.ZERO_OUT, 1, BEYOND))
     assert "Not hidden: the public views and labels" in in_brief(beyond)
     assert "beyond its public view" in in_brief(beyond)
     read = Query("accuracy", "the private test set", "to choose the weights")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Event, Relation
+from dpose.privacy.accounting import COARSE, Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import approximate, gaussian, of_events
 from dpose.privacy.wording import true_positives
 

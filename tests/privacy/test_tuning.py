@@ -19,8 +19,8 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, special, stats
 
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import Accountant, Event, epsilon
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
@@ -353,7 +353,7 @@ def statement(chosen=None, **changes):
     values = {
         "kind": Kind.PRIVATE,
         "unit": "image",
-        "neighbours": Neighbours(Relation.ZERO_OUT),
+        "neighbours": Neighbours("image", Relation.ZERO_OUT),
         "epsilon": chosen.epsilon(1e-5),
         "delta": 1e-5,
         "accountant": Accountant.RDP,
@@ -406,7 +406,7 @@ def test_pld_and_other_relations_are_refused_in_statements():
     with refused("tuning-accountant-unbounded", where="PLD"):
         statement(accountant=Accountant.PLD)
     with refused("tuning-relation-unbounded", where="replace"):
-        statement(neighbours=Neighbours(Relation.REPLACE))
+        statement(neighbours=Neighbours("image", Relation.REPLACE))
     with refused("tuning-of-non-private"):
         statement(kind=Kind.SEEDED)
 

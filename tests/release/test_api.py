@@ -10,10 +10,9 @@ import torch
 
 import dpose
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
@@ -312,9 +311,7 @@ class TestStatement:
 
     def test_neighbours_are_pixels_of_the_clip_or_of_each_frame(self):
         clip = np.zeros((2, 9, 9, 3), np.uint8)
-        assert pixelize(clip, 2, "pixels:4", 4).statement.neighbours == Neighbours(
-            Relation.REPLACE, 4, "clip"
-        )
+        assert pixelize(clip, 2, "pixels:4", 4).statement.neighbours == Neighbours.of_pixels(4, "clip")
         assert pixelize(clip, 2, "pixels:4/frame", 4).statement.neighbours.scope == "frame"
         assert pixelize(GREY, 2, "pixels:4/frame", 4).statement.neighbours.scope == "picture"
 
@@ -369,7 +366,7 @@ class TestRefusals:
                 (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
             ),
             (
-                {"neighbours": Neighbours(Relation.ZERO_OUT)},
+                {"neighbours": Neighbours("image", Relation.ZERO_OUT)},
                 (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
             ),
             ({"block": 0}, (("block-not-positive", "setting-not-whole"), "block")),

@@ -19,9 +19,8 @@ from clips import write
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
-from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
@@ -38,6 +37,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.recompute import compare, expected
 from dpose.release.statements import release_statement
+from dpose.units import Unit
 from refusals import refused
 
 
@@ -91,7 +91,7 @@ def test_blocks_change_by_just_as_much_as_the_worst_box(sides, box, block, chann
         squares.append(int((moved**2).sum()))
     bound = cells.sensitivity(near(*box))
     assert (bound.l1, bound.l2_squared) == (max(one), max(squares))
-    filled = cells.sensitivity(Neighbours(Relation.REPLACE, width * height, "picture"))
+    filled = cells.sensitivity(Neighbours.of_pixels(width * height, "picture"))
     assert bound.l1 == filled.l1
     assert bound.l2_squared <= filled.l2_squared
 
@@ -100,9 +100,7 @@ def test_a_box_that_spans_blocks_does_less_than_as_many_pixels_anywhere():
     """20 x 20 over blocks of 16: (16^2 + 4^2)^2 against a full block and 144 pixels of another."""
     cells = BlockSums(64, 64, 16, 1)
     assert cells.sensitivity(near(20, 20)).l2_squared == 255**2 * 272**2
-    assert cells.sensitivity(Neighbours(Relation.REPLACE, 400, "picture")).l2_squared == 255**2 * (
-        256**2 + 144**2
-    )
+    assert cells.sensitivity(Neighbours.of_pixels(400, "picture")).l2_squared == 255**2 * (256**2 + 144**2)
     assert (
         cells.sensitivity(near(10, 16)).l2_squared == 255**2 * 160**2
     )  # within one block there is no difference
@@ -252,7 +250,7 @@ def test_a_box_never_counts_for_more_than_its_pixels_anywhere_in_the_clip(sides,
     operator = make_operator(name, shape, rows, columns, frames, "a")
     many, height, width = (min(a, b) for a, b in zip(box, sides, strict=True))
     boxed = near(width, height, many)
-    anywhere = operator.sensitivity(Neighbours(Relation.REPLACE, boxed.m, "clip"))
+    anywhere = operator.sensitivity(Neighbours.of_pixels(boxed.m, "clip"))
     assert operator.bound_for(boxed).l2_squared <= anywhere.l2_squared * (1 + Fraction(1, 10**9))
     assert operator.sensitivity(boxed) == operator.bound_for(boxed)
     assert super(type(operator), operator).box_sensitivity(boxed) == anywhere
@@ -319,7 +317,7 @@ class TestLumaAndChroma:
         assert most <= float(bound.l2_squared) * (1 + 1e-12)
         if name == "block":
             assert most >= 0.8 * float(bound.l2_squared)
-        anywhere = operator.sensitivity(Neighbours(Relation.REPLACE, 6 * many, "clip"))
+        anywhere = operator.sensitivity(Neighbours.of_pixels(6 * many, "clip"))
         assert bound.l2_squared <= anywhere.l2_squared
 
     @pytest.mark.parametrize("name", ["block", "low-pass", "random"])
@@ -459,7 +457,7 @@ class TestWords:
     def test_a_picture_has_pixels_for_it_and_arrays_and_papers_none(self):
         grey = np.zeros((24, 24), np.uint8)
         picture = dpose.pixelize(grey, 1, "box:9x30/seconds:2", 8, public=True).statement
-        assert picture.neighbours == Neighbours(Relation.REPLACE, 9 * 24, "picture")
+        assert picture.neighbours == Neighbours.of_pixels(9 * 24, "picture")
         assert any("9 x 30 has were asked for" in line for line in picture.caveats)
         with refused("frames-without-times"):
             dpose.pixelize(np.zeros((3, 24, 24, 1), np.uint8), 1, "box:9x9/seconds:1", 8, public=True)
@@ -534,7 +532,7 @@ class TestWords:
         config = ReleaseConfig.of(2, near(9, 5, 3), 8)
         assert config == ReleaseConfig.of(2, "box:9x5/frames:3", 8)
         with refused("box-not-allowed"):
-            Neighbours(Relation.REPLACE, 16, "clip", (4, 4), 1)
+            Neighbours(Unit.PIXEL, Relation.REPLACE, 16, "clip", (4, 4), 1)
 
 
 class TestAccount:

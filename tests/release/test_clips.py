@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from clips import write
 from dpose.media.video import probe, read_frames
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
@@ -435,7 +434,7 @@ class ByHand:
 
 
 def test_what_rounding_costs_by_hand():
-    near, fine = Neighbours(Relation.REPLACE, 1, "clip"), Fraction(1, 2)
+    near, fine = Neighbours.of_pixels(1, "clip"), Fraction(1, 2)
     free, whole, clipping = ByHand(), ByHand(whole=True), linear.Clipping(2.0, 2)
     # 10 is 20 steps; each of nine values is off by a step, and by twice a quarter
     assert linear.squared_change(free, None, fine, near) == rounded_up(26.0**2)
@@ -652,7 +651,7 @@ class TestFiles:
             ({"steps": 2}, ("record-value-differs", ("steps 2", "but 1"))),
             ({"events": 2}, ("record-events-differ", ("2 events", "not 1"))),
             ({"epsilon": 9.0}, ("record-value-differs", "variance")),
-            ({"unit": "image"}, ("record-value-differs", "unit image")),
+            ({"unit": "image"}, ("record-neighbours-differ",)),
             ({"accountant": "zcdp"}, ("statement-does-not-add-up",)),
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),
@@ -675,6 +674,8 @@ class TestFiles:
         near = replace(
             made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope)
         )
+        if "unit" in more:
+            near = Neighbours(more["unit"], Relation.REPLACE)
         claimed = more.pop("epsilon", 100.0 if len(events) > 1 or changed.steps > 1 else 8.0)
         forged = replace(
             made,

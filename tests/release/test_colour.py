@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.neighbours import Neighbours
 from dpose.release import choosing
 from dpose.release.archive import pack_archive, unpack
@@ -41,7 +40,7 @@ KINDS = [("ycc", False), ("ycc", True), ("grey", False), ("rgb", True)]
 
 
 def near(m, scope="picture"):
-    return Neighbours(Relation.REPLACE, m, scope)
+    return Neighbours.of_pixels(m, scope)
 
 
 def plan_for(shape, m, block, *, colour="ycc", delta=0, chroma=None, **more):

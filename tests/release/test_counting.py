@@ -18,8 +18,7 @@ from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
-from dpose.privacy.accounting import Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import (
     Budget,
@@ -578,4 +577,4 @@ def test_neighbours_of_a_loss_are_those_of_the_claim():
     plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
     (loss,) = losses(plan, seeded=False)
     assert isinstance(loss, PureLoss)
-    assert plan.config.neighbours(plan.shape) == Neighbours(Relation.REPLACE, loss.pixels, "picture")
+    assert plan.config.neighbours(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

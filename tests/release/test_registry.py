@@ -12,7 +12,6 @@ import pytest
 
 from dpose.cli import main
 from dpose.media.images import encode_image
-from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import Kind
@@ -60,7 +59,7 @@ def check_sensitivity(name):
     pixels = shape.pixels
     for groups, m, scope in itertools.product((1, 2), (1, 2), ("clip", "frame", ONE_FRAME)):
         operator = make_operator(name, shape, 2, 2, groups, "text")
-        bound = operator.sensitivity(Neighbours(Relation.REPLACE, m, scope))
+        bound = operator.sensitivity(Neighbours.of_pixels(m, scope))
         frames = {"clip": [range(2)], "frame": [range(2)], ONE_FRAME: [[0], [1]]}[scope]
         total = 2 * pixels if scope == "clip" else pixels
         for places in itertools.combinations(range(total), m):

@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 
 from dpose.pose.metrics import SCORED, PCKh
-from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import merge_units
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import cost_of
 from dpose.privacy.odometer import (

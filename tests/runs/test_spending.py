@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import Event, epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Asked, charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
 from quick import quick  # noqa: F401

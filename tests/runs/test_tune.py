@@ -17,8 +17,9 @@ import pytest
 from rich.console import Console
 
 from dpose.cli import main
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, Event, epsilon
 from dpose.privacy.keys import keys_kept
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import (
     Asked,

@@ -10,7 +10,7 @@ import pytest
 from clips import write
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp

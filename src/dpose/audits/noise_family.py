@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpose.privacy.accounting import COARSE, FINE, Event, Relation, epsilon
+from dpose.privacy.accounting import COARSE, FINE, Event, epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MIN_SIGMA
 from dpose.privacy.tradeoff import TradeOff, of_events
 

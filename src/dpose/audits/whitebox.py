@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import Floats
 from dpose.training.plan import BoundPlan
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import (
     MAX_SIGMA,
     MIN_SIGMA,
@@ -47,17 +48,6 @@ CALIBRATION = "calibration"
 """The kind of question that `noise_multiplier` remembers answers of."""
 MIN_DELTA = 1e-10
 """PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
-
-
-class Relation(StrEnum):
-    """When two datasets are neighbours."""
-
-    ZERO_OUT = "zero-out"
-    """One unit's contribution is replaced by nothing; the number of units stays, and is public."""
-    ADD_REMOVE = "add-or-remove"
-    """One unit is there or not; the number of units is not published."""
-    REPLACE = "replace"
-    """One unit is exchanged for any other; the number of units is public."""
 
 
 class Accountant(StrEnum):

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, Event, Relation, beyond_use, merge
+from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, Event, beyond_use, merge
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import parse_decimal
 from dpose.privacy.rounding import as_given, upper
 

@@ -13,7 +13,6 @@ reads a statement recomputes the very same cost. docs/proofs/pixelization.md der
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,12 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
-from dpose.privacy.ranges import check_delta, check_steps
+from dpose.privacy.ranges import check_delta, check_steps, exact_text, parse_exact
 from dpose.privacy.rounding import as_given
-
-MAX_DIGITS = 400
-"""A number in a statement may have this many digits; a longer one is an attack on whoever reads it."""
-
 
 E = TypeVar("E")
 
@@ -241,45 +236,6 @@ def gaussian_cost(events: Sequence[Any], delta: float) -> float:
             )
     mu = discrete_mu([(event.sensitivity_squared, event.variance, event.steps) for event in events])
     return discrete_epsilon(mu, delta)
-
-
-def parse_exact(text: Any, where: str) -> Fraction:
-    """The fraction that a decimal ("0.5", "1e-3") or rational ("4080/7") string names.
-
-    Raises:
-        DposeError: it is no such string, or too long.
-    """
-    pattern = r"-?\d+(/\d+|(\.\d+)?([eE][+-]?\d{1,3})?)"
-    if not isinstance(text, str) or len(text) > MAX_DIGITS or not re.fullmatch(pattern, text):
-        raise DposeError(
-            "fraction-malformed",
-            f"must be a decimal or rational number in a string, not {str(text)[:40]!r}",
-            where,
-        )
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise DposeError("fraction-divides-by-zero", f"divides by zero: {text}", where) from None
-
-
-def exact_text(value: Fraction) -> str:
-    """The shortest string that `parse_exact` reads back: decimal where the fraction is one, else rational.
-
-    >>> exact_text(Fraction(1, 8)), exact_text(Fraction(4080, 7)), parse_exact("1e-3", "epsilon")
-    ('0.125', '4080/7', Fraction(1, 1000))
-    """
-    value = Fraction(value)
-    bottom, twos, fives = value.denominator, 0, 0
-    while bottom % 2 == 0:
-        bottom, twos = bottom // 2, twos + 1
-    while bottom % 5 == 0:
-        bottom, fives = bottom // 5, fives + 1
-    places = max(twos, fives)
-    if bottom != 1 or places > 30:
-        return f"{value.numerator}/{value.denominator}"
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    sign = "-" if value < 0 else ""
-    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
 
 
 def _lowest(function: Any, left: float, right: float) -> float:

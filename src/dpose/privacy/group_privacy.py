@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, Event, Relation, beyond_use, merge
+from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, Event, beyond_use, merge
 from dpose.privacy.attackers import loss_grid
+from dpose.privacy.neighbours import Relation
 
 MOST = 10
 """Units that a statement says the epsilon of, at most."""

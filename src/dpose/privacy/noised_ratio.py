@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent
 from dpose.privacy.gaussian import least_variance
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given
 

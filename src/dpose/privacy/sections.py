@@ -13,10 +13,11 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
 from dpose.privacy.attackers import AttackerBound, bound_attackers
 from dpose.privacy.group_privacy import group_epsilons
 from dpose.privacy.json_fields import list_of, object_with, text_of, texts_of
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import parse_decimal
 
 UNSTATED = "not stated"

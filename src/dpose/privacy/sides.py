@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge_units
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import Protected, protect
 from dpose.units import KnownPictures
 

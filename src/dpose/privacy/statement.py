@@ -28,9 +28,7 @@ from dpose.privacy.exact import (
     GaussianEvent,
     LaplaceEvent,
     ReleaseAccountant,
-    exact_text,
     gaussian_cost,
-    parse_exact,
     pure_epsilon,
     times_as_sensitive,
     zcdp_epsilon,
@@ -38,9 +36,9 @@ from dpose.privacy.exact import (
 )
 from dpose.privacy.group_privacy import MOST
 from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
-from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.ranges import check_delta, check_epsilon, parse_decimal
+from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
 from dpose.privacy.rounding import not_below, upper
 from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
 from dpose.privacy.tuning import Tuning, check_choosable
@@ -178,13 +176,8 @@ class PrivacyStatement:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("tuning-of-non-private", "only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
-        trained = any(isinstance(event, Event) for event in self.events)
-        if trained and self.neighbours is not None and self.neighbours.scope not in ("unit", BEYOND):
-            raise DposeError(
-                "scope-not-of-training",
-                f"is none of a training: {self.neighbours.scope[:80]!r}",
-                "neighbours.scope",
-            )
+        if self.neighbours is not None:
+            _check_neighbours(self)
         inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
@@ -261,7 +254,7 @@ class PrivacyStatement:
             return cls(
                 kind=member_of(Kind, values["kind"], "kind"),
                 unit=member_of(Unit, values["unit"], "unit").value,
-                neighbours=Neighbours.read(values["neighbours"]),
+                neighbours=Neighbours.read(values["neighbours"], member_of(Unit, values["unit"], "unit")),
                 epsilon=parse_exact(values["epsilon"], "epsilon")
                 if exact
                 else _optional_decimal(values["epsilon"], "epsilon"),
@@ -427,6 +420,20 @@ def _decimal(value: float | Fraction | None) -> str | None:
 
 def _optional_decimal(value: Any, where: str) -> float | None:
     return None if value is None else parse_decimal(value, where)
+
+
+def _check_neighbours(statement: PrivacyStatement) -> None:
+    near = statement.neighbours
+    if near is None or near.m is None or near.seconds is not None:
+        raise DposeError("neighbours-unresolved", "a statement says how many pixels and frames", "neighbours")
+    if near.unit != statement.unit:
+        raise DposeError(
+            "unit-differs", f"its neighbours differ in one {near.unit}, not in one {statement.unit}", "unit"
+        )
+    if not near.of_units and any(isinstance(event, Event) for event in statement.events):
+        raise DposeError(
+            "scope-not-of-training", f"is none of a training: {near.scope!r}", "neighbours.scope"
+        )
 
 
 def _accountant(value: Any) -> AnyAccountant:

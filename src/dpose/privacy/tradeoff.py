@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from dpose.privacy.accounting import FINE, Event, Relation, library_relation, merge
+from dpose.privacy.accounting import FINE, Event, library_relation, merge
+from dpose.privacy.neighbours import Relation
 
 Floats = NDArray[np.float64]
 

@@ -25,8 +25,9 @@ from functools import cache, lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon, library_relation, quiet_accountant
+from dpose.privacy.accounting import Accountant, Event, epsilon, library_relation, quiet_accountant
 from dpose.privacy.calibration import least_noise
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from dpose.privacy.trial_law import TrialLaw
 

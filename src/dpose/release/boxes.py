@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import exact_text, parse_exact
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.ranges import exact_text, parse_exact
 from dpose.release.grid import Shape
 
 FORM = "box:WxH/frames:T or box:WxH/seconds:S"
@@ -103,7 +102,7 @@ class MovingBox:
         """
         width, height = min(self.width, shape.width), min(self.height, shape.height)
         if shape.still:
-            return Neighbours(Relation.REPLACE, width * height, "picture")
+            return Neighbours.of_pixels(width * height, "picture")
         if self.frames is None:
             raise DposeError(
                 "frames-without-times",

@@ -10,10 +10,8 @@ from fractions import Fraction
 from typing import TypedDict
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import parse_exact
-from dpose.privacy.neighbours import BOX, Neighbours
-from dpose.privacy.ranges import check_delta
+from dpose.privacy.neighbours import BOX, Neighbours, Relation
+from dpose.privacy.ranges import check_delta, parse_exact
 from dpose.privacy.rounding import as_given
 from dpose.release import projections
 from dpose.release.boxes import FORM, MovingBox
@@ -419,7 +417,7 @@ class ReleaseConfig:
                 "neighbours",
                 "choose a smaller m",
             )
-        return Neighbours(Relation.REPLACE, m, "picture" if shape.still else self.scope)
+        return Neighbours.of_pixels(m, "picture" if shape.still else self.scope)
 
     def check_shape(self, shape: Shape) -> None:
         """Refuse a picture or clip that is too small for the block, for m or for k, or that has too many bits.

@@ -31,10 +31,9 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.identity import LINKED_FRAMES
-from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.keys import state_folder
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
     PIXEL,
     Asked,
@@ -108,7 +107,7 @@ def losses(plan: AnyPlan | None, *, seeded: bool) -> tuple[PureLoss | ZcdpLoss, 
 def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
     """How many pixels of the whole original the claim is about: m, or m of every frame together."""
     near = plan.config.neighbours(plan.shape)
-    return near.m * plan.shape.frames if near.scope == "frame" else near.m
+    return near.count * plan.shape.frames if near.scope == "frame" else near.count
 
 
 def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
@@ -118,7 +117,7 @@ def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
     has; stages add up (docs/proofs/pixelization.md, docs/proofs/video.md).
     """
     if isinstance(plan, PixelizationPlan):
-        near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
+        near = Neighbours.of_pixels(pixels, "picture" if plan.shape.still else "clip")
         total = Fraction(0)
         for stage in plan.stages:
             bound = plan.sensitivity(stage.name, near)
@@ -127,7 +126,7 @@ def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
             else:
                 total += bound.l2_squared / (2 * stage.event.variance)
         return total
-    near = Neighbours(Relation.REPLACE, pixels, "clip")
+    near = Neighbours.of_pixels(pixels, "clip")
     if isinstance(plan.event, LaplaceEvent):
         return plan.operator.sensitivity(near).in_l1() / plan.event.scale
     return squared_change(plan.operator, plan.clipping, plan.grid, near) / (2 * plan.event.variance)

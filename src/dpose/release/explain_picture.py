@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.wording import protected_words
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.explain import explain_release
 from dpose.release.grid import even_edges
@@ -127,7 +126,7 @@ def hidden_sides(plan: SoundPlan) -> tuple[float, float]:
     near, shape = plan.config.neighbours(plan.shape), plan.shape
     if near.box is not None:
         return near.box
-    area = min(near.m, shape.pixels)
+    area = min(near.count, shape.pixels)
     side = math.sqrt(area)
     wide = min(max(side, area / shape.height), shape.width)
     return wide, area / wide
@@ -240,7 +239,7 @@ def legend(
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
     near, about = plan.config.neighbours(shape), explain_release(plan, rate, curve=False)
-    told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", protected_words(near))]
+    told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)
     for colour, name, sides, size in (

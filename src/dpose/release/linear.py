@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
@@ -207,7 +206,7 @@ class LinearPlan(Plan):
 
     def epsilon_for(self, m: int, scope: str, times: int = 1) -> float:
         """Epsilon, at the same delta and noise, for neighbours that differ in m pixels, in each of so many clips."""
-        return self.epsilon_near(Neighbours(Relation.REPLACE, m, scope), times)
+        return self.epsilon_near(Neighbours.of_pixels(m, scope), times)
 
     def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
         """As `epsilon_for`, for neighbours of any scope."""
@@ -377,7 +376,7 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     if not shape.still:
         check_delta(config.delta)
     near = config.neighbours(shape)
-    return Neighbours(near.relation, near.m, "clip") if shape.still else near
+    return replace(near, scope="clip") if shape.still else near
 
 
 def operator_colour(config: ReleaseConfig, shape: Shape) -> str:

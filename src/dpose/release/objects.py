@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import upper
-from dpose.privacy.wording import DETAILS_ONLY, WARNING, protected_words
+from dpose.privacy.wording import DETAILS_ONLY, WARNING
 from dpose.release.boxes import OUTSIDE
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -106,7 +106,7 @@ def repeated_line(plan: SoundPlan) -> str:
     own = upper(repeated_epsilon(plan))
     kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
     of_face = upper(box_epsilon(plan, face_in(shape), frames=shape.frames, times=TIMES))
-    what = protected_words(plan.config.neighbours(shape))
+    what = plan.config.neighbours(shape).describe()
     return (
         f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
         f"{of_face} for {name} in each{always}"

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import (
     ExactEvent,
@@ -206,7 +205,7 @@ class PixelizationPlan(Plan):
         Laplace noise: epsilon grows with the number of pixels. Gaussian noise: the sensitivity is computed again for
         so many pixels, and converted again.
         """
-        here = Neighbours(Relation.REPLACE, area, "picture")
+        here = Neighbours.of_pixels(area, "picture")
         events: list[ExactEvent] = []
         for stage in self.stages:
             bound = self.sensitivity(stage.name, here)

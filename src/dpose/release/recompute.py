@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, exact_text
-from dpose.privacy.neighbours import BOX
+from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.neighbours import BOX, Relation
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.media.images import BACKGROUND
-from dpose.privacy.exact import ReleaseAccountant, exact_text
+from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.privacy.wording import WARNING

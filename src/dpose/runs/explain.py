@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.privacy.accounting import Relation
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, trade_off_lines
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.runs.planned import PlanFigures, plan_figures

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import noised_sums

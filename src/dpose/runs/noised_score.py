@@ -19,9 +19,8 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import ExactEvent, ReleaseAccountant, exact_text
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.exact import ExactEvent, ReleaseAccountant
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
     CONFIDENCE,
@@ -36,7 +35,7 @@ from dpose.privacy.noised_ratio import (
 )
 from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
-from dpose.privacy.ranges import check_delta
+from dpose.privacy.ranges import check_delta, exact_text
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_score
@@ -315,7 +314,7 @@ def score_statement(
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=unit,
-        neighbours=Neighbours(asked.relation),
+        neighbours=Neighbours(protected.unit, asked.relation),
         epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
         delta=asked.delta if gaussian else 0.0,
         accountant=ReleaseAccountant.GAUSSIAN if gaussian else ReleaseAccountant.PURE,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpose.privacy import memo
-from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.attackers import AttackerBound, bound_attackers
+from dpose.privacy.neighbours import Relation
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 KIND = "plans"

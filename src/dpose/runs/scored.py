@@ -18,8 +18,8 @@ import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noised_ratio import NoisedQuery, cost_of
 from dpose.privacy.odometer import (
     EVALUATION,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PIXEL,

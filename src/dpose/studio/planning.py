@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, Event, epsilon
 from dpose.privacy.attackers import loss_grid
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.tradeoff import of_events
 from dpose.report.numbers import tidy

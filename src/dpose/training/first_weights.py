@@ -24,9 +24,9 @@ from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
 from dpose.privacy.entries import read_ledger
-from dpose.privacy.neighbours import BEYOND
+from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, PublicInput

@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import FLOATING, ROUNDED, Accountant, Event, Relation, epsilon, noise_multiplier
+from dpose.privacy.accounting import FLOATING, ROUNDED, Accountant, Event, epsilon, noise_multiplier
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, check_delta, check_epsilon, check_sigma
 from dpose.privacy.rounding import as_given, upper
 from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity

@@ -18,7 +18,8 @@ from dpose.audits.report import write_audit_report
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect

@@ -124,7 +124,7 @@ class GaussianProjection:
         """
         scope, shape = neighbours.scope, self.shape
         most = shape.pixels * (shape.frames if scope == "clip" else 1)
-        values = shape.channels * min(neighbours.m, most)
+        values = shape.channels * min(neighbours.count, most)
         change = min(self.gain**2 * values, (self.column_norm * values) ** 2)
         if scope not in ("clip", "frame", ONE_FRAME):
             raise ValueError(f"no neighbours of a clip: {neighbours}")

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from dpose.privacy.accounting import MAX_EPSILON, Event, Relation, epsilon, merge, rdp_at
+from dpose.privacy.accounting import MAX_EPSILON, Event, epsilon, merge, rdp_at
 from dpose.privacy.exact import zcdp_epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.losses import ApproximateLoss, ChargedEvent, PureLoss, RenyiLoss, ZcdpLoss
 from dpose.privacy.odometer.records import EVALUATION, PIXEL, Asked, Charge, restated
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_json, locked_folder
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.records import UNKNOWN, Budget, Charge, Marks
 
 if TYPE_CHECKING:

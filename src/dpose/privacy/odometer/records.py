@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.accounting import Event
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.losses import (
     ChargedEvent,
     RenyiLoss,
