@@ -88,7 +88,7 @@ READERS = {
     "b/privacy.json": lambda path: open_statement(path.parent),
     "ledger.jsonl": read_ledger,
     "a/ledger.jsonl": lambda path: Ledger.append_to(path, path.parent),
-    "a.sig": Signature.read,
+    "a.sig": Signature.in_file,
     "config.json": lambda path: load_model(path.parent),
     "a/config.json": lambda path: load_action_model(path.parent),
     "b/config.json": lambda path: read_run(path.parent),

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import dpose
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
-from dpose.privacy.words import WARNING, in_brief, true_positives
+from dpose.privacy.words import WARNING, true_positives, words_of
 from refusals import refused
 from statements import of_a_picture
 
-EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 FULL = {
     "kind": Kind.PRIVATE,
     "unit": "image",
@@ -66,14 +67,14 @@ def test_it_reads_back_as_it_was():
 )
 def test_numbers_and_words_survive_exactly(q, sigma, steps, sensitivity, claim, delta, words):
     made = statement(
-        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
+        events=(SampledGaussian(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
     )
     assert PrivacyStatement.from_json(made.to_json()) == made
 
 
 def test_exact_quantities_are_strings():
     content = json.loads(statement().to_json())
-    assert content["schema"] == 2
+    assert content["schema"] == 3
     assert content["epsilon"] == "1.5"
     assert content["delta"] == "1e-05"
     assert content["events"] == [
@@ -118,13 +119,13 @@ def test_only_a_claim_has_something_to_verify():
 
 def test_an_infinite_cost_never_adds_up():
     with refused("statement-does-not-add-up"):
-        statement(events=(Event(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
+        statement(events=(SampledGaussian(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"schema": 3}, ("statement-newer",)),
+        ({"schema": 4}, ("statement-newer",)),
         ({"schema": "1"}, ("statement-without-schema",)),
         ({"schema": True}, ("statement-without-schema",)),
         ({"kind": "secret"}, ("field-choice-unknown", "kind")),
@@ -147,16 +148,16 @@ def test_an_infinite_cost_never_adds_up():
         ({"delta": "1.5"}, ("delta-out-of-range",)),
         ({"accountant": "abacus"}, ("field-choice-unknown", "accountant")),
         ({"accountant": None}, ("statement-field-missing",)),
-        ({"n": 0}, ("n-not-positive",)),
-        ({"n": 2.5}, ("n-not-positive",)),
+        ({"n": 0}, ("field-wrong", "n")),
+        ({"n": 2.5}, ("field-wrong", "n")),
         ({"public": "everything"}, ("field-not-list", "public")),
         ({"public": [1]}, ("field-not-string", "public[0]")),
         ({"events": []}, ("statement-field-missing",)),
-        ({"events": [{}]}, ("event-fields-wrong", "events[0]")),
+        ({"events": [{}]}, ("event-type-missing", "events[0]")),
         ({"queries": [{"what": "x"}]}, ("field-names-wrong", "queries[0]")),
         (
             {"queries": [{"what": "x", "data": "y", "purpose": "z", "covered": "no"}]},
-            ("covered-not-boolean",),
+            ("field-wrong", "covered"),
         ),
         ({"software": []}, ("field-not-object", "software")),
         ({"software": {"dpose": 1}}, ("field-not-string", "software.dpose")),
@@ -256,7 +257,7 @@ def test_a_query_is_added():
 def test_no_attack_on_a_gaussian_beats_the_bound(sigma):
     # the best attack there is: a threshold on one release, whose trade-off curve is known exactly
     for delta in (1e-5, 1e-2):
-        claim = epsilon([Event(1.0, sigma, 1, 1.0)], delta)
+        claim = epsilon([SampledGaussian(1.0, sigma, 1, 1.0)], delta)
         for alarms in (1e-4, 0.01, 0.2, 0.7):
             best = norm.sf(norm.isf(alarms) - 1 / sigma)
             bound = true_positives(claim, delta, alarms)
@@ -274,23 +275,23 @@ def test_the_bound_is_the_published_formula():
 def test_what_is_printed_begins_with_what_restricts_the_guarantee():
     """A warning stands before the sentence that it restricts, in what is printed and in the whole statement."""
     warned = statement(caveats=("a small thing", f"{WARNING}a face keeps epsilon 5,000"))
-    for text in (in_brief(warned), warned.paragraph()):
+    for text in (words_of(warned).printed(), warned.paragraph()):
         assert text.startswith(f"{WARNING}a face keeps epsilon 5,000")
         assert text.count(WARNING) == 1
         assert text.index(WARNING) < text.index("This protects")
-    assert "a small thing" not in in_brief(warned)
-    assert len(in_brief(warned).splitlines()) <= 4
-    weak = in_brief(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),)))
+    assert "a small thing" not in words_of(warned).printed()
+    assert len(words_of(warned).printed().splitlines()) <= 4
+    weak = words_of(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),))).printed()
     assert "That is a weak guarantee" in weak
 
 
 def test_what_is_printed_names_what_is_not_hidden():
-    text = in_brief(statement(conditional_on=("the mask is public",)))
+    text = words_of(statement(conditional_on=("the mask is public",))).printed()
     assert "Not hidden: what is true of the private data as a whole; what several images share" in text
     assert "Taken as given: the mask is public." in text
-    assert in_brief(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
+    assert words_of(statement(kind=Kind.SEEDED)).printed().startswith("NOTHING IS GUARANTEED")
     beyond = statement(neighbours=Neighbours("image", Relation.ZERO_OUT, 1, BEYOND))
-    assert "Not hidden: the public views and labels" in in_brief(beyond)
-    assert "beyond its public view" in in_brief(beyond)
+    assert "Not hidden: the public views and labels" in words_of(beyond).printed()
+    assert "beyond its public view" in words_of(beyond).printed()
     read = Query("accuracy", "the private test set", "to choose the weights")
-    assert in_brief(statement(queries=(read,))).count("accuracy of the private test set") == 1
+    assert words_of(statement(queries=(read,))).printed().count("accuracy of the private test set") == 1

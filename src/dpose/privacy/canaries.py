@@ -21,15 +21,17 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, StrictFloat
 
 from dpose.errors import DposeError
 from dpose.files import file_json, write_private
-from dpose.privacy.json_fields import list_of, object_with, text_of
+from dpose.privacy.fields import StatementPart, Text, statement_part
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import PlantedCanaries
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 SALT_BYTES = 32
 """All salts are of this length: HMAC pads shorter keys, and two that are padded alike would open alike."""
 
@@ -116,29 +118,11 @@ class Opening:
         Raises:
             DposeError: it is no opening.
         """
-        names = {"schema", "kind", "coins", "made_from", "before", "salt"}
         try:
-            found = object_with(values, names, where)
-            if found["schema"] != SCHEMA:
-                raise DposeError(
-                    "opening-schema-unknown",
-                    f"has schema {found['schema']!r}",
-                    where,
-                    "update dpose and try again",
-                )
-            coins = text_of(found["coins"], "coins")
-            if set(coins) - set("01") or not isinstance(found["made_from"], dict):
-                raise DposeError(
-                    "opening-coins-invalid", "coins are 0 and 1, and canaries are made from an object", where
-                )
-            before = list_of(found["before"], "before")
-            if not all(isinstance(value, float) for value in before):
-                raise DposeError("opening-scores-invalid", "are not numbers", "before")
-            salt = bytes.fromhex(text_of(found["salt"], "salt"))
-            return cls(
-                found["kind"], tuple(coin == "1" for coin in coins), found["made_from"], tuple(before), salt
-            )
-        except (DposeError, ValueError, TypeError) as error:
+            found = _StoredOpening.read(values)
+            coins = tuple(coin == "1" for coin in found.coins)
+            return cls(found.kind, coins, found.made_from, found.before, bytes.fromhex(found.salt))
+        except (DposeError, ValueError) as error:
             told = error.line() if isinstance(error, DposeError) else str(error)
             raise DposeError(
                 "opening-invalid", f"is no opening of a commitment to canaries ({told})", where
@@ -162,14 +146,20 @@ class Opening:
         return cls.of(values, str(path))
 
     def _content(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "kind": self.kind,
-            "coins": "".join("1" if coin else "0" for coin in self.coins),
-            "made_from": dict(self.made_from),
-            "before": list(self.before),
-            "salt": self.salt.hex(),
-        }
+        coins = "".join("1" if coin else "0" for coin in self.coins)
+        return _StoredOpening(
+            SCHEMA, self.kind, coins, dict(self.made_from), self.before, self.salt.hex()
+        ).to_dict()
+
+
+@statement_part
+class _StoredOpening(StatementPart):
+    schema: Literal[1]
+    kind: CanaryKind
+    coins: Annotated[Text, Field(pattern="^[01]*$")]
+    made_from: dict[str, Any]
+    before: tuple[StrictFloat, ...]
+    salt: Text
 
 
 def keep_opening(run_id: str, opening: Opening, state_dir: Path | None = None) -> None:

@@ -13,8 +13,9 @@ A class is a frozen pydantic dataclass; its JSON Schema follows from its fields 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import field, fields
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, Self, TypeVar, dataclass_transform
@@ -37,13 +38,14 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import exact_text, parse_exact
-from dpose.privacy.ranges import parse_decimal
+from dpose.privacy.ranges import check_steps, exact_text, parse_decimal, parse_exact
 
 T = TypeVar("T")
 JSON = "json"
 """The context of values that were read from JSON: numbers must be strings there, and no field may be missing."""
 NUMBER = r"^-?\d+(\.\d+)?(e[+-]?\d+)?$"
+EXACT = rf"{NUMBER}|^-?\d+/\d+$"
+"""How numbers are written: decimal, or decimal or rational."""
 CODES = {
     "missing": "field-names-wrong",
     "unexpected_keyword_argument": "field-names-wrong",
@@ -61,14 +63,25 @@ CODES = {
 
 def _decimal(value: Any, info: ValidationInfo) -> float:
     if info.context == JSON or isinstance(value, str):
-        return _in_place(parse_decimal, value)
+        return float(_in_place(parse_decimal, value))
     return float(value)
 
 
 def _exact(value: Any, info: ValidationInfo) -> Fraction:
     if info.context == JSON or isinstance(value, str):
-        return _in_place(parse_exact, value)
-    return Fraction(value)
+        return Fraction(_in_place(parse_exact, value))
+    if not isinstance(value, Fraction):
+        raise DposeError("fraction-not-positive", f"must be a positive fraction, not {value!r}")
+    return value
+
+
+def _cost(value: Any, info: ValidationInfo) -> float:
+    return math.inf if value == "inf" else _decimal(value, info)
+
+
+def _steps(value: Any) -> int:
+    check_steps(value)
+    return int(value)
 
 
 def _in_place(parse: Any, value: Any) -> Any:
@@ -103,16 +116,31 @@ Exact = Annotated[
     Fraction,
     PlainValidator(_exact),
     PlainSerializer(exact_text, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": rf"{NUMBER}|^-?\d+/\d+$"}),
+    WithJsonSchema({"type": "string", "pattern": EXACT}),
 ]
 """A fraction; in JSON a decimal number or a fraction in a string."""
+Cost = Annotated[
+    float,
+    PlainValidator(_cost),
+    PlainSerializer(lambda value: repr(float(value)), return_type=str),
+    WithJsonSchema({"type": "string", "pattern": rf"{NUMBER}|^inf$"}),
+]
+"""As `Decimal`, but it may be infinite: "inf"."""
+Steps = Annotated[int, PlainValidator(_steps), WithJsonSchema({"type": "integer", "minimum": 1})]
+"""A number of releases, at least 1."""
+Pixels = Annotated[StrictInt, Field(ge=0)]
+"""A number of pixels; 0 for all of them."""
 Text = Annotated[StrictStr, AfterValidator(_encodes)]
-DecimalText = Annotated[Text, AfterValidator(_is_decimal), WithJsonSchema({"type": "string", "pattern": NUMBER})]
+DecimalText = Annotated[
+    Text, AfterValidator(_is_decimal), WithJsonSchema({"type": "string", "pattern": NUMBER})
+]
 """A decimal number that stays as it was written."""
 Positive = Annotated[StrictInt, Field(ge=1)]
+Count = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1})]
+"""A positive whole number that the class itself checks."""
 
 
-def optional(default: Any) -> Any:
+def optional(*, default: Any) -> Any:
     """A field that is left out of the JSON where it is empty."""
     return Field(default=default, exclude_if=lambda value: not value)
 
@@ -131,7 +159,8 @@ class StatementPart:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        found: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        kind: Any = type(self)
+        found: dict[str, Any] = _adapter(kind).dump_python(self, mode="json")
         return found
 
     @classmethod
@@ -161,11 +190,11 @@ def _say_required(schema: dict[str, Any], kind: Any) -> None:
     schema["description"] = (kind.__doc__ or "").strip().partition("\n")[0]
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field, optional))
 def statement_part(kind: type[T]) -> type[T]:
     """Make a frozen pydantic dataclass of a class: its values are checked, and it can be written as JSON."""
     config = ConfigDict(extra="forbid", json_schema_extra=_say_required, arbitrary_types_allowed=True)
-    return dataclass(frozen=True, config=config)(kind)
+    return dataclass(frozen=True, config=config)(kind)  # type: ignore[return-value]
 
 
 @cache
@@ -184,6 +213,8 @@ def read(kind: Any, values: Any, where: str = "") -> Any:
             _told(first),
             _place(where, first["loc"]),
         ) from error
+    except DposeError as error:
+        raise DposeError(error.code, error.what, error.where or where, error.fix) from error
 
 
 def _told(problem: Any) -> str:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.privacy.json_fields import list_of, member_of, object_with, text_of
+from dpose.privacy.fields import Count, Positive, StatementPart, Text, optional, statement_part
 from dpose.privacy.ranges import exact_text, parse_exact
 from dpose.units import Unit
 
@@ -134,7 +134,13 @@ class Neighbours:
             known = ", ".join(Unit)
             raise DposeError("unit-unknown", f"no unit is called {self.unit!r}", fix=f"choose one of {known}")
         object.__setattr__(self, "unit", Unit(self.unit))
-        object.__setattr__(self, "relation", member_of(Relation, self.relation, "neighbours.relation"))
+        if self.relation not in tuple(Relation):
+            raise DposeError(
+                "field-choice-unknown",
+                f"must be one of {', '.join(Relation)}, not {self.relation!r}",
+                "neighbours.relation",
+            )
+        object.__setattr__(self, "relation", Relation(self.relation))
         if self.unit is not Unit.PIXEL and self.scope not in UNIT_SCOPES:
             raise DposeError(
                 "scope-not-of-training", f"is none of a training: {self.scope[:80]!r}", "neighbours.scope"
@@ -271,9 +277,9 @@ class Neighbours:
         return self.m
 
     @property
-    def area(self) -> int | None:
-        """How many pixels of one picture or frame may differ; of pixels of a clip m. None for all of them."""
-        return self.m if self.box is None else math.prod(self.box)
+    def area(self) -> int:
+        """Pixels of the box in one frame, or m."""
+        return self.count if self.box is None else math.prod(self.box)
 
     def __str__(self) -> str:
         """What is protected, in words."""
@@ -390,42 +396,36 @@ class Neighbours:
             told.append(f"the box may be there in all {sizes.frames:,} frames: more than that were asked for")
         return tuple(told)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Resolved neighbours, ready for JSON: all but the unit, which the statement that holds them says itself.
+    def stated(self) -> StatedNeighbours:
+        """Resolved neighbours as a statement holds them: all but the unit, which the statement says itself.
 
         Raises:
             ValueError: they are not resolved.
         """
         if self.m is None or self.seconds is not None:
             raise ValueError("a statement says how many pixels and frames")
-        told = {"relation": self.relation.value, "m": self.m, "scope": self.scope}
-        return told if self.box is None else told | {"box": list(self.box), "frames": self.frames}
+        return StatedNeighbours(self.relation, self.m, self.scope, self.box, self.frames)
 
     @classmethod
-    def read(cls, value: Mapping[str, Any] | None, unit: str) -> Neighbours | None:
-        """The neighbours that `to_dict` wrote; None stays None.
-
-        Args:
-            value: An object of JSON.
-            unit: What the statement says that it protects.
+    def read(cls, value: Any, unit: str) -> Neighbours:
+        """The neighbours that a statement about units of this kind holds.
 
         Raises:
-            DposeError: a field is missing, unknown or of the wrong type.
+            DposeError: a field is missing, unknown, of the wrong type or out of range.
         """
-        if value is None:
-            return None
-        boxed = isinstance(value, dict) and value.get("scope") == BOX
-        value = object_with(
-            value, {"relation", "m", "scope", *(("box", "frames") if boxed else ())}, "neighbours"
-        )
-        return cls(
-            Unit(unit),
-            member_of(Relation, value["relation"], "neighbours.relation"),
-            value["m"],
-            text_of(value["scope"], "neighbours.scope"),
-            _sides(list_of(value["box"], "neighbours.box")) if boxed else None,
-            value.get("frames"),
-        )
+        found = StatedNeighbours.read(value, "neighbours")
+        return cls(Unit(unit), found.relation, found.m, found.scope, found.box, found.frames)
+
+
+@statement_part
+class StatedNeighbours(StatementPart):
+    """Neighbours in the JSON of a statement; `Neighbours` says what the fields are."""
+
+    relation: Relation
+    m: Count
+    scope: Text
+    box: tuple[Positive, Positive] | None = optional(default=None)
+    frames: Positive | None = optional(default=None)
 
 
 def most_frames(times: Sequence[Fraction], seconds: Fraction) -> int:
@@ -468,11 +468,3 @@ def _parse_box(text: str, where: str) -> Neighbours:
     return Neighbours.of_box(
         width, height, frames, parse_exact(found[4], where) if found[3] == "seconds" else None
     )
-
-
-def _sides(values: Sequence[Any]) -> tuple[int, int]:
-    if len(values) != 2:
-        raise DposeError(
-            "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
-        )
-    return values[0], values[1]

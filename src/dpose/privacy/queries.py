@@ -26,5 +26,5 @@ class Query(StatementPart):
     data: Text
     purpose: Text = "reported only"
     covered: StrictBool = False
-    cost: Text = optional("")
-    score: Text = optional("")
+    cost: Text = optional(default="")
+    score: Text = optional(default="")

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -40,7 +40,7 @@ def registry_entry(
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
         raise DposeError("date-missing", "there is no date of publication", "--date", "give one, YYYY-MM-DD")
-    trained, pure = not statement.release, statement.accountant is ReleaseAccountant.PURE
+    trained, pure = not statement.release, statement.accountant is Accountant.PURE
     details = [*words.curve, *words.several]
     entry: dict[str, Any] = {
         "basic": {

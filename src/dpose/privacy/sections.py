@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import repeat
+
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.fields import Decimal, DecimalText, Positive, StatementPart, Text, statement_part
 from dpose.privacy.group_privacy import group_epsilons
 from dpose.privacy.neighbours import Relation
@@ -162,7 +163,7 @@ class GroupEpsilon(StatementPart):
 
 
 def group_section(
-    events: Sequence[Event], delta: float, relation: Relation, claimed: float
+    events: Sequence[SampledGaussian], delta: float, relation: Relation, claimed: float
 ) -> tuple[GroupEpsilon, ...]:
     """The epsilon of 1 to 10 units of one person: that of one as claimed."""
     more = enumerate(group_epsilons(events, delta, relation), 2)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, file_bytes, file_digest, write_atomic
-from dpose.privacy.json_fields import object_with, text_of
+from dpose.privacy.fields import StatementPart, Text, statement_part
 from dpose.privacy.statement import PrivacyStatement
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ LARGEST = 64 * 1024
 """Bytes of a key or a signature; a larger file is neither."""
 
 
-@dataclass(frozen=True)
-class Signature:
+@statement_part
+class Signature(StatementPart):
     """A signature as it stands in its file.
 
     Attributes:
@@ -47,12 +47,12 @@ class Signature:
         format: `FORMAT`.
     """
 
-    signs: str
-    seal: str
-    date: str
-    key: str
-    signature: str = ""
-    format: str = FORMAT
+    signs: Text
+    seal: Text
+    date: Text
+    key: Text
+    signature: Text = ""
+    format: Text = FORMAT
 
     @property
     def message(self) -> bytes:
@@ -61,17 +61,17 @@ class Signature:
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
-    def read(cls, path: Path) -> Signature:
+    def in_file(cls, path: Path) -> Signature:
         """The signature in a file.
 
         Raises:
             DposeError: there is none.
         """
         try:
-            values = object_with(json.loads(_small(path)), set(cls.__dataclass_fields__), str(path))
+            values = json.loads(_small(path))
         except ValueError as error:
             raise DposeError("signature-malformed", "is no signature", str(path)) from error
-        found = cls(**{name: text_of(value, f"{path}: {name}") for name, value in values.items()})
+        found = cls.read(values, str(path))
         if found.format != FORMAT:
             raise DposeError(
                 "signature-format-unknown",
@@ -156,7 +156,7 @@ def check_signature(signed: Path, statement: PrivacyStatement, public_key: Path)
     from cryptography.exceptions import InvalidSignature
 
     where, key = str(signature_file(signed)), _public(public_key)
-    found = Signature.read(signature_file(signed))
+    found = Signature.in_file(signature_file(signed))
     try:
         key.verify(bytes.fromhex(found.signature), found.message)
     except (InvalidSignature, ValueError) as error:

@@ -17,9 +17,9 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
 from dpose.errors import DposeError
 from dpose.interpreter import version_of
@@ -27,22 +27,20 @@ from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.attackers import AttackerBound, bound_attackers
 from dpose.privacy.events import AnyEvent, Event, Gaussian, Laplace, SampledGaussian, merge
 from dpose.privacy.fields import (
+    EXACT,
     JSON,
     Decimal,
     Positive,
     StatementPart,
     Text,
-    decimal_or_exact,
     optional,
-    read,
     schema_of,
     statement_part,
-    written,
 )
 from dpose.privacy.group_privacy import MOST
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, Neighbours, StatedNeighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.ranges import check_delta, check_epsilon
+from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
 from dpose.privacy.rounding import not_below, upper
 from dpose.privacy.sections import (
     About,
@@ -89,17 +87,17 @@ def software_versions(*more: str) -> dict[str, str]:
     return {name: version_of(name) for name in names}
 
 
-StatedNeighbours = Annotated[
+# both are read by `PrivacyStatement._json`, which knows unit and accountant
+NeighboursField = Annotated[
     Neighbours,
-    SkipValidation,
-    PlainSerializer(Neighbours.to_dict),
-    WithJsonSchema(NEIGHBOURS_SCHEMA),
+    PlainValidator(lambda value: value),
+    PlainSerializer(Neighbours.stated, return_type=StatedNeighbours),
 ]
-StatedEpsilon = Annotated[
-    float | Fraction | None,
-    SkipValidation,
-    PlainSerializer(lambda value: value if value is None else number_text(value)),
-    WithJsonSchema({"anyOf": [EXACT_SCHEMA, {"type": "null"}]}),
+EpsilonField = Annotated[
+    float | Fraction,
+    PlainValidator(lambda value: value),
+    PlainSerializer(lambda value: exact_text(value) if isinstance(value, Fraction) else repr(float(value))),
+    WithJsonSchema({"type": "string", "pattern": EXACT}),
 ]
 
 
@@ -156,8 +154,8 @@ class PrivacyStatement(StatementPart):
 
     kind: Kind
     unit: Unit
-    neighbours: StatedNeighbours | None = None
-    epsilon: StatedEpsilon = None
+    neighbours: NeighboursField | None = None
+    epsilon: EpsilonField | None = None
     delta: Decimal | None = None
     accountant: Accountant | None = None
     n: Positive | None = None
@@ -169,20 +167,20 @@ class PrivacyStatement(StatementPart):
     software: Mapping[Text, Text] = field(default_factory=software_versions)
     ledger_head: Text = ""
     plan_sha256: Text = ""
-    release: Mapping[Text, Text] = optional_mapping()
-    odometer: Mapping[Text, Text] = optional_mapping()
-    artefact_sha256: Text = optional("")
-    seal: Text = optional("")
-    tuning: Tuning | None = optional(None)
-    deployment: Deployment | None = optional(None)
-    attackers: AttackerBound | None = optional(None)
-    groups: tuple[GroupEpsilon, ...] = optional(())
-    inputs: tuple[PublicInput, ...] = optional(())
-    audits: tuple[AuditResult, ...] = optional(())
-    canaries: PlantedCanaries | None = optional(None)
-    results: tuple[GroupResult, ...] = optional(())
-    side_channels: tuple[Text, ...] = optional(())
-    signature: Text = optional("")
+    release: Mapping[Text, Text] = optional(default={})
+    odometer: Mapping[Text, Text] = optional(default={})
+    artefact_sha256: Text = optional(default="")
+    seal: Text = optional(default="")
+    tuning: Tuning | None = optional(default=None)
+    deployment: Deployment | None = optional(default=None)
+    attackers: AttackerBound | None = optional(default=None)
+    groups: tuple[GroupEpsilon, ...] = optional(default=())
+    inputs: tuple[PublicInput, ...] = optional(default=())
+    audits: tuple[AuditResult, ...] = optional(default=())
+    canaries: PlantedCanaries | None = optional(default=None)
+    results: tuple[GroupResult, ...] = optional(default=())
+    side_channels: tuple[Text, ...] = optional(default=())
+    signature: Text = optional(default="")
 
     @model_validator(mode="before")
     @classmethod
@@ -190,8 +188,8 @@ class PrivacyStatement(StatementPart):
         """Neighbours take their unit from the statement; epsilon is a fraction under the accountant "pure" alone."""
         if info.context != JSON or not isinstance(values, dict):
             return values
-        near, claimed, unit = (values.get(name) for name in ("neighbours", "epsilon", "unit"))
-        if isinstance(near, dict):
+        near, claimed, unit = values.get("neighbours"), values.get("epsilon"), str(values.get("unit"))
+        if isinstance(near, dict) and unit in tuple(Unit):
             near = Neighbours.read(near, unit)
         if claimed is not None:
             parse = parse_exact if values.get("accountant") == Accountant.PURE else parse_decimal
@@ -228,7 +226,10 @@ class PrivacyStatement(StatementPart):
             check_choosable(self.neighbours.relation, self.accountant)
         if self.neighbours is not None:
             _check_neighbours(self)
-        if not all(event.rounded for event in self.sampled_events) and FLOATING_POINT_CAVEAT not in self.caveats:
+        if (
+            not all(event.rounded for event in self.sampled_events)
+            and FLOATING_POINT_CAVEAT not in self.caveats
+        ):
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 
     @property

@@ -19,16 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, epsilon, library_relation, quiet_accountant
+from dpose.privacy.accounting import Accountant, epsilon, library_relation
 from dpose.privacy.calibration import least_noise
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.fields import Count, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
+from dpose.privacy.renyi import quiet_accountant
 from dpose.privacy.trial_law import StatedLaw, TrialLaw
 
 Curve = tuple[tuple[float, float], ...]
@@ -80,7 +83,7 @@ class Tuning(StatementPart):
     settings: tuple[Mapping[Text, Text], ...]
     events: tuple[SampledGaussian, ...]
     score: SampledGaussian
-    scored: Positive
+    scored: Count
 
     def __post_init__(self) -> None:
         if not self.settings or len(self.settings) != len(self.events):
@@ -89,6 +92,8 @@ class Tuning(StatementPart):
                 f"{len(self.settings)} settings and {len(self.events)} events",
                 "tuning",
             )
+        if self.scored < 1:
+            raise DposeError("scored-not-positive", f"must be at least 1, not {self.scored}", "tuning.scored")
         if (self.score.q, self.score.steps) != (1.0, 1) or self.score.sensitivity < 1 / self.scored:
             raise DposeError(
                 "tuning-score-invalid",
@@ -148,7 +153,7 @@ class Tuning(StatementPart):
         )
         return training, score
 
-    def cost(self, events: Sequence[Event], delta: float, relation: Relation) -> float:
+    def cost(self, events: Sequence[SampledGaussian], delta: float, relation: Relation) -> float:
         """Epsilon of everything, where the run that was chosen did `events`.
 
         Args:
@@ -196,7 +201,7 @@ def calibrated(
 
     def alone(q: float, steps: int) -> float:
         def cost(sigma: float) -> float:
-            return selection_epsilon((Event(q, sigma, steps, 1.0),), law, delta)
+            return selection_epsilon((SampledGaussian(q, sigma, steps, 1.0),), law, delta)
 
         guess = 0.4 + 2 * q * math.sqrt(2 * steps * math.log(1.25 / delta)) / epsilon
         return least_noise(cost, epsilon, guess, MIN_SIGMA, MAX_SIGMA)
@@ -205,7 +210,8 @@ def calibrated(
 
     def together(factor: float) -> float:
         events = (
-            Event(q, min(factor * sigma, MAX_SIGMA), steps, 1.0) for (q, steps), sigma in single.items()
+            SampledGaussian(q, min(factor * sigma, MAX_SIGMA), steps, 1.0)
+            for (q, steps), sigma in single.items()
         )
         return selection_epsilon(tuple(events), law, delta)
 
@@ -214,13 +220,13 @@ def calibrated(
 
 
 def selection_epsilon(
-    events: Sequence[Event], law: TrialLaw, delta: float, relation: Relation = Relation.ZERO_OUT
+    events: Sequence[SampledGaussian], law: TrialLaw, delta: float, relation: Relation = Relation.ZERO_OUT
 ) -> float:
     """Epsilon of the best of a random number of trials, each of which does one of `events`, drawn beforehand.
 
     A trial that draws its setting costs at every Renyi order at most what the dearest setting costs there.
 
-    >>> one = Event(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)
+    >>> one = SampledGaussian(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)
     >>> round(selection_epsilon([one], TrialLaw.parse("geometric:10"), 1e-5), 2)
     2.25
 
@@ -237,7 +243,7 @@ def selection_epsilon(
     return curve_epsilon(selection_curve(events, law), delta)
 
 
-def selection_curve(events: Sequence[Event], law: TrialLaw) -> Any:
+def selection_curve(events: Sequence[SampledGaussian], law: TrialLaw) -> Any:
     """Renyi divergences of the best of a random number of trials at dp-accounting's own orders, as `selection_epsilon`.
 
     Args:
@@ -261,7 +267,7 @@ def curve_epsilon(curve: Any, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _selection_curve(events: tuple[Event, ...], law: TrialLaw) -> Any:
+def _selection_curve(events: tuple[SampledGaussian, ...], law: TrialLaw) -> Any:
     from dp_accounting import dp_event
 
     accountant_of, any_of = _library()
@@ -273,7 +279,7 @@ def _selection_curve(events: tuple[Event, ...], law: TrialLaw) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _curve(event: Event) -> Any:
+def _curve(event: SampledGaussian) -> Any:
     """Renyi divergences of one trial's event, at dp-accounting's own orders."""
     from dp_accounting.rdp import RdpAccountant
 
@@ -294,7 +300,7 @@ def _library() -> tuple[Any, Any]:
 
     @dataclass(frozen=True)
     class AnyOf(dp_event.DpEvent):  # type: ignore[misc]
-        events: tuple[Event, ...]
+        events: tuple[SampledGaussian, ...]
 
     class AnyOfAccountant(RdpAccountant):  # type: ignore[misc]
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
@@ -307,6 +313,6 @@ def _library() -> tuple[Any, Any]:
     return lambda: AnyOfAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT)), AnyOf
 
 
-def _within(event: Event, known: Event) -> bool:
+def _within(event: SampledGaussian, known: SampledGaussian) -> bool:
     """Whether `event` is `known`, or its first steps."""
     return event.steps <= known.steps and replace(event, steps=known.steps) == known

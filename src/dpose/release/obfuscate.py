@@ -28,6 +28,7 @@ from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
 from dpose.release.originals import Original
 from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
+from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0
@@ -268,7 +269,7 @@ def obfuscation(
     work = Obfuscator(method, shape_of(info), seed, finder, hold)
     return work.run, lambda caveats, given: PrivacyStatement(
         kind=Kind.NONE,
-        unit="pixel",
+        unit=Unit.PIXEL,
         caveats=work.caveats() + given,
         release={
             "mechanism": f"obfuscation: {method}",

@@ -10,6 +10,7 @@ from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.words import curve_words
 from dpose.runs.planned import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
 
@@ -103,8 +104,8 @@ def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ..
     most = found.rates[FALSE_POSITIVES]
     one = plan.unit or "unit"
     return (
-        f"whoever guesses whether one {one} was in, with false alarms of {as_given(100 * FALSE_POSITIVES)} %, is right at most "
-        f"{upper(most, 3, times=100)} % of the times that it was",
+        f"whoever guesses whether one {one} was in, with false alarms of "
+        f"{as_given(100 * FALSE_POSITIVES)} %, is right at most {upper(most, 3, times=100)} % of the times that it was",
         *curve_words(found),
     )
 

@@ -123,7 +123,7 @@ def run_statement(
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
-            unit=plan.unit or "unit",
+            unit=Unit(str(plan.unit)),
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
             conditional_on=conditional_on,  # for whoever starts from these weights

@@ -118,7 +118,9 @@ def _another_relation(patch: Patches) -> None:
 
 def _bound_too_low(original):
     def check(self, true, slack):
-        found = tuple(replace(own, tpr=max(own.tpr, true.rates.get(own.fpr, own.tpr))) for own in self.tpr_bound)
+        found = tuple(
+            replace(own, tpr=max(own.tpr, true.rates.get(own.fpr, own.tpr))) for own in self.tpr_bound
+        )
         return original(replace(self, tpr_bound=found), true, slack)
 
     return check

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dpose.pose.metrics import GROUPS
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.words import words_of
 from dpose.report.charts import paired_dots
 from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
 from dpose.report.numbers import at_most, change, day, percentage
