@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
@@ -347,7 +347,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
         raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
     if event.steps != wanted.steps:
         raise _differs("steps", event.steps, wanted.steps, where)
-    exact = isinstance(wanted, LaplaceEvent)
+    exact = isinstance(wanted, Laplace)
     bound = "sensitivity" if exact else "sensitivity_squared"
     noise = "scale" if exact else "variance"
     ours, theirs = getattr(event, bound), getattr(wanted, bound)
