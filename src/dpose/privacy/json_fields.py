@@ -26,14 +26,24 @@ def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
     Raises:
         DposeError: it is none.
     """
-    if not isinstance(values, dict):
-        raise DposeError("field-not-object", "must be an object", where)
+    values = object_of(values, where)
     for problem, names in (
         ("is missing", expected - set(values)),
         ("is not a known field", set(values) - expected),
     ):
         if names:
             raise DposeError("field-names-wrong", f"{min(names)} {problem}", where)
+    return values
+
+
+def object_of(values: Any, where: str) -> dict[str, Any]:
+    """An object.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(values, dict):
+        raise DposeError("field-not-object", "must be an object", where)
     return values
 
 
@@ -74,6 +84,5 @@ def named_texts_of(value: Any, where: str) -> dict[str, str]:
     Raises:
         DposeError: it is none.
     """
-    if not isinstance(value, dict):
-        raise DposeError("field-not-object", "must be an object", where)
+    value = object_of(value, where)
     return {name: text_of(item, f"{where}.{name}") for name, item in value.items()}

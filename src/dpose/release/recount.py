@@ -10,7 +10,7 @@ from dpose.files import file_digest
 from dpose.privacy.odometer import Charge, PureLoss, ZcdpLoss, account_exists, charges
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.counting import RELEASE, losses, repeated_words
-from dpose.release.recompute import recorded_plan
+from dpose.release.record import recorded_plan
 
 FIELDS = {"releases", "epsilon", "delta", "pixels"}
 
@@ -19,7 +19,7 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
     """Refuse a count of releases that is none, costs less than this release alone, or is not told in words.
 
     Raises:
-        DposeError: it is; nothing where the statement has none (the original was public, or dpose older).
+        DposeError: it is; nothing where the statement has none: the original was public.
     """
     told = statement.odometer
     if not told:
@@ -77,7 +77,7 @@ def ask_account(statement: PrivacyStatement, path: Path) -> list[str]:
 def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], where: str) -> None:
     wanted: tuple[PureLoss | ZcdpLoss, ...] = ()
     if statement.kind is Kind.PRIVATE:
-        wanted = losses(recorded_plan(statement, where), seeded=False)
+        wanted = losses(recorded_plan(statement.release, where), seeded=False)
     if not _same(own.events, wanted):
         raise DposeError(
             "account-cost-differs",
