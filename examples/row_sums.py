@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, GridOperator, Sensitivity, Values, register_operator
+from dpose.release.operators import GridOperator, Sensitivity, Values, register_operator
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from scipy import stats
 
 from dpose.privacy import gaussian
 from dpose.privacy.exact import gaussian_cost
+from dpose.privacy.neighbours import ONE_FRAME
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import linear, mechanism, projections
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import Clipping, LinearPlan
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import BlockMeans, Separable
 from dpose.release.statements import release_statement
 from dpose_lab.baselines.video_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
@@ -88,7 +89,7 @@ def check_sensitivity():
     )
     for near, operator, more in cases:
         chosen = plan(near, operator, **more)
-        neighbours = chosen.config.neighbours(SHAPE)
+        neighbours = chosen.config.neighbours.resolved(SHAPE)
         signs = getattr(chosen.operator, "signs", None)
         for mask in neighbours_of(neighbours.scope, neighbours.m, SHAPE, rng):
             where = mask.reshape(SHAPE.frames, SHAPE.height, SHAPE.width, 1)

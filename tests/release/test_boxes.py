@@ -20,11 +20,11 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
 from dpose.privacy.exact import LaplaceEvent
-from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
-from dpose.release.boxes import MovingBox, most_frames, most_overlap, most_weight
+from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
@@ -278,7 +278,7 @@ class TestLumaAndChroma:
         shape = Shape.of(8, 9, 3, frames=2)
         config = ReleaseConfig.of(2, f"box:{width}x{height}/frames:1", 3, delta, colour="ycc", chroma=factor)
         plan = bind(config, shape)
-        bound = plan.sensitivity(b"coarse", config.neighbours(shape))
+        bound = plan.sensitivity(b"coarse", config.neighbours.resolved(shape))
         layers, colour, rng = plan.layers, plan.colour, np.random.default_rng(0)
         most = total = 0
         for place in places(shape, width, height):
@@ -371,7 +371,7 @@ def test_re_entry_counts_each_frame_may_stand_in_a_part_of_its_own():
     shape = Shape(40, 8, 8, 1)
     config = ReleaseConfig.of_grid(8, "1e-5", "box:8x8/frames:10", k=4, pool=2, clip_norm=50)
     plan = LinearPlan.of(config, shape)
-    assert plan.clipping.changed(config.neighbours(shape), 20) == pytest.approx(100 * math.sqrt(10))
+    assert plan.clipping.changed(config.neighbours.resolved(shape), 20) == pytest.approx(100 * math.sqrt(10))
     one, other = np.full((2, 40, 8, 8, 1), 127, np.uint8)
     one[::4], other[::4] = 0, 255
     values = [
@@ -399,9 +399,9 @@ class TestTime:
         assert most_frames(times, Fraction(2)) == 4
         assert most_frames(times, Fraction(0)) == 1
         assert most_frames(times, Fraction(100)) == 8
-        box = MovingBox(2, 3, 4)
+        box = Neighbours.of_box(2, 3, 4)
         assert box.timed(times) is box
-        assert MovingBox(2, 3, seconds=Fraction(2)).timed(times).frames == 4
+        assert Neighbours.of_box(2, 3, seconds=Fraction(2)).timed(times).frames == 4
 
     @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi"])
     def test_a_videos_own_time_stamps_are_read(self, tmp_path, suffix):
@@ -410,7 +410,7 @@ class TestTime:
         times = frame_times(info)
         assert [time - times[0] for time in times] == pytest.approx([n / 6 for n in range(9)], abs=2e-3)
         plan = bind_video(ReleaseConfig.of_grid(8, "1e-5", "box:9x9/seconds:0.5"), info)
-        assert plan.config.neighbours(plan.shape).frames == 4  # floor(0.5 * 6) + 1
+        assert plan.config.neighbours.resolved(plan.shape).frames == 4  # floor(0.5 * 6) + 1
 
     def test_a_variable_rate(self, tmp_path):
         stamps = [0, 1, 2, 10, 20, 30, 40, 50, 60]
@@ -463,8 +463,8 @@ class TestWords:
             dpose.pixelize(np.zeros((3, 24, 24, 1), np.uint8), 1, "box:9x9/seconds:1", 8, public=True)
         with refused("paper-with-box"):
             ReleaseConfig.of(1, "box:9x9/frames:1", paper=1)
-        with pytest.raises(ValueError, match="a box says"):
-            ReleaseConfig(Fraction(1), m=16, scope="box", box=MovingBox(2, 2, 1))
+        with refused("m-not-of-box"):
+            ReleaseConfig(Fraction(1), neighbours=replace(Neighbours.of_box(2, 2, 1), m=16))
 
     def test_what_is_larger_than_the_clip_is_cut_to_it_and_said(self):
         plan = bind(ReleaseConfig.of(1, "box:200x9/frames:50", 8), Shape.of(24, 32, 3, frames=5))
@@ -474,7 +474,9 @@ class TestWords:
         assert "200 x 9, is cut to the frame's size" in told
         assert "all 5 frames" in told
         assert "shadows" in told
-        assert not bind(ReleaseConfig.of(1, "box:9x9/frames:5", 8), plan.shape).config.box.notes(plan.shape)
+        assert not bind(ReleaseConfig.of(1, "box:9x9/frames:5", 8), plan.shape).config.neighbours.notes(
+            plan.shape
+        )
 
     @pytest.mark.parametrize("operator", ["pixelization", "block", "low-pass"])
     def test_the_statement_says_it_and_is_checked(self, operator):

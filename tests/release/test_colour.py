@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import choosing
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
@@ -23,7 +23,6 @@ from dpose.release.explain import explain_release
 from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.prior import LUMA, Channel
 from dpose.release.record import recorded_plan

@@ -577,4 +577,4 @@ def test_neighbours_of_a_loss_are_those_of_the_claim():
     plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
     (loss,) = losses(plan, seeded=False)
     assert isinstance(loss, PureLoss)
-    assert plan.config.neighbours(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")
+    assert plan.config.neighbours.resolved(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

@@ -13,14 +13,14 @@ import pytest
 from dpose.cli import main
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.statement import Kind
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME, OPERATORS, make_operator, register_operator
+from dpose.release.operators import OPERATORS, make_operator, register_operator
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from public_doors import pixelize, release_array, release_file

@@ -44,7 +44,8 @@ def object_of(values: Any, where: str) -> dict[str, Any]:
     """
     if not isinstance(values, dict):
         raise DposeError("field-not-object", "must be an object", where)
-    return values
+    found: dict[str, Any] = values
+    return found
 
 
 def text_of(value: Any, where: str) -> str:

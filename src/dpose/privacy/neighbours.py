@@ -271,9 +271,9 @@ class Neighbours:
         return self.m
 
     @property
-    def area(self) -> int | None:
-        """How many pixels of one picture or frame may differ; of pixels of a clip m. None for all of them."""
-        return self.m if self.box is None else math.prod(self.box)
+    def area(self) -> int:
+        """Pixels of the box in one frame, or m."""
+        return self.count if self.box is None else math.prod(self.box)
 
     def __str__(self) -> str:
         """What is protected, in words."""

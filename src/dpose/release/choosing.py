@@ -195,7 +195,7 @@ def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
 
 @lru_cache(maxsize=256)
 def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
-    near = config.neighbours(shape)
+    near = config.neighbours.resolved(shape)
     near = replace(near, scope="clip") if shape.still else near
     mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
     colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))

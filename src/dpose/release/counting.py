@@ -106,7 +106,7 @@ def losses(plan: AnyPlan | None, *, seeded: bool) -> tuple[PureLoss | ZcdpLoss, 
 
 def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
     """How many pixels of the whole original the claim is about: m, or m of every frame together."""
-    near = plan.config.neighbours(plan.shape)
+    near = plan.config.neighbours.resolved(plan.shape)
     return near.count * plan.shape.frames if near.scope == "frame" else near.count
 
 

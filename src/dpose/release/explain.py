@@ -68,7 +68,7 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
         f"{what}, {blocks.width} x {blocks.height}, {colour}, blocks of {blocks.block}: {cells}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours(plan.shape).describe()}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours.resolved(plan.shape).describe()}",
     ]
     for stage in plan.stages:
         side = config.side if stage.name == b"coarse" else config.part
@@ -103,7 +103,7 @@ def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
     lines = [
         f"{what}, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours(shape).describe()}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours.resolved(shape).describe()}",
         f"operator: {OPERATORS[config.operator].about}; {operator.columns} x {operator.rows}"
         f"{'' if shape.still else groups}",
         f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "

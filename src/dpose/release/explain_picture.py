@@ -123,7 +123,7 @@ def draw_explanation(
 
 def hidden_sides(plan: SoundPlan) -> tuple[float, float]:
     """Width and height of what neighbours may differ in, in one frame: a box, or m pixels as a square that fits."""
-    near, shape = plan.config.neighbours(plan.shape), plan.shape
+    near, shape = plan.config.neighbours.resolved(plan.shape), plan.shape
     if near.box is not None:
         return near.box
     area = min(near.count, shape.pixels)
@@ -238,7 +238,7 @@ def legend(
 ) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
-    near, about = plan.config.neighbours(shape), explain_release(plan, rate, curve=False)
+    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, curve=False)
     told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)

@@ -22,7 +22,7 @@ from dpose.errors import DposeError
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.ranges import check_delta
 from dpose.release.choosing import choose_grid
@@ -31,7 +31,7 @@ from dpose.release.colour_planes import make_planes
 from dpose.release.config import SEGMENT, ReleaseConfig
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
-from dpose.release.operators import ONE_FRAME, OPERATORS, GridOperator, Values
+from dpose.release.operators import OPERATORS, GridOperator, Values
 from dpose.release.projections import rounded_up
 from dpose.release.restoration import PAINTED, Restoration, restored_clip
 from dpose.tensors import is_tensor
@@ -376,7 +376,7 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     """
     if not shape.still:
         check_delta(config.delta)
-    near = config.neighbours(shape)
+    near = config.neighbours.resolved(shape)
     return replace(near, scope="clip") if shape.still else near
 
 

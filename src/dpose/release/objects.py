@@ -13,17 +13,19 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.rounding import upper
 from dpose.privacy.wording import DETAILS_ONLY, WARNING
-from dpose.release.boxes import OUTSIDE
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
 from dpose.release.pixelization import PixelizationPlan
 
 SoundPlan: TypeAlias = PixelizationPlan | LinearPlan
 
+OUTSIDE = (
+    "what the people or things in the box change outside it is not covered: shadows, reflections, light, the camera's "
+    "own exposure and focus, and compression made before this"
+)
 FACE = 100
 """Side of the square that stands for a face wherever a cost is explained, pixels."""
 PERSON = (3, 8)
@@ -42,14 +44,14 @@ COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
 
 def object_lines(plan: SoundPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
-    shape, box = plan.shape, plan.config.box
-    m = plan.config.m if box is None else box.area
+    shape = plan.shape
+    near = plan.config.neighbours.resolved(shape)
     face = math.prod(face_in(shape))
     lines = _of_cells(plan) if isinstance(plan, PixelizationPlan) else _of_operator(plan)
-    outside = () if box is None or shape.still else (OUTSIDE,)
+    outside = () if near.box is None else (OUTSIDE,)
     return (
         *lines,
-        *((DETAILS_ONLY,) if m is not None and m * 4 < face else ()),
+        *((DETAILS_ONLY,) if near.area * 4 < face else ()),
         *outside,
         *person_lines(plan),
         repeated_line(plan),
@@ -106,7 +108,7 @@ def repeated_line(plan: SoundPlan) -> str:
     own = upper(repeated_epsilon(plan))
     kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
     of_face = upper(box_epsilon(plan, face_in(shape), frames=shape.frames, times=TIMES))
-    what = plan.config.neighbours(shape).describe()
+    what = plan.config.neighbours.resolved(shape).describe()
     return (
         f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
         f"{of_face} for {name} in each{always}"

@@ -27,9 +27,6 @@ from dpose.release.planes import Observed
 
 Values = NDArray[Any]
 
-ONE_FRAME = "one frame"
-"""The scope of neighbours that differ in m pixels of one frame; m is all of them where a whole frame is replaced."""
-
 
 @dataclass(frozen=True)
 class Sensitivity:

@@ -103,7 +103,7 @@ class PixelizationPlan(Plan):
         elif isinstance(config.regions, PublicRegions):
             mask = config.regions.blocks(shape.height, shape.width, config.side)
         bare = cls(config, shape, (), colour, mask)
-        neighbours = config.neighbours(shape)
+        neighbours = config.neighbours.resolved(shape)
         steps = {"frame": shape.frames, BOX: neighbours.frames or 1}.get(neighbours.scope, 1)
         stages = tuple(
             NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name)

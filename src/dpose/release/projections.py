@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
@@ -34,14 +34,7 @@ from dpose.release.grid import (
     squares_of,
 )
 from dpose.release.kernels import sum_cells
-from dpose.release.operators import (
-    ONE_FRAME,
-    GridOperator,
-    Sensitivity,
-    Values,
-    check_grid,
-    register_operator,
-)
+from dpose.release.operators import GridOperator, Sensitivity, Values, check_grid, register_operator
 from dpose.release.planes import Observed, Plane
 
 PEAK = 255

@@ -17,7 +17,6 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy.exact import LaplaceEvent
-from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.objects import SoundPlan
@@ -75,8 +74,6 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
     ):
         if ours[name] != theirs[name]:
             raise _differs(name, ours[name], theirs[name], where)
-    if statement.neighbours is not None and statement.neighbours.relation is not Relation.REPLACE:
-        raise _differs("relation", statement.neighbours.relation, Relation.REPLACE, where)
 
 
 def compare_words(

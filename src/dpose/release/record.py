@@ -23,7 +23,7 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import exact_text, parse_decimal, parse_exact
 from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen
-from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig, as_box
+from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan
@@ -97,7 +97,7 @@ def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
         "operator": config.operator,
         "epsilon": exact_text(config.epsilon),
         "delta": repr(float(config.delta)),
-        "neighbours": config.neighbours(shape).to_dict(),
+        "neighbours": config.neighbours.resolved(shape).to_dict(),
         "colour": config.colour,
         "chroma": config.chroma,
         "restoration": config.restoration.to_dict(),
@@ -186,7 +186,7 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
     config = ReleaseConfig(
         parse_exact(values["epsilon"], "epsilon"),
         parse_decimal(values["delta"], "delta"),
-        **_neighbours(values["neighbours"]),
+        _neighbours(values["neighbours"]),
         operator=operator,
         colour=text_of(values["colour"], "colour"),
         chroma=_optional(values["chroma"], "chroma"),
@@ -205,12 +205,11 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
     return config
 
 
-def _neighbours(values: Any) -> dict[str, Any]:
-    near = Neighbours.read(values, Unit.PIXEL)
-    if near is None:
+def _neighbours(values: Any) -> Neighbours:
+    found = Neighbours.read(values, Unit.PIXEL)
+    if found is None:
         raise ValueError("no neighbours")
-    scope = "clip" if near.scope == "picture" else near.scope
-    return {"m": None if near.box else near.m, "scope": scope, "box": as_box(near)}
+    return found
 
 
 def _of_cells(values: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -54,14 +54,14 @@ def release_statement(
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
-    notes = config.box.notes(plan.shape) if config.box else ()
+    notes = config.neighbours.notes(plan.shape)
     restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     made = PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit="pixel",
-        neighbours=config.neighbours(plan.shape),
+        neighbours=config.neighbours.resolved(plan.shape),
         epsilon=config.epsilon if pure else float(config.epsilon),
         delta=0.0 if pure else config.delta,
         accountant=plan.accountant,

@@ -71,8 +71,8 @@ def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | Li
         DposeError: the settings do not fit it.
     """
     (height, width), known = opened.size, opened.facts
-    if config.box is not None and opened.clip:
-        config = replace(config, box=config.box.timed(opened.times))
+    if opened.clip:
+        config = replace(config, neighbours=config.neighbours.timed(opened.times))
     shape = Shape.of(
         height, width, known["channels"], known["peak"], known["frames"] if opened.clip else None
     )

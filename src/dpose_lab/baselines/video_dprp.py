@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.gaussian import gaussian_epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import PEAK, rounded_up
 from dpose.release.record import config_record, shape_record
 
@@ -249,7 +249,7 @@ class DensePlan:
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=config.neighbours(shape),
+            neighbours=config.neighbours.resolved(shape),
             caveats=tuple(self.faults()),
             release={
                 "mechanism": "Video-DPRP as in Nken et al., Algorithm 1",

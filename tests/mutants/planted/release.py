@@ -133,7 +133,7 @@ def chosen_by_the_picture(patch: Patches) -> None:
         def release_array(image: Any, config: Any, **kw: Any) -> Any:
             _, frames = split(image)
             if np.asarray(frames[0]).std() <= 1:
-                config = kind.of(config.epsilon, config.m, 1)
+                config = kind.of(config.epsilon, config.neighbours, 1)
             return original(image, config, **kw)
 
         return release_array
@@ -210,7 +210,8 @@ def one_of_its_stages(patch: Patches) -> None:
 
 def frame_for_clip(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.counting:told_pixels", lambda _: lambda plan: plan.config.neighbours(plan.shape).m
+        "dpose.release.counting:told_pixels",
+        lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m,
     )
 
 
