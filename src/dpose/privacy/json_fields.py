@@ -26,14 +26,14 @@ def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
     Raises:
         DposeError: it is none.
     """
-    values = object_of(values, where)
+    found = object_of(values, where)
     for problem, names in (
-        ("is missing", expected - set(values)),
-        ("is not a known field", set(values) - expected),
+        ("is missing", expected - set(found)),
+        ("is not a known field", set(found) - expected),
     ):
         if names:
             raise DposeError("field-names-wrong", f"{min(names)} {problem}", where)
-    return values
+    return found
 
 
 def object_of(values: Any, where: str) -> dict[str, Any]:
