@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpose.privacy import gaussian
-from dpose.privacy.exact import gaussian_cost
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.neighbours import ONE_FRAME
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import linear, mechanism, projections
@@ -140,7 +140,7 @@ def check_cost():
         mu = math.sqrt(chosen.event.sensitivity_squared / chosen.event.variance)
         delta = stats.norm.cdf(mu / 2 - 2 / mu) - math.exp(2) * stats.norm.cdf(-mu / 2 - 2 / mu)
         assert delta <= 1e-5
-        assert gaussian_cost([chosen.event], 1e-5) <= 2
+        assert cost([chosen.event], 1e-5, accountant=Accountant.GAUSSIAN) <= 2
 
 
 def check_public():

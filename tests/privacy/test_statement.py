@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import dpose
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
@@ -21,7 +22,7 @@ from dpose.privacy.wording import WARNING, in_brief, true_positives
 from refusals import refused
 from statements import of_a_picture
 
-EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 FULL = {
     "kind": Kind.PRIVATE,
     "unit": "image",
@@ -66,7 +67,7 @@ def test_it_reads_back_as_it_was():
 )
 def test_numbers_and_words_survive_exactly(q, sigma, steps, sensitivity, claim, delta, words):
     made = statement(
-        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
+        events=(SampledGaussian(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
     )
     assert PrivacyStatement.from_json(made.to_json()) == made
 
@@ -118,7 +119,7 @@ def test_only_a_claim_has_something_to_verify():
 
 def test_an_infinite_cost_never_adds_up():
     with refused("statement-does-not-add-up"):
-        statement(events=(Event(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
+        statement(events=(SampledGaussian(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_a_query_is_added():
 def test_no_attack_on_a_gaussian_beats_the_bound(sigma):
     # the best attack there is: a threshold on one release, whose trade-off curve is known exactly
     for delta in (1e-5, 1e-2):
-        claim = epsilon([Event(1.0, sigma, 1, 1.0)], delta)
+        claim = epsilon([SampledGaussian(1.0, sigma, 1, 1.0)], delta)
         for alarms in (1e-4, 0.01, 0.2, 0.7):
             best = norm.sf(norm.isf(alarms) - 1 / sigma)
             bound = true_positives(claim, delta, alarms)

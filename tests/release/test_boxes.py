@@ -19,7 +19,7 @@ from clips import write
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
@@ -156,7 +156,7 @@ def test_pixelized_clips_cost_no_more_than_is_claimed(delta, subdivide):
             e.steps
             * (
                 e.sensitivity / e.scale
-                if isinstance(e, LaplaceEvent)
+                if isinstance(e, Laplace)
                 else e.sensitivity_squared / (2 * e.variance)
             )
             for e in plan.events

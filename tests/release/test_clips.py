@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from clips import write
 from dpose.media.video import probe, read_frames
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import discrete_gaussian
-from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
@@ -124,9 +124,8 @@ def test_no_neighbour_moves_the_rounded_values_by_more_than_was_paid_for(plan, s
 @settings(deadline=None, max_examples=60)
 @given(plan=plans())
 def test_the_noise_is_enough_and_not_much_more(plan):
-    from dpose.privacy.exact import gaussian_cost
 
-    spent = gaussian_cost([plan.event], 1e-5)
+    spent = cost([plan.event], 1e-5, accountant=Accountant.GAUSSIAN)
     assert spent <= float(plan.config.epsilon)
     # a sigma of some grid steps is rounded up to a whole one
     root = math.isqrt(int(plan.event.variance))
@@ -405,7 +404,7 @@ class TestWords:
         assert made.picture.shape == clip.shape
         assert made.picture.dtype == np.uint8
         assert made.statement.kind is Kind.PRIVATE
-        assert made.statement.accountant is ReleaseAccountant.GAUSSIAN
+        assert made.statement.accountant is Accountant.GAUSSIAN
         assert 7.9 < made.statement.verify() <= 8
         one, other = (release_array(clip, SETTING, seed=3) for _ in range(2))
         assert np.array_equal(one.picture, other.picture)

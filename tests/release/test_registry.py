@@ -12,7 +12,8 @@ import pytest
 
 from dpose.cli import main
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.statement import Kind
 from dpose.release.api import bind
@@ -128,8 +129,8 @@ def test_the_example_runs(row_sums, tmp_path, monkeypatch, capsys):
 def test_pure_privacy_is_exact(row_sums):
     plan = bind(ReleaseConfig.of_grid(**PURE), Shape.of(24, 32, 3))
     assert isinstance(plan, LinearPlan)
-    assert plan.accountant is ReleaseAccountant.PURE
-    assert plan.event == LaplaceEvent(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
+    assert plan.accountant is Accountant.PURE
+    assert plan.event == Laplace(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
     statement = release_statement(plan, seeded=False)
     assert (statement.epsilon, statement.delta) == (Fraction(50), 0)
     text = "\n".join(explain_release(plan))

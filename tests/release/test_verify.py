@@ -18,7 +18,7 @@ from dpose.files import file_digest
 from dpose.media.images import encode_image
 from dpose.media.tags import extract_text
 from dpose.media.video import probe
-from dpose.privacy.exact import GaussianEvent
+from dpose.privacy.events import Gaussian
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.ranges import exact_text
@@ -83,7 +83,7 @@ class TestForgedNumbers:
         """Without its archive nobody knows the mask; noise for single pixels has a 50th of the variance."""
         made = pixelize(GREY, 2, 50, 16, delta=1e-5, subdivide=16, regions=MASK)
         (event,) = made.statement.events
-        small = GaussianEvent(event.variance / 50, event.sensitivity_squared / 50)
+        small = Gaussian(event.variance / 50, event.sensitivity_squared / 50)
         path = bare(tmp_path, f"a{suffix}", made.picture, replace(made.statement, events=(small,)))
         release_refused(path, "record-sensitivity-smaller")
 

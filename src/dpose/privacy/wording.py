@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpose.privacy.accounting import Accountant, Event
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.attackers import FALSE_POSITIVES, loss_grid
-from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
@@ -30,9 +30,9 @@ LIMIT = (
 METHODS = {
     Accountant.PLD: "computed with privacy loss distributions",
     Accountant.RDP: "computed with Renyi differential privacy",
-    ReleaseAccountant.PURE: "pure differential privacy, added up exactly",
-    ReleaseAccountant.ZCDP: "computed with zero-concentrated differential privacy",
-    ReleaseAccountant.GAUSSIAN: "the Gaussian mechanism's own curve",
+    Accountant.PURE: "pure differential privacy, added up exactly",
+    Accountant.ZCDP: "computed with zero-concentrated differential privacy",
+    Accountant.GAUSSIAN: "the Gaussian mechanism's own curve",
 }
 
 NOISES = {
@@ -100,7 +100,7 @@ def attacker_curve(statement: PrivacyStatement) -> TradeOff:
 
     if statement.sections.attackers is None or statement.neighbours is None:
         return approximate(float(statement.epsilon or 0), statement.delta or 0.0)
-    counted = [event for event in statement.events if isinstance(event, Event)]
+    counted = [event for event in statement.events if isinstance(event, SampledGaussian)]
     return of_events(counted, statement.neighbours.relation, grid=loss_grid(counted))
 
 
@@ -245,7 +245,7 @@ def _attack(statement: PrivacyStatement) -> str:
 
 def _noise(statement: PrivacyStatement) -> list[str]:
     """Whether a run's noise was exact, a sentence a kind; none of what has no such events."""
-    events = [event for event in statement.events if isinstance(event, Event)]
+    events = [event for event in statement.events if isinstance(event, SampledGaussian)]
     return [words for rounded, words in NOISES.items() if any(event.rounded is rounded for event in events)]
 
 

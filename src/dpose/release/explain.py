@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent
+from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.release.choosing import cell_choices, curve_lines, grid_choices
@@ -132,8 +132,8 @@ def noise_psnr(noise: float) -> float:
     return 20 * math.log10(PEAK / noise)
 
 
-def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str, colour: Colour) -> str:
-    if isinstance(event, LaplaceEvent):
+def _noise_line(event: Laplace | Gaussian, side: int, peak: int, name: str, colour: Colour) -> str:
+    if isinstance(event, Laplace):
         spread = math.sqrt(2) * float(event.scale)
         law = f"discrete Laplace of scale {exact_text(event.scale)}"
     else:

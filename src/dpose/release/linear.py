@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.discrete import MAX_SCALE
-from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
 from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
@@ -189,9 +190,9 @@ class LinearPlan(Plan):
         return (self.event,)
 
     @property
-    def accountant(self) -> ReleaseAccountant:
+    def accountant(self) -> Accountant:
         """Pure where delta is 0, else the Gaussian mechanism's own curve."""
-        return ReleaseAccountant.GAUSSIAN if self.config.delta else ReleaseAccountant.PURE
+        return Accountant.GAUSSIAN if self.config.delta else Accountant.PURE
 
     @property
     def sigma(self) -> float:
@@ -212,9 +213,9 @@ class LinearPlan(Plan):
     def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
         """As `epsilon_for`, for neighbours of any scope."""
         event = self.event
-        if isinstance(event, LaplaceEvent):
+        if isinstance(event, Laplace):
             bound = self.operator.bound_for(neighbours).in_l1()
-            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps * times)]))
+            return float(Laplace(event.scale, bound, event.steps * times).pure())
         squared = squared_change(self.operator, self.clipping, self.grid, neighbours)
         return discrete_epsilon(discrete_mu([(squared, event.variance, times)]), self.config.delta)
 
@@ -463,9 +464,9 @@ def _event(
         scale = bound / config.epsilon
         if scale > MAX_SCALE:
             raise too_small(config, "numbers")
-        return LaplaceEvent(scale, bound)
+        return Laplace(scale, bound)
     squared = squared_change(operator, clipping, grid, neighbours)
     variance = Fraction(least_variance(squared, float(config.epsilon), config.delta))
     if variance > MAX_SCALE**2:
         raise too_small(config, "numbers")
-    return GaussianEvent(variance, squared)
+    return Gaussian(variance, squared)

@@ -7,12 +7,9 @@ many faces wide and high as `PERSON` says. Both are cut to the picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
+from dpose.privacy.accounting import cost
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.rounding import upper
 from dpose.privacy.wording import DETAILS_ONLY, WARNING
@@ -34,12 +31,6 @@ RECOGNISABLE = 20
 """Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
 TIMES = 10
 """Of how many pictures of one person a statement tells what they cost together."""
-
-COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
-    ReleaseAccountant.PURE: lambda events, delta: pure_epsilon(events),
-    ReleaseAccountant.ZCDP: lambda events, delta: zcdp_epsilon(zcdp_rho(events), delta),
-    ReleaseAccountant.GAUSSIAN: gaussian_cost,
-}
 
 
 def object_lines(plan: SoundPlan) -> tuple[str, ...]:
@@ -117,8 +108,8 @@ def repeated_line(plan: SoundPlan) -> str:
 
 def repeated_epsilon(plan: SoundPlan) -> float:
     """Epsilon of `TIMES` releases like this one together, for what each of them hides; at the same delta."""
-    events = [replace(event, steps=event.steps * TIMES) for event in plan.events]
-    return float(COSTS[plan.accountant](events, plan.config.delta))
+    events = [event for event in plan.events for _ in range(TIMES)]
+    return float(cost(events, plan.config.delta, accountant=plan.accountant))
 
 
 def warning_lines(plan: SoundPlan) -> tuple[str, ...]:

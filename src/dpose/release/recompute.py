@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.objects import SoundPlan
@@ -49,9 +49,10 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         DposeError: something differs; names it.
     """
     found, told = dict(_leaves(statement.release)), dict(_leaves(wanted.release))
-    for name in sorted({*found, *told}):
-        if found.get(name) != told.get(name):
-            raise _differs(name, found.get(name, "nothing"), told.get(name, "nothing"), where)
+    for names in sorted({*found, *told}):
+        if found.get(names) != told.get(names):
+            ours, theirs = found.get(names, "nothing"), told.get(names, "nothing")
+            raise _differs(".".join(names), ours, theirs, where)
     if len(statement.events) != len(wanted.events):
         raise DposeError(
             "record-events-differ",
@@ -60,7 +61,7 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         )
     for event, other in zip(statement.events, wanted.events, strict=True):
         _compare_event(event, other, where)
-    ours, theirs = statement.to_dict(), wanted.to_dict()
+    said, follows = statement.to_dict(), wanted.to_dict()
     for name in (
         "unit",
         "neighbours",
@@ -72,8 +73,8 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         "plan_sha256",
         "ledger_head",
     ):
-        if ours[name] != theirs[name]:
-            raise _differs(name, ours[name], theirs[name], where)
+        if said[name] != follows[name]:
+            raise _differs(name, said[name], follows[name], where)
 
 
 def compare_words(
@@ -123,13 +124,13 @@ def compare_words(
                 )
 
 
-def _leaves(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def _leaves(values: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Each value of a record as JSON, by the names that lead to it: 1, 1.0 and true are three values."""
     if isinstance(values, Mapping) and values:
         for own, value in values.items():
-            yield from _leaves(value, f"{name}.{own}" if name else str(own))
+            yield from _leaves(value, (*names, own))
     else:
-        yield name, json.dumps(values, sort_keys=True)
+        yield names, json.dumps(values, sort_keys=True)
 
 
 def _compare_event(event: Any, wanted: Any, where: str) -> None:
@@ -137,7 +138,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
         raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
     if event.steps != wanted.steps:
         raise _differs("steps", event.steps, wanted.steps, where)
-    exact = isinstance(wanted, LaplaceEvent)
+    exact = isinstance(wanted, Laplace)
     bound = "sensitivity" if exact else "sensitivity_squared"
     noise = "scale" if exact else "variance"
     ours, theirs = getattr(event, bound), getattr(wanted, bound)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpose.media.images import BACKGROUND
-from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.privacy.wording import WARNING
@@ -52,7 +52,7 @@ def release_statement(
         if made.kind is not Kind.PAPER:  # its plan may come from another package
             raise ValueError(f"a published algorithm guarantees nothing, but says {made.kind.value}")
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
-    config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
+    config, pure = plan.config, plan.accountant is Accountant.PURE
     given = list(conditional_on)
     notes = config.neighbours.notes(plan.shape)
     restored = (config.restoration.note,) if config.restoration.note else ()

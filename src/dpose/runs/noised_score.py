@@ -19,7 +19,8 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.exact import ExactEvent, ReleaseAccountant
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import ExactEvent
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
@@ -317,7 +318,7 @@ def score_statement(
         neighbours=Neighbours(protected.unit, asked.relation),
         epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
         delta=asked.delta if gaussian else 0.0,
-        accountant=ReleaseAccountant.GAUSSIAN if gaussian else ReleaseAccountant.PURE,
+        accountant=Accountant.GAUSSIAN if gaussian else Accountant.PURE,
         n=units,
         public=tuple(public),
         events=(event,),

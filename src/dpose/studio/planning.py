@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import loss_grid
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.tradeoff import of_events
@@ -133,15 +134,15 @@ def _bound(
 
 
 @lru_cache(maxsize=64)
-def _curve(event: Event, relation: Relation) -> Any:
+def _curve(event: SampledGaussian, relation: Relation) -> Any:
     return of_events([event], relation, grid=loss_grid([event]))
 
 
-def _attack(event: Event, relation: Relation) -> list[float]:
+def _attack(event: SampledGaussian, relation: Relation) -> list[float]:
     return [round(float(value), 4) for value in _curve(event, relation).power(RATES)]
 
 
-def _power(event: Event, relation: Relation, rate: float) -> float:
+def _power(event: SampledGaussian, relation: Relation, rate: float) -> float:
     return float(_curve(event, relation).power(rate)[0])
 
 
@@ -151,7 +152,7 @@ def _noise_curve(
 ) -> tuple[tuple[float, float], ...]:
     points = []
     for times in TIMES:
-        event = Event(q=min(1.0, rate), sigma=sigma * times, steps=steps, sensitivity=1.0)
+        event = SampledGaussian(q=min(1.0, rate), sigma=sigma * times, steps=steps, sensitivity=1.0)
         points.append((sigma * times, epsilon([event], delta, relation=relation)))
     return tuple(points)
 

@@ -199,13 +199,13 @@ CELLS = (
 
 
 def one_of_its_stages(patch: Patches) -> None:
-    laplace = patch.get("dpose.privacy.exact:LaplaceEvent")
+    laplace = patch.get("dpose.privacy.events:Laplace")
 
     def last_stage(plan: Any) -> Any:
         several = hasattr(plan, "stages") and isinstance(plan.events[0], laplace)
         return replace(plan, stages=plan.stages[-1:]) if several else plan
 
-    patch.argument("dpose.release.counting:pixel_cost", "plan", last_stage)
+    patch.argument("dpose.release.counting:_events_for", "plan", last_stage)
 
 
 def frame_for_clip(patch: Patches) -> None:
