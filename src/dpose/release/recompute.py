@@ -20,6 +20,7 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.objects import SoundPlan
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import release_statement
 
 
@@ -31,9 +32,10 @@ def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:
         plan: Which its record is of.
     """
     made = release_statement(plan, seeded=statement.kind is Kind.SEEDED)
-    # how the values at hand were restored, and which blocks a public mask divides, follows from no configuration: each
-    # is compared with the picture and its archive
-    kept = [name for name in ("restoration", "blocks_sha256") if name in made.release]
+    # which blocks a public mask divides, and how the values of a picture's archive were restored once more, follows
+    # from no configuration: each is compared with the picture and its archive
+    again = isinstance(plan, PixelizationPlan) and plan.shape.still
+    kept = [name for name in ("blocks_sha256", *("restoration",) * again) if name in made.release]
     return replace(made, release={**made.release, **{n: statement.release.get(n) for n in kept}})
 
 
@@ -122,6 +124,10 @@ def compare_words(
                     where,
                     "do not rely on it",
                 )
+        if not more and len(here) != len(there):
+            raise DposeError(
+                "record-sentence-unfounded", f"its {name} say something twice", where, "do not rely on it"
+            )
 
 
 def _leaves(values: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -9,8 +9,9 @@ Everything else that a statement says follows from these two, and is computed ag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,19 +61,19 @@ class RecordedRegions(PublicRegions):
 
 def plan_record(plan: SoundPlan) -> dict[str, Any]:
     """The record of what a plan releases, ready for JSON."""
-    found: dict[str, Any] = {
-        "config": config_record(plan.config, plan.shape),
-        "shape": shape_record(plan.shape),
-    }
+    config, shape, shown = plan.config, plan.shape, shown_by(plan)
+    if isinstance(plan, LinearPlan):
+        config = replace(config, restoration=shown)
+    found: dict[str, Any] = {"config": config_record(config, shape), "shape": shape_record(shape)}
     if isinstance(plan, LinearPlan):
         found["step"] = exact_text(plan.grid)
         if plan.choice:
             found["choice"] = plan.choice
     elif plan.mask is not None:
         found["blocks_sha256"] = mask_digest(plan.mask)
-    if plan.shape.still:
+    if shape.still:
         found["background"] = BACKGROUND
-    return found | {"restoration": shown_by(plan).to_dict()}
+    return found | {"restoration": shown.to_dict()}
 
 
 def shown_by(plan: SoundPlan) -> Restoration:
@@ -193,6 +194,8 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
         restoration=Restoration.read(values["restoration"], where),
         **(_of_cells(values, where) if operator == CELLS else _of_grid(values)),
     )
+    if not config.settled:
+        raise ValueError("something is left to be chosen")
     if config.chosen != tuple(name for name in CHOOSABLE if name in config.chosen):
         raise ValueError("chosen in another way")
     if config.chosen and not is_chosen(config, shape):
@@ -239,7 +242,10 @@ def _regions(values: Any, where: str) -> Regions | None:
     kind = values["kind"]
     if kind == "public":
         values = object_with(values, {"kind", "mask_sha256"}, "regions")
-        return RecordedRegions(np.zeros((1, 1), np.bool_), text_of(values["mask_sha256"], "mask_sha256"))
+        digest = text_of(values["mask_sha256"], "mask_sha256")
+        if not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise ValueError("no digest")
+        return RecordedRegions(np.zeros((1, 1), np.bool_), digest)
     if kind != "private":
         raise DposeError("record-regions-unknown", f"its statement has unknown regions {kind!r}", where)
     values = object_with(values, {"kind", "share", "segmenter", "threshold", "quantile"}, "regions")

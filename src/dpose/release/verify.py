@@ -269,14 +269,8 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
             "artefact-of-other-kind", f"is a {kinds[0]}, but its statement is about a {kinds[1]}", where
         )
     wanted = expected(statement, plan)
-    if isinstance(found.released, ReleasedSums) and isinstance(plan, PixelizationPlan):
-        colour = found.released.layers.colour
-        if colour != plan.colour:
-            raise DposeError(
-                "pixels-differ-from-statement",
-                f"has combinations {colour.text}, but its statement is about {plan.colour.text or 'none'}",
-                where,
-            )
+    if isinstance(found.released, ReleasedSums):
+        _check_layers(found.released, plan, where)
     compare(statement, wanted, where)
     if plan.config.regions is not None:
         _check_mask(found, plan.config.regions)
@@ -287,6 +281,18 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
     given = (SOUND,) if found.sound else ()
     rough = plan.config.operator not in (CELLS, "block")
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
+
+
+def _check_layers(released: ReleasedSums, plan: SoundPlan, where: str) -> None:
+    """Refuse an archive of other cells or colours than the configuration's."""
+    told = plan.layers.sizes if isinstance(plan, PixelizationPlan) else {}
+    for name, value in released.layers.sizes.items():
+        if told.get(name) != value:
+            raise DposeError(
+                "pixels-differ-from-statement",
+                f"has {name} {value or 'none'} in its archive, but its statement is about {told.get(name) or 'none'}",
+                where,
+            )
 
 
 def _check_mask(found: OpenedRelease, regions: Regions) -> None:
