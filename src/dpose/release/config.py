@@ -75,7 +75,7 @@ class ReleaseConfig:
     sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
     without noise, and stands in no statement (the account has one, under its key, and counts releases by it:
     `counting`); two pictures of one person have different ones anyhow: whoever is in several releases is told that
-    epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
+    epsilons add up. So `neighbours` alone, by which pixels are always replaced, carries all that a `Protected`
     would.
 
     Attributes:
