@@ -545,7 +545,9 @@ class TestAccount:
         (charged,) = charged_events(plan, seeded=False)
         assert told_pixels(plan) == charged.pixels == 135
         if delta:
-            assert charged.rho() >= sum(e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events)
+            assert charged.rho() >= sum(
+                e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events
+            )
         else:
             assert charged.pure() == 2
 

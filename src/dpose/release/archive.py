@@ -30,7 +30,7 @@ from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
-from dpose.release.restoration import Restoration
+from dpose.release.restoration import PAINTED, Restoration
 from dpose.release.sealing import SUMS, check_seal, sealed, sums_digest
 
 VERSION = 3
@@ -117,7 +117,7 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     line = about.pop(LINE)
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
     check_digest(statement, _digest(about, arrays), where)
-    restoration = Restoration.recorded(statement.release)
+    restoration = restoration_of(statement, where)
     released: Shown
     if about["version"] > LEVELS:
         sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
@@ -126,6 +126,16 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         released = Released(layers.cells, arrays["values"], _spread(statement), restoration)
     check_seal(statement, line, {SUMS: sums_digest(released)}, where)
     return released, statement
+
+
+def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
+    """How a picture was made of released values; a published algorithm's statement does not say, and cells are painted.
+
+    Raises:
+        DposeError: the statement names no restoration that there is.
+    """
+    recorded = statement.release.get("restoration")
+    return PAINTED if recorded is None else Restoration.read(recorded, where)
 
 
 def _spread(statement: PrivacyStatement) -> float:
