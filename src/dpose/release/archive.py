@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
 from dpose.privacy.events import ExactEvent
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import LINE, bound_to, check_digest
@@ -122,8 +122,12 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     if about["version"] > LEVELS:
         sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
         released = ReleasedSums(layers, sums, _variances(statement, layers, where), restoration)
+    elif statement.kind in (Kind.PRIVATE, Kind.SEEDED):
+        raise DposeError(
+            "archive-without-sums", "holds gray levels in place of the sums that were released", where
+        )
     else:
-        released = Released(layers.cells, arrays["values"], _spread(statement), restoration)
+        released = Released(layers.cells, arrays["values"], restoration=restoration)
     check_seal(statement, line, {SUMS: sums_digest(released)}, where)
     return released, statement
 
@@ -136,12 +140,6 @@ def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
     """
     recorded = statement.release.get("restoration")
     return PAINTED if recorded is None else Restoration.read(recorded, where)
-
-
-def _spread(statement: PrivacyStatement) -> float:
-    """The largest variance of the noise on a sum, of archives that hold no sums."""
-    noise = [NoiseStage(one, b"").variance for one in statement.events if isinstance(one, ExactEvent)]
-    return max(noise, default=0.0)
 
 
 def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:
