@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
+from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, PersonDetector, whole_picture
 from dpose.pose.crops import crop_transform
 from dpose.pose.data import open_labels
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.detector import PersonDetector
 from refusals import refused
 
 IMAGE = np.zeros((40, 50, 3), np.uint8)

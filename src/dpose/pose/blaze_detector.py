@@ -18,8 +18,7 @@ from torch import Tensor
 
 from dpose.files import SHIPPED, file_digest
 from dpose.pose.blazepose import DETECTOR_SIDE, BlazePoseDetector, fold_scales
-from dpose.pose.crops import crop_transform, invert, transform_points, warp
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box, crop_transform, invert, transform_points, warp
 from dpose.pose.weights_file import read_tensors
 
 DETECTOR = SHIPPED / "blazepose" / "detector.safetensors"

@@ -14,10 +14,10 @@ from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problems, numbers, read_json
+from dpose.pose.data.problems import Problems, numbers, read_json, results_of
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
@@ -152,13 +152,7 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
         )
     known, values = {image.id for image in labels.pictures}, 3 * len(labels.skeleton)
     usable: list[dict[str, Any]] = []
-    for number, entry in enumerate(content, 1):
-        where = f"{path.name} entry {number}"
-        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
-            problems.add("a person without the number of the picture", where)
-            continue
-        if entry.get("category_id", 1) != 1:
-            continue
+    for where, entry in results_of(content, path, "person", problems):
         flat, score = numbers(entry.get("keypoints"), values), numbers([entry.get("score")], 1)
         if flat is None:
             problems.add(f"keypoints are not {values} finite numbers", where)

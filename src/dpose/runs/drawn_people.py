@@ -18,15 +18,13 @@ from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.data.problems import count_problems
 from dpose.pose.head_places import hide_faces
-from dpose.pose.model_people import FramesFinder
-from dpose.pose.people import FoundPerson, PeopleFinder
+from dpose.pose.people import FoundPerson, FramesFinder, PeopleFinder
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
-from dpose.pose.smooth import Smoother
-from dpose.pose.tracks import Tracker
+from dpose.pose.tracks import Smoother, Tracker
 from dpose.runs.found_people import Document, Found, mapped, person_box
 
 FRAMES, MOST_BYTES = 16, 256 << 20

@@ -32,7 +32,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.pose.data.files import LabelFile, PictureFinder
-from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset, clipped
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, clipped, photographs
 from dpose.pose.data.problems import Problems, label_bytes, numbers, read_json
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
@@ -324,16 +324,6 @@ def _doubts(
         problems.add("a labelled joint far outside the picture", where, "kept")
 
 
-DATASET = PoseDataset(
-    splits=("train", "val"),
-    default={"train": "train", "evaluate": "val"},
-    options=("annotations",),
-    distinct=("annotations",),
-    labels=read_coco,
-    skeleton=COCO,
-    own_skeleton=coco_skeleton,
-    several=True,
-    label_file=LABEL_FILE,
-    oks=True,
-    holds=coco_holds,
+DATASET = photographs(
+    read_coco, skeleton=COCO, own_skeleton=coco_skeleton, label_file=LABEL_FILE, oks=True, holds=coco_holds
 )

@@ -221,6 +221,21 @@ class PoseDataset(Dataset):
     oks: bool = False
 
 
+def photographs(
+    labels: Callable[..., Labels], splits: tuple[str, ...] = ("train", "val"), **more: Any
+) -> PoseDataset:
+    """Photographs of several people with labels in a file that `,annotations=FILE` replaces (`PoseDataset`)."""
+    return PoseDataset(
+        splits=splits,
+        default={"train": "train", "evaluate": "val"},
+        options=("annotations",),
+        distinct=("annotations",),
+        labels=labels,
+        several=True,
+        **more,
+    )
+
+
 def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32] | None:
     """A box x, y, w, h as x0, y0, x1, y1 within a picture of (H, W) pixels; None where nothing is left of it."""
     x, y, w, h = box

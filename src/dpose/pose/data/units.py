@@ -24,11 +24,9 @@ from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
-from dpose.pose.crops import PADDING, invert, transform_points, warp, zoom_of
-from dpose.pose.data.augment import Augment, Drawn, recolour
-from dpose.pose.data.detections import Box, crop_of
+from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_of
+from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
 from dpose.pose.data.problems import Problem
-from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
@@ -462,7 +460,7 @@ class PoseUnits:
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
     ) -> View:
         box, padding = (_labelled_box(person), source.padding) if region is None else (region, 1.0)
-        matrix = crop_of(box, self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
+        matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
