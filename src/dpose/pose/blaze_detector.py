@@ -36,7 +36,7 @@ AT_ONCE = 6
 
 
 class PersonRegions:
-    """Finds the regions of people with BlazePose's detector (`dpose.pose.data.units.Regions`).
+    """Finds the regions of people with BlazePose's detector (`dpose.pose.data.pictures.Regions`).
 
     Attributes:
         digest: SHA-256 of the weights and of how they are used: two finders of one digest find the same regions.

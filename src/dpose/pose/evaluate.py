@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.crops import Box
+from dpose.pose.crops import Box, zoom_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.problems import Problems, numbers, read_json, results_of
@@ -22,7 +22,7 @@ from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
 from dpose.pose.people import PeopleFinder
-from dpose.pose.predict import crop_area, predict_people
+from dpose.pose.predict import predict_people
 from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map
 
 
@@ -61,6 +61,7 @@ def keypoint_ap(
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
     finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
+    height, width = model.config.input_size
     for image in labels.pictures:
         found = list(boxes.get(image.id, ()))
         if found:
@@ -73,7 +74,7 @@ def keypoint_ap(
             points = way.points(np.stack([p.keypoints for p in people]))
             sure = way.values(np.stack([p.scores for p in people]))
             scores = person_score([b.score for b in found], sure)
-            areas = [crop_area(b.corners, model.config.input_size) for b in found]
+            areas = [height * width / zoom_of(b.crop((height, width))) ** 2 for b in found]
             kept = oks_nms(points[:, there], scores, areas, sigmas)
             metric.update(image.id, points[kept], sure[kept], scores[kept])
         advance()

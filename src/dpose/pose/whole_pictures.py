@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.data.units import Picture, Regions
+from dpose.pose.data.pictures import Picture, Regions
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.people import FoundPerson, ModelPeople, PeopleFinder

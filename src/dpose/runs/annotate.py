@@ -17,7 +17,7 @@ from dpose.media.video import VIDEO_SUFFIXES
 from dpose.media.video_writer import WRITABLE
 from dpose.pose.boxes import Boxes, whole_picture
 from dpose.pose.data.convert import write_yolo
-from dpose.pose.head_places import has_head
+from dpose.pose.faces import has_head
 from dpose.pose.people import PeopleFinder
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
 from dpose.runs.found_people import joints_asked

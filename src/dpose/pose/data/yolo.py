@@ -22,18 +22,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_text, file_yaml
 from dpose.known_sets import sets_in
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
 from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
-from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, clipped, photographs
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.data.problems import Problems
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
@@ -81,20 +81,15 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     problems = Problems()
     numbers = {int(file.stem) for file in files if file.stem.isdecimal()}
     found: list[LabelledPicture] = []
-    people = count(1)
+    people = 0
     for place, file in enumerate(files, 1):
         try:
             size = shown_size(file)
         except DposeError as error:
             problems.add(error.what, file.name)
             continue
-        those = []
-        for line, text in _lines(_label_file(file)):
-            person = _person(text, len(skeleton), values, size)
-            if isinstance(person, str):
-                problems.add(person, f"{_label_file(file).name} line {line}")
-            elif people_class is None or person[0] == people_class:
-                those.append(LabelledPerson(next(people), *person[1:]))
+        those = _people(file, size, (len(skeleton), values, people_class), people + 1, problems)
+        people += len(those)
         # as COCO's, a picture called by a number keeps it
         number = int(file.stem) if len(numbers) == len(files) else place
         found.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
@@ -223,10 +218,34 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
     return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
+def _people(
+    picture: Path,
+    size: tuple[int, int],
+    described: tuple[int, int, int | None],
+    first: int,
+    problems: Problems,
+) -> list[LabelledPerson]:
+    """The people of a picture of (H, W), numbered from `first`; described are joints, numbers a joint, and class."""
+    joints, values, wanted = described
+    people: list[LabelledPerson] = []
+    for line, text in _lines(_label_file(picture)):
+        where = f"{_label_file(picture).name} line {line}"
+        found = _person(text, joints, values, size)
+        if isinstance(found, str):
+            problems.add(found, where)
+        elif wanted is None or found[0] == wanted:
+            _, rows, box = found
+            area = float(AREA_OF_BOX * box[2:].prod())
+            number = first + len(people)
+            made = boxed_person(number, rows, box, size, area=area, where=where, problems=problems)
+            people += [] if made is None else [made]
+    return people
+
+
 def _person(
     text: str, joints: int, values: int, size: tuple[int, int]
-) -> str | tuple[int, Any, Any, Any, Any, float]:
-    """The class of a line, and keypoints, flags, corners, box and area in pixels; or what is wrong with it."""
+) -> str | tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """The class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it."""
     try:
         row = np.array([float(part) for part in text.split()])
     except ValueError:
@@ -238,12 +257,9 @@ def _person(
     scale = np.array(size[::-1], np.float64)
     rows = row[5:].reshape(joints, values)
     flags = rows[:, 2] if values == 3 else np.where((rows > 0).any(axis=1), 2.0, 0.0)
-    if not np.isin(flags, (0, 1, 2)).all():
-        return "a visibility other than 0, 1 or 2"
     centre, extent = row[1:3] * scale, row[3:5] * scale
     box = np.concatenate([centre - extent / 2, extent])
-    corners = clipped(box, size) if flags.any() else None
-    return int(row[0]), rows[:, :2] * scale, flags.copy(), corners, box, float(AREA_OF_BOX * extent.prod())
+    return int(row[0]), np.column_stack([rows[:, :2] * scale, flags]), box
 
 
 def _below(file: Path, folder: Path) -> str:
