@@ -4,8 +4,6 @@ import base64
 import json
 from pathlib import Path
 
-from dpose.privacy.odometer.losses import event_to_dict
-
 TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start")
 
 
@@ -19,7 +17,7 @@ def write_old_charge(state: Path, entry, marks, opened, *, without=()) -> Path:
         "schema": 1,
         **{name: getattr(entry, name) for name in (*TEXTS, "delta")},
         "relation": entry.relation.value,
-        "events": [event_to_dict(event) for event in entry.events],
+        "events": [event.to_dict() for event in entry.events],
         "beyond": entry.beyond,
         "weights": list(entry.weights),
         "marks": packed(marks),

@@ -200,11 +200,16 @@ GUARDED = {
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),
     "training/optim.py": Guarded(("training/test_optim.py",), ("WeightAverage.update",)),
+    "training/clip.py": Guarded(("training/test_clip.py",), ("Clip",)),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(
         ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
         ("TrainingPlan.bind", "BoundPlan"),
+    ),
+    "privacy/neighbours.py": Guarded(
+        ("privacy/test_neighbours.py", "release/test_boxes.py"),
+        ("Neighbours.parse", "Neighbours.timed", "Neighbours.resolved", "Neighbours.scaled", "most_frames"),
     ),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/gaussian_noise.py": Guarded((*STREAMS, "training/test_step.py")),
@@ -319,7 +324,7 @@ GUARDED = {
     ),
     "release/boxes.py": Guarded(
         ("release/test_boxes.py",),
-        ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
+        ("most_overlap", "most_weight"),
     ),
     "release/kernels.py": Guarded(("test_jit.py", "release/test_cells.py"), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(

@@ -3,18 +3,18 @@
 import random
 import tracemalloc
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Charge, charges, marks_of
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.history import Charges, charge_to_dict, history
 from dpose.privacy.odometer.journal import JournalRow
-from dpose.privacy.odometer.losses import PureLoss
 from dpose.privacy.odometer.reservations import charge
 from dpose.privacy.odometer.store import opened
+from stored import pure
 
 
 def a_charge(name, *pictures):
-    given = (Relation.REPLACE, 0.0, (PureLoss(2.0, 16, tuple((k, k / 8) for k in range(1, 9))),), False)
+    given = (Relation.REPLACE, 0.0, (pure(2.0, 16, tuple((k, k / 8) for k in range(1, 9))),), False)
     return Charge(name, "release", "w", "out", "2026", "pixel", *given, marks=marks_of(pictures))
 
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
-from dpose.privacy.noised_ratio import cost_of, gaussian_event, laplace_event, noised_sums
+from dpose.privacy.noised_ratio import dearer, gaussian_event, laplace_event, noised_sums
 from refusals import refused
 
 # two attributes with the groups 0, 1 and 2, 3; -1 is in none
@@ -55,7 +55,7 @@ def test_the_price_is_that_of_the_sensitivity():
     event = laplace_event(query, Fraction(1, 2))
     assert event.sensitivity / event.scale == Fraction(1, 2)
     assert event.sensitivity == 2 * 15
-    assert cost_of(query, event) == 1.0  # of whoever is replaced
+    assert dearer(query, event).pure() == 1  # of whoever is replaced
     assert gaussian_event(query, 1.0, 1e-5).sensitivity_squared == 2 * (14**2 + 1)
 
 

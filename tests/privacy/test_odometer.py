@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,
     PIXEL,
     UNKNOWN,
-    ApproximateLoss,
     Asked,
     Budget,
-    PureLoss,
-    RenyiLoss,
-    ZcdpLoss,
     budget_states,
     budgets,
     charge,
@@ -48,9 +46,9 @@ from dpose.privacy.odometer.composition import (
     renyi_cost,
 )
 from refusals import refused
-from stored import release_charge, run_charge
+from stored import pure, release_charge, run_charge, zcdp
 
-EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
 IMAGE = Asked("image")
 THERE = marks_of([f"other {i}" for i in range(20)])
@@ -103,7 +101,7 @@ def test_charged_again_a_charge_claims_no_more_than_before(where, first, again):
     assert charges(where) == before
 
 
-SMALL = PureLoss(1.0)
+SMALL = pure(1.0)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,7 @@ def test_charged_again_events_only_grow(where, before, after, kept):
 
 
 def test_a_picture_of_unknown_size_gets_none_by_being_charged_again(where):
-    sizes = {"unit": PIXEL, "events": (PureLoss(1.0, pixels=16),)}
+    sizes = {"unit": PIXEL, "events": (pure(1.0, pixels=16),)}
     charge(entry(0, area=0, **sizes), where)
     charge(entry(0, area=640, **sizes), where)
     assert "was not recorded" in unbounded(charges(where)[0], "image")
@@ -423,8 +421,8 @@ def chosen(*found, delta=1e-5, asked=IMAGE):
         [entry(0), entry(1)],
         [entry(k) for k in range(5)],
         [entry(0), release_charge(1, HERE, epsilon=0.01)],
-        [release_charge(k, HERE, events=(ZcdpLoss(0.02, pixels=64),)) for k in range(3)],
-        [release_charge(0, HERE, events=(ApproximateLoss(0.1, 1e-8),)), entry(1)],
+        [release_charge(k, HERE, events=(zcdp(0.02, pixels=64),)) for k in range(3)],
+        [release_charge(0, HERE, events=(Approximate(0.1, 1e-8),)), entry(1)],
     ],
     ids=["one", "two", "five", "pure", "zcdp", "approximate"],
 )
@@ -450,22 +448,22 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
 
 @pytest.mark.parametrize(
     "other",
-    [RenyiLoss(tuple((float(a), 0.02 * a) for a in range(2, 200))), ZcdpLoss(0.02), EVENT],
+    [Renyi(tuple((float(a), 0.02 * a) for a in range(2, 200))), zcdp(0.02), EVENT],
     ids=["selection", "zcdp", "training"],
 )
 def test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others(other):
     """Of 1e-5 they leave 1e-7; at the whole of it everything would be cheaper."""
-    leaking = [entry(0, events=(ApproximateLoss(0.05, 3.3e-6),) * 3), entry(1, events=(other,))]
-    tight = [entry(0, events=(PureLoss(0.05),) * 3), entry(1, events=(other,))]
+    leaking = [entry(0, events=(Approximate(0.05, 3.3e-6),) * 3), entry(1, events=(other,))]
+    tight = [entry(0, events=(pure(0.05),) * 3), entry(1, events=(other,))]
     assert composed(leaking, 1e-5) > 0.99 * composed(tight, 1e-7) > 1.05 * composed(tight, 1e-5)
 
 
 def test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses(where):
     set_budget(Budget(50.0, 1e-5, "ward", HERE), where)
     for number in range(2):
-        charge_account(entry(number, events=(ApproximateLoss(0.1, 5e-7),)), where)
+        charge_account(entry(number, events=(Approximate(0.1, 5e-7),)), where)
     with refused("budget-exceeded"):
-        charge_account(entry(2, events=(ApproximateLoss(0.1, 1e-8),)), where)
+        charge_account(entry(2, events=(Approximate(0.1, 1e-8),)), where)
 
 
 def test_the_filters_that_are_asked_together_share_delta():
@@ -480,7 +478,7 @@ def test_pure_losses_cost_their_sum_whoever_chose_them():
 
 
 def test_what_no_filter_lets_in_has_no_figure(where):
-    leaks = entry(0, events=(ApproximateLoss(0.1, 0.11 * chosen_share(1e-5)),))
+    leaks = entry(0, events=(Approximate(0.1, 0.11 * chosen_share(1e-5)),))
     assert math.isinf(chosen(leaks, leaks))
     assert chosen(leaks) < 1  # alone, it keeps its own delta
     charged = [entry(0), entry(1, events=(), what=EVALUATION)]
@@ -497,7 +495,7 @@ def test_an_adaptive_analyst_gains_nothing_beyond_the_figure_and_delta():
     Every mechanism is the one that dominates its (epsilon, delta): nothing that keeps those shows more.
     """
     delta = 0.05
-    kinds = [ApproximateLoss(0.4, 1e-5), ApproximateLoss(1.1, 3e-5), PureLoss(0.7), PureLoss(2.0)]
+    kinds = [Approximate(0.4, 1e-5), Approximate(1.1, 3e-5), pure(0.7), pure(2.0)]
 
     @functools.cache
     def figure(counts):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import charge, charge_account, charges, check_account, ledgers, marks_of
 from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError, place_of
@@ -14,7 +14,7 @@ from refusals import refused
 from stored import run_charge
 
 PLAN, STEPS = "ab" * 32, 40
-EVENT = Event(q=0.05, sigma=1.5, steps=STEPS, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=STEPS, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
 
 

@@ -5,11 +5,12 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from dpose.privacy.accounting import Event
-from dpose.privacy.odometer.composition import HIGHEST_SAMPLED, renyi_cost
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.odometer.composition import renyi_cost
+from dpose.privacy.renyi import HIGHEST_SAMPLED
 
 Q, SIGMA = 0.25, 1.5
-ONE = Event(q=Q, sigma=SIGMA, steps=1, sensitivity=1.0)
+ONE = SampledGaussian(q=Q, sigma=SIGMA, steps=1, sensitivity=1.0)
 
 
 GRID = np.linspace(-80, 120, 400_001)

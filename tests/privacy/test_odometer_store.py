@@ -11,22 +11,20 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation, epsilon
-from dpose.privacy.exact import zcdp_epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
-    ApproximateLoss,
     Asked,
     Budget,
-    PureLoss,
-    RenyiLoss,
     State,
-    ZcdpLoss,
     budget_states,
     budgets,
     charge,
@@ -53,11 +51,12 @@ from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_co
 from dpose.privacy.odometer.history import history
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.odometer.subjects import AccountKey
+from dpose.privacy.renyi import zcdp_epsilon
 from old_accounts import write_old_budget, write_old_charge
 from refusals import refused
-from stored import run_charge
+from stored import pure, run_charge, zcdp
 
-EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
 
 
@@ -66,7 +65,7 @@ def entry(number=0, marks=HERE, **changes):
 
 
 def release(number=0, marks=HERE[:1], event=None, **changes):
-    event = event or PureLoss(0.5, pixels=16)
+    event = event or pure(0.5, pixels=16)
     own = {"what": "release", "unit": "pixel", "relation": Relation.REPLACE, "delta": 0.0, "area": 64}
     return entry(number, marks, **{**own, "events": (event,), **changes})
 
@@ -77,13 +76,15 @@ from dataclasses import replace
 from pathlib import Path
 from test_odometer_store import entry, place
 from dpose.errors import DposeError
-from dpose.privacy.odometer import PureLoss, charge_account
-from dpose.privacy.accounting import Relation
+from dpose.privacy.odometer import charge_account
+from stored import pure
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.events import Laplace
 where, attempts = place(sys.argv[1]), int(sys.argv[2])
 for _ in range(attempts):
     name = secrets.token_hex(16)
     try:
-        charge_account(entry(0, id=name, events=(PureLoss(1.0),)), where)
+        charge_account(entry(0, id=name, events=(pure(1.0),)), where)
     except DposeError as error:
         assert "would be passed" in error.line(), error
         continue
@@ -118,7 +119,7 @@ def race(where, processes, attempts, kill):
 def test_racing_processes_never_spend_more_than_a_budget_whoever_is_killed(where):
     """Of what fits all is spent, and what was told to be reserved is in the account."""
     order, _ = order_of_budget(8.0, 1e-5)
-    each = renyi_cost([PureLoss(1.0)], order, replaces=False)[0]
+    each = renyi_cost([pure(1.0)], order, replaces=False)[0]
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
     cap = budget_states(where=where)[0].cap
     told = race(where, 4, 12, kill=2)
@@ -143,10 +144,10 @@ def test_the_filter_lets_in_what_brute_force_lets_in(where):
             continue
         if rng.random() < 0.5:
             eps = float(rng.uniform(0.2, 1.0))
-            event, cost = PureLoss(eps), min(eps, order * eps**2 / 2)
+            event, cost = pure(eps), min(eps, order * eps**2 / 2)
         else:
             rho = float(rng.uniform(0.02, 0.2))
-            event, cost = ZcdpLoss(rho), order * rho
+            event, cost = zcdp(rho), order * rho
         allowed = all(
             spent[p] + cost <= cap or (spent[p] == 0 and composed([entry(events=(event,))], 1e-5) <= 6.0)
             for p in mine
@@ -200,19 +201,19 @@ def test_people_are_added_up_whatever_pictures_share(where):
 
 
 def test_losses_are_restated_by_group_privacy_or_better():
-    assert PureLoss(0.5, 16).restated(17, 64).epsilon == 1.0
-    assert PureLoss(0.5, 16).restated(16, 64).epsilon == 0.5
-    assert PureLoss(0.5, 16).restated(3, 64).epsilon == 0.5
-    assert PureLoss(0.5, 16).restated(0, 65).epsilon == 2.5
-    assert PureLoss(0.5, 16).restated(10**9, 64).epsilon == 2.0  # no more than there are
-    assert PureLoss(0.5, 16).restated(0, 0).epsilon == math.inf
-    assert PureLoss(0.5, 16, ((64, 0.7),)).restated(50, 64).epsilon == 0.7
-    assert PureLoss(0.5, 16, ((0, 0.6),)).restated(40, 0).epsilon == 0.6
-    assert PureLoss(0.5).restated(5, 0).epsilon == 0.5
-    assert ZcdpLoss(0.1, 16).restated(48, 64).rho == pytest.approx(0.9)
-    twice = ApproximateLoss(0.5, 1e-6, 16).restated(32, 64)
+    assert pure(0.5, 16).for_neighbours(17, 64).pure() == 1.0
+    assert pure(0.5, 16).for_neighbours(16, 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(3, 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(0, 65).pure() == 2.5
+    assert pure(0.5, 16).for_neighbours(10**9, 64).pure() == 2.0  # no more than there are
+    assert pure(0.5, 16).for_neighbours(0, 0).pure() == math.inf
+    assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(50, 64).pure() == Fraction(0.7)
+    assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(40, 0).pure() == Fraction(0.6)
+    assert pure(0.5).for_neighbours(5, 0).pure() == 0.5
+    assert zcdp(0.1, 16).for_neighbours(48, 64).rho() == pytest.approx(0.9)
+    twice = Approximate(0.5, 1e-6, 16).for_neighbours(32, 64)
     assert (twice.epsilon, twice.delta) == (1.0, pytest.approx(1e-6 * (1 + math.exp(0.5))))
-    assert ApproximateLoss(0.5, 1e-3, 1).restated(0, 10**6) == ApproximateLoss(math.inf, 1.0, 0)
+    assert Approximate(0.5, 1e-3, 1).for_neighbours(0, 10**6) == Approximate(math.inf, 1.0, 0)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
@@ -221,7 +222,7 @@ def test_group_privacy_bounds_real_mechanisms(steps):
     sigma, order = 2.0, 3.0
     rho = 1 / (2 * sigma**2)
     far = order * (steps / sigma) ** 2 / 2
-    moved = ZcdpLoss(rho, 1).restated(steps, 10)
+    moved = zcdp(rho, 1).for_neighbours(steps, 10)
     assert renyi_cost([moved], order, replaces=True)[0] >= far * (1 - 1e-12)
     # randomised response on each of `steps` bits
     eps = 0.7
@@ -233,7 +234,7 @@ def test_group_privacy_bounds_real_mechanisms(steps):
         for out in outputs
     )
     true = math.log(total) / (order - 1)
-    assert renyi_cost([PureLoss(eps, 1).restated(steps, 10)], order, replaces=True)[0] >= true
+    assert renyi_cost([pure(eps, 1).for_neighbours(steps, 10)], order, replaces=True)[0] >= true
 
 
 def _renyi_of_mixtures(order, q, first, second, sigma):
@@ -255,7 +256,7 @@ MIXED = [(0.05, 1.5, 2.0), (0.3, 1.0, 3.0), (1.0, 2.0, 4.0), (0.01, 0.8, 5.0)]
 @pytest.mark.parametrize(("q", "sigma", "order"), MIXED)
 def test_replacement_under_sampling_is_bounded(q, sigma, order):
     """The worst replacement moves a sum from one side to the other; its divergence by numerical integration."""
-    event = Event(q=q, sigma=sigma, steps=1, sensitivity=1.0)
+    event = SampledGaussian(q=q, sigma=sigma, steps=1, sensitivity=1.0)
     bound = renyi_cost([event], order, replaces=True)[0]
     for first, second in ((1.0, -1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, 0.5)):
         assert bound >= _renyi_of_mixtures(order, q, first, second, sigma) * (1 - 1e-6)
@@ -265,10 +266,10 @@ def test_replacement_under_sampling_is_bounded(q, sigma, order):
 
 
 def test_a_renyi_curve_bounds_upwards_alone():
-    loss = RenyiLoss(((2.0, 0.1), (8.0, 0.5)))
+    loss = Renyi(((2.0, 0.1), (8.0, 0.5)))
     assert (loss.at(1.5), loss.at(2.0), loss.at(3.0), loss.at(9.0)) == (0.1, 0.1, 0.5, math.inf)
     with refused("renyi-orders-invalid"):
-        RenyiLoss(((8.0, 0.1), (2.0, 0.5)))
+        Renyi(((8.0, 0.1), (2.0, 0.5)))
 
 
 def test_every_order_and_its_cap_come_from_a_public_rule():
@@ -284,13 +285,13 @@ def test_every_order_and_its_cap_come_from_a_public_rule():
 
 def test_compositions_of_one_kind_are_their_own_and_mixed_ones_lie_between():
     assert composed([release(0), release(1)], 1e-5, Asked("pixel", pixels=16)) <= 1.0
-    both = [release(0, event=ZcdpLoss(0.02, 16)), release(1, event=ZcdpLoss(0.03, 16))]
+    both = [release(0, event=zcdp(0.02, 16)), release(1, event=zcdp(0.03, 16))]
     assert composed(both, 1e-5, Asked("pixel", pixels=16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
     mixed = [entry(0), release(1), *both]
     whole = composed(mixed, 1e-5, Asked("image"))
     alone = [composed([one], 1e-5, Asked("image")) for one in mixed]
     assert max(alone) < whole
-    assert composed([release(0, event=ApproximateLoss(1.0, 1e-5, 0))] * 2, 1.5e-5) == math.inf
+    assert composed([release(0, event=Approximate(1.0, 1e-5, 0))] * 2, 1.5e-5) == math.inf
     assert math.isinf(composed([release(0, area=0)], 1e-5, Asked("image")))
 
 
@@ -303,7 +304,7 @@ def test_compositions_of_one_kind_are_their_own_and_mixed_ones_lie_between():
         (release(within="video"), "video", ""),
         (release(within="video"), "subject", "only the pixels of each video"),
         (release(area=0), "image", "how many the picture has"),
-        (release(area=0, event=PureLoss(1.0)), "image", ""),
+        (release(area=0, event=pure(1.0)), "image", ""),
         (entry(), "pixel", ""),
         (entry(unit="crop"), "pixel", "only each crop"),
         (release(events=()), "pixel", "no noise"),
@@ -412,11 +413,9 @@ def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
 def test_all_are_reserved_or_none(where):
     set_budget(Budget(1.0, 1e-5, "ward", HERE, "pixel", pixels=16), where)
     with refused("budget-exceeded"):
-        reserve_all([release(k, event=PureLoss(0.9, 16)) for k in range(3)], where)
+        reserve_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
     assert charges(where) == []
-    reserve_all(
-        [release(k, HERE[k : k + 1], PureLoss(0.9, 16)) for k in range(3)], where
-    )  # each another picture
+    reserve_all([release(k, HERE[k : k + 1], pure(0.9, 16)) for k in range(3)], where)  # each another picture
     assert len(charges(where)) == 3
 
 
@@ -424,7 +423,7 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
     assert [state.level for state in budget_states(HERE, where)] == [0]
     for number in range(50):
-        charge_account(entry(number, events=(PureLoss(1.0),)), where)
+        charge_account(entry(number, events=(pure(1.0),)), where)
         (state,) = budget_states(where=where)
         if state.used >= 0.8:
             break
@@ -434,9 +433,9 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     found = re.search(r"one release of each image at (\S+) for 16 pixels", what_fits(state, [release(0)]))
     assert found
     fitting = float(found[1])
-    charge_account(release(90, HERE, PureLoss(fitting, 16)), where)
+    charge_account(release(90, HERE, pure(fitting, 16)), where)
     with refused("budget-exceeded"):
-        charge_account(release(91, HERE, PureLoss(fitting, 16)), where)
+        charge_account(release(91, HERE, pure(fitting, 16)), where)
 
 
 def test_a_budget_below_what_is_spent_is_refused(where):
@@ -464,7 +463,7 @@ def test_what_is_charged_past_a_budget_is_counted_all_the_same(where):
     charge_account(entry(), where)
     charge(entry(events=(replace(EVENT, steps=10_000),)), where)
     with refused("budget-exceeded"):
-        charge_account(entry(1, events=(PureLoss(1e-3),)), where)
+        charge_account(entry(1, events=(pure(1e-3),)), where)
 
 
 # the key

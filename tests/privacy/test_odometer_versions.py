@@ -12,7 +12,6 @@ from dpose.errors import DposeError
 from dpose.privacy.keys import state_folder
 from dpose.privacy.odometer import (
     Budget,
-    PureLoss,
     accept_account,
     charge_account,
     charges,
@@ -25,7 +24,7 @@ from dpose.privacy.odometer import (
 from dpose.privacy.odometer import store as store_module
 from dpose.privacy.odometer.store import SCHEMA, opened
 from refusals import refused
-from stored import WARD, charged, run_charge
+from stored import WARD, charged, pure, run_charge
 
 
 def forget(where):
@@ -262,8 +261,8 @@ def test_an_older_account_is_brought_to_the_schema_of_today(where, monkeypatch):
         assert state_of(where) == (str(int(schema) + 1), rows)
         assert check_account(where) == ""  # every MAC holds
         with refused("budget-exceeded"):
-            charge_account(run_charge(2, events=(PureLoss(3.0),)), where)
-        charged(run_charge(3, WARD[:1], events=(PureLoss(0.01),)), where=where)
+            charge_account(run_charge(2, events=(pure(3.0),)), where)
+        charged(run_charge(3, WARD[:1], events=(pure(0.01),)), where=where)
         with opened(where).transaction(write=False) as account:
             assert account.rows("SELECT COUNT(*) FROM notes")[0][0] == 3
             assert account.rows("SELECT COUNT(*) FROM journal WHERE note = 'before'")[0][0] == 3

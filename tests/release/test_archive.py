@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from archives import edited, npy, rebuilt
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.embed import read_stamp, stamped_picture
 from dpose.release.verify import verify_release
@@ -180,9 +180,7 @@ class TestVerify:
         [
             (lambda s: replace(s, epsilon=Fraction(1)), ("statement-does-not-add-up",)),
             (
-                lambda s: replace(
-                    s, epsilon=Fraction(1), events=(LaplaceEvent(Fraction(510), Fraction(510)),)
-                ),
+                lambda s: replace(s, epsilon=Fraction(1), events=(Laplace(Fraction(510), Fraction(510)),)),
                 ("record-sensitivity-smaller",),
             ),
             (

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import choosing
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
@@ -24,7 +23,6 @@ from dpose.release.explain import explain_release
 from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.prior import LUMA, Channel
 from dpose.release.recompute import recorded_plan
@@ -41,7 +39,7 @@ KINDS = [("ycc", False), ("ycc", True), ("grey", False), ("rgb", True)]
 
 
 def near(m, scope="picture"):
-    return Neighbours(Relation.REPLACE, m, scope)
+    return Neighbours.of_pixels(m, scope)
 
 
 def plan_for(shape, m, block, *, colour="ycc", delta=0, chroma=None, **more):

@@ -15,7 +15,7 @@ from dpose.engines.local import LocalEngine
 from dpose.engines.ray import ITEM_BYTES
 from dpose.errors import DposeError, IncompleteError
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Budget, charges, marks_of, readers, set_budget
@@ -307,7 +307,7 @@ def test_a_worker_that_has_another_folder_releases_nothing(pictures, out, capsys
 
 
 def test_noise_of_a_key_that_is_taken_up_again_is_bound_to_the_sums():
-    stage = NoiseStage(LaplaceEvent(Fraction(100), Fraction(1)), b"coarse")
+    stage = NoiseStage(Laplace(Fraction(100), Fraction(1)), b"coarse")
     one, other = np.arange(50), np.arange(50) + np.eye(1, 50, 7, dtype=int)[0]
 
     def noise(key, values):

@@ -18,26 +18,17 @@ from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
-from dpose.privacy.accounting import Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import (
-    Budget,
-    PureLoss,
-    State,
-    ZcdpLoss,
-    charges,
-    composed,
-    marks_of,
-    readers,
-    set_budget,
-)
+from dpose.privacy.odometer import Budget, State, charges, composed, marks_of, readers, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
 from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
+from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
 from dpose.release.verify import verify_release
 from refusals import refused
@@ -135,7 +126,7 @@ class TestCosts:
 
         config = ReleaseConfig.of(2, 3, 8, delta, subdivide, as_regions(regions))
         plan = bind(config, Shape.of(20, 28, 3))
-        (loss,) = losses(plan, seeded=False)
+        events = charged_events(plan, seeded=False)
         area = 20 * 28
         cells = {b"coarse": BlockSums(20, 28, 8, 3), b"fine": BlockSums(20, 28, 8 // subdivide, 3)}
         for m in (1, 2, 3, 5, 16, 64, 65, 300, area):
@@ -154,44 +145,46 @@ class TestCosts:
                     spent += Fraction(sum(v * v for v in moved)) / (2 * stage.event.variance)
                 else:
                     spent += Fraction(sum(moved)) / stage.event.scale
-            found = loss.restated(m, area)
-            cost = found.rho if delta else found.epsilon
-            assert cost >= float(spent) * (1 - 1e-12)
+            found = [loss.for_neighbours(m, area) for loss in events]
+            cost = sum(loss.rho() if delta else loss.pure() for loss in found)
+            assert cost >= spent
             if m in (1, 2, 3, 16, 64, area):  # a point: exactly that
-                assert cost == pytest.approx(float(spent), rel=1e-12)
-        assert (loss.pixels, isinstance(loss, ZcdpLoss)) == (3, bool(delta))
-        assert (loss.epsilon if not delta else 2) == 2
+                assert cost == spent
+        assert all((loss.pixels, isinstance(loss, Gaussian)) == (3, bool(delta)) for loss in events)
+        assert delta or sum(loss.pure() for loss in events) == 2
 
     @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame", "frame", "clip"])
     def test_clips_by_projection(self, operator, neighbours):
         config = ReleaseConfig.of_grid(8, "1e-5", neighbours, operator)
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
-        (loss,) = losses(plan, seeded=False)
+        (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
-        costs = [loss.restated(m, 4608).rho for m in (1, 4, 16, 256, 4096)] + [loss.restated(0, 4608).rho]
+        costs = [loss.for_neighbours(m, 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
+            loss.for_neighbours(0, 4608).rho()
+        ]
         assert costs == sorted(costs)
         # the noise's own event: for what the claim is about, no less
         own = plan.event.sensitivity_squared / (2 * plan.event.variance)
-        assert loss.rho >= float(own) * (1 - 1e-12)
+        assert loss.rho() >= own
 
     def test_pixels_of_every_frame(self):
         plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
-        (loss,) = losses(plan, seeded=False)
-        assert (loss.epsilon, loss.pixels) == (2.0, 20)
-        assert loss.restated(4, 16 * 16 * 5).epsilon == pytest.approx(2 / 5)
+        (loss,) = charged_events(plan, seeded=False)
+        assert (loss.pure(), loss.pixels) == (2, 20)
+        assert loss.for_neighbours(4, 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
         config = ReleaseConfig.of(2, 4, 8)
-        assert losses(bind(config, Shape.of(16, 16)), seeded=True) == ()
-        assert losses(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
+        assert charged_events(bind(config, Shape.of(16, 16)), seeded=True) == ()
+        assert charged_events(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
 
     def test_a_cost_is_never_rounded_down(self):
         plan = bind(ReleaseConfig.of("1/3", 7, 8), Shape.of(16, 16))
-        (loss,) = losses(plan, seeded=False)
-        assert Fraction(loss.epsilon) >= Fraction(1, 3)
-        for pixels, cost in loss.points:
-            assert Fraction(cost) >= pixel_cost(plan, pixels or 256)
+        (loss,) = charged_events(plan, seeded=False)
+        assert loss.pure() == Fraction(1, 3)
+        assert Fraction(loss.renyi(math.inf, replaces=True)) >= Fraction(1, 3)
+        assert Fraction(added_up([loss.pure()] * 3)) >= 1
 
     def test_pure_releases_add_up_and_zcdp_does_better(self):
         def entry(**more):
@@ -576,6 +569,6 @@ def test_old_statements_without_a_count_still_verify():
 
 def test_neighbours_of_a_loss_are_those_of_the_claim():
     plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
-    (loss,) = losses(plan, seeded=False)
-    assert isinstance(loss, PureLoss)
-    assert plan.config.neighbours(plan.shape) == Neighbours(Relation.REPLACE, loss.pixels, "picture")
+    (loss,) = charged_events(plan, seeded=False)
+    assert isinstance(loss, Laplace)
+    assert plan.config.neighbours.resolved(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

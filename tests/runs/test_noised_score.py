@@ -11,21 +11,11 @@ import torch
 from rich.console import Console
 
 from dpose.pose.metrics import SCORED, PCKh
-from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import merge_units
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.noised_ratio import cost_of
-from dpose.privacy.odometer import (
-    Asked,
-    Budget,
-    PureLoss,
-    State,
-    ZcdpLoss,
-    charges,
-    marks_of,
-    set_budget,
-    spent_on,
-)
+from dpose.privacy.noised_ratio import dearer
+from dpose.privacy.odometer import Asked, Budget, State, charges, marks_of, set_budget, spent_on
 from dpose.privacy.scores import check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
@@ -339,7 +329,8 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
         evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
     assert seen == [1]
     (charge,) = charges()  # what was reserved stays spent
-    assert (charge.state, charge.events, charge.delta) == (State.FAILED, (PureLoss(0.1),), 0)
+    assert (charge.state, charge.delta) == (State.FAILED, 0)
+    assert [event.pure() for event in charge.events] == [TENTH]
 
 
 def test_a_delta_that_is_not_below_one_over_n_is_refused_before_it_is_charged(folder):
@@ -357,23 +348,27 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 
 
 @pytest.mark.parametrize(
-    ("asked", "loss"),
+    ("asked", "spent"),
     [
-        (NoisedEvaluation(TENTH), PureLoss(0.1)),
-        (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), PureLoss(0.1)),
+        (NoisedEvaluation(TENTH), TENTH),
+        (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), TENTH),
         # a picture that is replaced moves found and missed by twice the cap
-        (NoisedEvaluation(TENTH, joints=14), PureLoss(0.2)),
-        (NoisedEvaluation(TENTH, joints=14, relation=Relation.REPLACE), PureLoss(0.1)),
+        (NoisedEvaluation(TENTH, joints=14), 2 * TENTH),
+        (NoisedEvaluation(TENTH, joints=14, relation=Relation.REPLACE), TENTH),
     ],
     ids=str,
 )
-def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, loss):
+def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, spent):
     set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
-    assert (charge.events, charge.state, charge.unit) == ((loss,), State.COMMITTED, "image")
+    assert ([event.pure() for event in charge.events], charge.state, charge.unit) == (
+        [spent],
+        State.COMMITTED,
+        "image",
+    )
     assert spent_on(PEOPLE, Asked("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
-        loss.epsilon, rel=1e-3
+        float(spent), rel=1e-3
     )
     with refused("budget-exceeded"):
         evaluate_noised(folder, "held-out", replace(asked, epsilon=Fraction(3)), console=QUIET)
@@ -385,8 +380,8 @@ def test_gaussian_noise_enters_by_zcdp(folder):
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
     (loss,) = charge.events
-    assert loss == ZcdpLoss(cost_of(asked.query, asked.event))
-    assert Fraction(loss.rho) >= 2 * Fraction(asked.query.squared_l2) / (2 * asked.event.variance)
+    assert loss == dearer(asked.query, asked.event)
+    assert loss.rho() >= 2 * Fraction(asked.query.squared_l2) / (2 * asked.event.variance)
 
 
 @pytest.mark.parametrize("most", [None, 14])

@@ -2,7 +2,9 @@
 
 import pytest
 
-from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import Asked, charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
 from quick import quick  # noqa: F401
@@ -22,12 +24,12 @@ def test_what_shares_no_picture_composes_in_parallel():
     charged(*(run_charge(k, marks) for k, marks in enumerate(THREE)))
     answer = only(answered(charges(), [IMAGE], 1e-5))
     assert answer.epsilon == pytest.approx(epsilon([EVENT], 1e-5))
-    assert answer.together == pytest.approx(epsilon([Event(0.25, 3.0, 60, 1.0)], 1e-5))
+    assert answer.together == pytest.approx(epsilon([SampledGaussian(0.25, 3.0, 60, 1.0)], 1e-5))
 
 
 def test_the_worst_picture_is_the_one_that_most_have_read():
     charged(run_charge(0, union(*THREE)), run_charge(1, THREE[1]), run_charge(2, THREE[2]))
-    twice = epsilon([Event(0.25, 3.0, 40, 1.0)], 1e-5)
+    twice = epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5)
     assert only(answered(charges(), [IMAGE], 1e-5)).epsilon == pytest.approx(twice)
     assert only(answered(charges(), [IMAGE], 1e-5, THREE[0])).epsilon == pytest.approx(epsilon([EVENT], 1e-5))
 
@@ -43,7 +45,7 @@ def test_one_picture_by_two_digests_is_one_picture():
     charged(run_charge(0, THREE[0]), run_charge(1, THREE[1]))
     both = union(THREE[0], THREE[1])
     assert only(answered(charges(), [IMAGE], 1e-5, both)).epsilon == pytest.approx(epsilon([EVENT], 1e-5))
-    twice = epsilon([Event(0.25, 3.0, 40, 1.0)], 1e-5)
+    twice = epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5)
     assert only(answered(charges(), [IMAGE], 1e-5, both, same=True)).epsilon == pytest.approx(twice)
 
 
@@ -51,7 +53,7 @@ def test_the_person_of_a_picture_is_asked_of_all_that_was_read_with_it():
     """The account does not know who is on a picture: her others are among those of the run for subjects."""
     charged(run_charge(0, union(THREE[0], THREE[1]), unit="subject"), run_charge(1, THREE[1], unit="subject"))
     one = only(picture_of("a", THREE[0], 1e-5, [Asked("subject")]).answers)
-    assert one.epsilon == pytest.approx(epsilon([Event(0.25, 3.0, 40, 1.0)], 1e-5))
+    assert one.epsilon == pytest.approx(epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5))
     assert [entry.id for entry in picture_of("a", THREE[0]).entries] == [f"{0:032x}"]
     assert Asked("subject") in [answer.asked for answer in picture_of("a", THREE[0]).answers]
 

@@ -3,6 +3,7 @@
 import math
 import shutil
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from clips import write
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
@@ -63,9 +64,9 @@ def test_sizes_go_up_a_public_ladder():
         assert m < 2 * pixels
     assert up_the_ladder(900, 1000) == 1000
     config = wanted({"hide": "box", "box": [10, 10, 30, 30]}, 120, 160, clip=False).config
-    assert config.m == 1024
-    box = wanted({"hide": "box", "box": [10, 10, 30, 50], "delta": "1e-5"}, 120, 160, clip=True).config.box
-    assert (box.width, box.height, box.seconds) == (32, 64, 10)
+    assert config.neighbours == Neighbours.of_pixels(1024)
+    box = wanted({"hide": "box", "box": [10, 10, 30, 50], "delta": "1e-5"}, 120, 160, clip=True).config
+    assert box.neighbours == Neighbours.of_box(32, 64, seconds=Fraction(10))
 
 
 def test_a_box_is_cut_to_the_picture():

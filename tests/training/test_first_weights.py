@@ -8,8 +8,8 @@ from rich.console import Console
 
 from dots import train
 from dpose import files
-from dpose.privacy.accounting import Relation, epsilon
-from dpose.privacy.neighbours import BEYOND
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.odometer import charges
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind

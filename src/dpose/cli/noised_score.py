@@ -59,7 +59,7 @@ class NoisedScore:
                 "--pooled and --joints-per-unit",
                 "give both, as in --pooled --joints-per-unit 14",
             )
-        from dpose.privacy.accounting import Relation
+        from dpose.privacy.neighbours import Relation
 
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
@@ -69,7 +69,7 @@ class NoisedScore:
                 f"--relation {self.relation}",
                 f"choose one of {', '.join(relations)}",
             )
-        from dpose.privacy.exact import parse_exact
+        from dpose.privacy.ranges import parse_exact
         from dpose.runs.noised_score import NoisedEvaluation
 
         return NoisedEvaluation(

@@ -16,7 +16,6 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.boxes import MovingBox
     from dpose.release.config import ReleaseConfig
     from dpose.release.corpus_items import Work
     from dpose.release.jobs import Job
@@ -80,7 +79,7 @@ Seed = Annotated[
 
 def asked_neighbours(
     neighbours: str | None, protect: str | None, face_size: str | None, drawing: Path | None, default: str
-) -> str | int | Neighbours | MovingBox:
+) -> str | int | Neighbours:
     """What is to be hidden, by itself or by a preset.
 
     Raises:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 
 PARTS = 3
 """Sums of a group: joints found, joints missed, units."""

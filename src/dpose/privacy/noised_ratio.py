@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
-from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.gaussian import least_variance
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given
 
@@ -155,7 +155,7 @@ class NoisedRatio:
     high: float
 
 
-def laplace_event(query: NoisedQuery, epsilon: Fraction) -> LaplaceEvent:
+def laplace_event(query: NoisedQuery, epsilon: Fraction) -> Laplace:
     """The discrete Laplace noise with which `query` costs exactly `epsilon`, without a delta.
 
     Raises:
@@ -172,10 +172,10 @@ def laplace_event(query: NoisedQuery, epsilon: Fraction) -> LaplaceEvent:
             f"nothing is left of a score at epsilon {as_given(epsilon)}",
             fix="choose a larger one",
         )
-    return LaplaceEvent(scale, Fraction(query.l1))
+    return Laplace(scale, Fraction(query.l1))
 
 
-def gaussian_event(query: NoisedQuery, epsilon: float, delta: float) -> GaussianEvent:
+def gaussian_event(query: NoisedQuery, epsilon: float, delta: float) -> Gaussian:
     """The discrete Gaussian noise with which `query` costs at most `epsilon` at `delta` (the accountant "gaussian").
 
     Raises:
@@ -189,25 +189,18 @@ def gaussian_event(query: NoisedQuery, epsilon: float, delta: float) -> Gaussian
             f"nothing is left of a score at epsilon {as_given(epsilon)}",
             fix="choose a larger one",
         )
-    return GaussianEvent(Fraction(variance), squared)
+    return Gaussian(Fraction(variance), squared)
 
 
-def cost_of(query: NoisedQuery, event: ExactEvent) -> float:
-    """What `event` costs whoever is hidden by the query's relation and whoever is replaced: the dearer of both.
+def dearer(query: NoisedQuery, event: ExactEvent) -> ExactEvent:
+    """What `event` is for whoever is hidden by the query's relation and whoever is replaced: the dearer of both.
 
     The number of units is either public under both or noised.
-
-    Returns:
-        Pure epsilon for Laplace noise, rho of zero-concentrated differential privacy for Gaussian noise; never below
-        the exact cost.
     """
     replaced = query.replaced
-    if isinstance(event, LaplaceEvent):
-        exact = max(query.l1, replaced.l1) / event.scale
-    else:
-        exact = max(query.squared_l2, replaced.squared_l2) / (2 * event.variance)
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    if isinstance(event, Laplace):
+        return replace(event, sensitivity=Fraction(max(query.l1, replaced.l1)))
+    return replace(event, sensitivity_squared=Fraction(max(query.squared_l2, replaced.squared_l2)))
 
 
 def noised_sums(
@@ -232,7 +225,7 @@ def noised_sums(
     """
     enough = (
         event.sensitivity >= query.l1
-        if isinstance(event, LaplaceEvent)
+        if isinstance(event, Laplace)
         else event.sensitivity_squared >= query.squared_l2
     )
     if not enough or event.steps != 1:
@@ -241,7 +234,7 @@ def noised_sums(
     stream = noise.stream(Purpose.SCORE, step)
     drawn = (
         discrete_laplace(event.scale, len(exact), stream)
-        if isinstance(event, LaplaceEvent)
+        if isinstance(event, Laplace)
         else discrete_gaussian(event.variance, len(exact), stream)
     )
     return tuple(total + int(added) for total, added in zip(exact, drawn, strict=True))
@@ -296,7 +289,7 @@ def tail(event: ExactEvent, beyond: ArrayLike, first: ArrayLike, second: ArrayLi
         second: Weight of Y, >= 0.
     """
     c, a, b = (np.asarray(value, np.float64) for value in (beyond, first, second))
-    if isinstance(event, GaussianEvent):
+    if isinstance(event, Gaussian):
         # scipy takes a while to import; whoever reads a statement need not wait for it
         from scipy.special import erfc
 

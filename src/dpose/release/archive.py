@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.exact import ExactEvent
+from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, exact_text
-from dpose.privacy.neighbours import BOX
+from dpose.privacy.events import Laplace
+from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig, as_box
+from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
@@ -122,14 +122,12 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
     return Shape.of(height, width, channels, peak, frames)
 
 
-def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int | None, str]:
-    """Epsilon, delta, m and scope, as `ReleaseConfig` has them."""
-    near = statement.neighbours
-    assert near is not None
+def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, Neighbours]:
+    """Epsilon, delta and neighbours, as `ReleaseConfig` has them."""
+    assert statement.neighbours is not None
     assert statement.epsilon is not None
     assert statement.delta is not None
-    scope = "clip" if near.scope == "picture" else near.scope
-    return Fraction(statement.epsilon), statement.delta, None if near.scope == BOX else near.m, scope
+    return Fraction(statement.epsilon), statement.delta, statement.neighbours
 
 
 def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> PixelizationPlan:
@@ -150,7 +148,6 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         block=block,
         subdivide=n,
         regions=_regions(record, where),
-        box=as_box(statement.neighbours),
         colour=colour.name,
         chroma=_factor(record, colour),
     )
@@ -215,7 +212,6 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
         chroma=factor,
         clip_norm=norm,
         clip_segment=together != 1,
-        box=as_box(statement.neighbours),
         restoration=Restoration.recorded(record),
     )
     grid = (rows, columns, groups)
@@ -285,8 +281,6 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
     ):
         if ours[name] != theirs[name]:
             raise _differs(name, ours[name], theirs[name], where)
-    if statement.neighbours is not None and statement.neighbours.relation is not Relation.REPLACE:
-        raise _differs("relation", statement.neighbours.relation, Relation.REPLACE, where)
 
 
 def compare_words(
@@ -353,7 +347,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
         raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
     if event.steps != wanted.steps:
         raise _differs("steps", event.steps, wanted.steps, where)
-    exact = isinstance(wanted, LaplaceEvent)
+    exact = isinstance(wanted, Laplace)
     bound = "sensitivity" if exact else "sensitivity_squared"
     noise = "scale" if exact else "variance"
     ours, theirs = getattr(event, bound), getattr(wanted, bound)

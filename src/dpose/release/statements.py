@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.media.images import BACKGROUND
-from dpose.privacy.exact import ReleaseAccountant, exact_text
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.privacy.wording import WARNING
@@ -61,16 +62,16 @@ def release_statement(
         if made.kind is not Kind.PAPER:  # its plan may come from another package
             raise ValueError(f"a published algorithm guarantees nothing, but says {made.kind.value}")
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
-    config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
+    config, pure = plan.config, plan.accountant is Accountant.PURE
     given = list(conditional_on)
-    notes = config.box.notes(plan.shape) if config.box else ()
+    notes = config.neighbours.notes(plan.shape)
     restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     made = PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit="pixel",
-        neighbours=config.neighbours(plan.shape),
+        neighbours=config.neighbours.resolved(plan.shape),
         epsilon=config.epsilon if pure else float(config.epsilon),
         delta=0.0 if pure else config.delta,
         accountant=plan.accountant,

@@ -23,10 +23,9 @@ from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
-from dpose.privacy.exact import exact_text
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.privacy.wording import protected_words
 from dpose.release.archive import unpack
 from dpose.release.cells import RegionSums
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
@@ -152,7 +151,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     assert neighbours is not None
     line = (
         f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
-        f"delta {upper(statement.delta or 0, 6)}, for {protected_words(neighbours).removeprefix('any ')}"
+        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.describe().removeprefix('any ')}"
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"

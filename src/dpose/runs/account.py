@@ -206,7 +206,7 @@ def _own_neighbours(line: ChargeLine) -> str:
     entry = line.entry
     if entry.unit != PIXEL:
         return f"{entry.unit}, {entry.relation.value}"
-    size = max((getattr(event, "pixels", 0) for event in entry.events), default=0)
+    size = max((event.pixels for event in entry.events), default=0)
     return f"{size:,} pixels" if size else f"whole {entry.within}"
 
 

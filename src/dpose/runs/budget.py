@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.odometer import (
     PIXEL,
     Asked,
@@ -24,7 +24,7 @@ from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.spending import PLANNED, told_neighbours
 
-EXAMPLE = Event(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
+EXAMPLE = SampledGaussian(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
 """What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
 EXAMPLE_BATCH = 2048
 

@@ -18,17 +18,15 @@ import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import ExactEvent, LaplaceEvent
-from dpose.privacy.noised_ratio import NoisedQuery, cost_of
+from dpose.privacy.events import ExactEvent
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.noised_ratio import NoisedQuery, dearer
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,
     PIXEL,
     Charge,
     Marks,
-    PureLoss,
-    ZcdpLoss,
     budgets,
     charge_account,
     charges,
@@ -149,7 +147,7 @@ def reserve_noised_score(
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)
     reserved = _reserve_release(
-        reading_charge(folder, name, marks, protected.unit.value), query, event, delta, seeded
+        reading_charge(folder, name, marks, protected.neighbours.unit.value), query, event, delta, seeded
     )
     return protected, reserved
 
@@ -282,14 +280,12 @@ def _protecting(folder: Path) -> Sequence[Charge]:
 def _reserve_release(score: Charge, query: NoisedQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
     """Put one noised score on the account, under a name of its own, which is returned.
 
-    A loss on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
-    costs and what replacement does (`cost_of`). Nothing bounds noise from a seed.
+    An event on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
+    costs and what replacement does. Nothing bounds noise from a seed.
     """
-    cost = cost_of(query, event)
-    loss = PureLoss(cost) if isinstance(event, LaplaceEvent) else ZcdpLoss(cost)
     name = token_hex(16)
     charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=delta)
-    charge_account(replace(charged, events=() if seeded else (loss,)))
+    charge_account(replace(charged, events=() if seeded else (dearer(query, event),)))
     return name
 
 

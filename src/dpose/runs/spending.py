@@ -18,7 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.privacy.accounting import Relation
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import Event, Gaussian, Laplace
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PIXEL,
@@ -26,12 +28,9 @@ from dpose.privacy.odometer import (
     Asked,
     BudgetState,
     Charge,
-    ChargedEvent,
     Marks,
-    PureLoss,
     Spent,
     Where,
-    ZcdpLoss,
     budget_states,
     composed_each,
     groups,
@@ -140,9 +139,7 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
     picture; runs for the strongest of their units and the weakest.
     """
     bounded = [entry for entry in entries if entry.events]
-    sizes = sorted(
-        {size for e in bounded if e.unit == PIXEL for one in e.events if (size := getattr(one, "pixels", 0))}
-    )
+    sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
     found = [Asked(PIXEL, pixels=size) for size in sizes[-SIZES:]]
     units = {entry.unit for entry in bounded if entry.unit in STRENGTH}
     replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in STRENGTH)
@@ -341,20 +338,20 @@ def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine
     return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
 
 
-def _claim(event: ChargedEvent) -> ChargedEvent:
+def _claim(event: Event) -> Event:
     """An event without what depends on its picture's size."""
-    return replace(event, points=()) if isinstance(event, PureLoss | ZcdpLoss) else event
+    return replace(event, points=()) if isinstance(event, Laplace | Gaussian) else event
 
 
 def _pure(entry: Charge) -> float | None:
     """What a charge of pure losses claims without any delta; None where it has other events."""
-    pure = [event for event in restated(entry, own_neighbours(entry)) if isinstance(event, PureLoss)]
-    return math.fsum(event.epsilon for event in pure) if len(pure) == len(entry.events) else None
+    pure = added_up(event.pure() for event in restated(entry, own_neighbours(entry)))
+    return pure if math.isfinite(pure) else None
 
 
 def own_neighbours(entry: Charge) -> Asked:
     """The neighbours of a charge's own claim."""
     if entry.unit == PIXEL:
-        size = max((getattr(event, "pixels", 0) for event in entry.events), default=0)
+        size = max((event.pixels for event in entry.events), default=0)
         return Asked(PIXEL, pixels=size) if size else Asked(entry.within, Relation.REPLACE)
     return Asked(entry.unit if entry.unit in STRENGTH else "image", entry.relation)

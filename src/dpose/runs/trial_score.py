@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import Stream
 from dpose.runs.unit_scores import unit_scores
 from dpose.units import CanonicalUnits, Task, UnitDataset, View, WrappedUnits
 
 
 def noised_trial_score(
-    task: Task, model: torch.nn.Module, units: UnitDataset, event: Event, stream: Stream
+    task: Task, model: torch.nn.Module, units: UnitDataset, event: SampledGaussian, stream: Stream
 ) -> float:
     """The mean of `unit_scores` with Gaussian noise.
 

@@ -18,7 +18,8 @@ from dpose.audits.report import write_audit_report
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect
@@ -121,7 +122,9 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     reading = ""
     if not spec.public:
-        reading = reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
+        reading = reserve_reading(
+            out, units, name=shown_spec(spec), unit=own.neighbours.unit.value, console=console
+        )
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets

@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.gaussian import gaussian_epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import PEAK, rounded_up
 
 ROWS_AT_ONCE = 4096
@@ -124,7 +124,7 @@ class GaussianProjection:
         """
         scope, shape = neighbours.scope, self.shape
         most = shape.pixels * (shape.frames if scope == "clip" else 1)
-        values = shape.channels * min(neighbours.m, most)
+        values = shape.channels * min(neighbours.count, most)
         change = min(self.gain**2 * values, (self.column_norm * values) ** 2)
         if scope not in ("clip", "frame", ONE_FRAME):
             raise ValueError(f"no neighbours of a clip: {neighbours}")
@@ -248,7 +248,7 @@ class DensePlan:
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=config.neighbours(shape),
+            neighbours=config.neighbours.resolved(shape),
             caveats=tuple(self.faults()),
             release={
                 "mechanism": "Video-DPRP as in Nken et al., Algorithm 1",

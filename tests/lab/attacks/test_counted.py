@@ -9,7 +9,7 @@ from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer import (
     ATTACK,
     Asked,

@@ -52,18 +52,14 @@ def _bound_does_not_grow(patch: Patches) -> None:
 
 
 def _replaced_as_zeroed(patch: Patches) -> None:
-    sampled = patch.get("dpose.privacy.accounting:Event")
-
     def make(original):
-        return lambda event, order, replaces: original(
-            event, order, replaces and not isinstance(event, sampled)
-        )
+        return lambda q, sigma, order, replaces: original(q, sigma, order, False)
 
-    patch.replace("dpose.privacy.odometer.composition:_renyi", make)
+    patch.replace("dpose.privacy.renyi:step_divergence", make)
 
 
 def _delta_not_taken_off(patch: Patches) -> None:
-    approximate = patch.get("dpose.privacy.odometer.losses:ApproximateLoss")
+    approximate = patch.get("dpose.privacy.events:Approximate")
 
     def make(original):
         def by_renyi(counted, delta, replaces):
@@ -72,7 +68,7 @@ def _delta_not_taken_off(patch: Patches) -> None:
 
         return by_renyi
 
-    patch.seen_by("dpose.privacy.odometer.composition", "_by_renyi", make)
+    patch.seen_by("dpose.privacy.accounting", "_by_renyi", make)
 
 
 def _seen(account) -> object:
@@ -254,10 +250,10 @@ ACCOUNT = (
     Planted(
         "group privacy of zCDP that grows with k and not with its square",
         lambda patch: patch.seen_by(
-            "dpose.privacy.odometer.losses",
-            "_at",
+            "dpose.privacy.events",
+            "_least",
             lambda original: lambda *args: original(*args[:-1], lambda k, rho: k * rho),
-            "ZcdpLoss.restated",
+            "Gaussian.for_neighbours",
         ),
         ("privacy/test_odometer_store.py::test_losses_are_restated_by_group_privacy_or_better",),
     ),

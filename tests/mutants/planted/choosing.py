@@ -26,7 +26,7 @@ def _one_trial_for_all(patch: Patches) -> None:
 
 
 def _smaller_side(patch: Patches) -> None:
-    zero_out = patch.get("dpose.privacy.accounting:Relation").ZERO_OUT
+    zero_out = patch.get("dpose.privacy.neighbours:Relation").ZERO_OUT
     patch.replace(
         "dpose.privacy.tuning:Tuning.epsilon",
         lambda _: lambda self, delta, relation=zero_out: min(self.by_side(delta, relation)),

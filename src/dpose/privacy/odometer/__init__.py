@@ -23,7 +23,6 @@ from dpose.privacy.odometer.filters import (
     set_budget,
     what_fits,
 )
-from dpose.privacy.odometer.losses import ApproximateLoss, ChargedEvent, PureLoss, RenyiLoss, ZcdpLoss
 from dpose.privacy.odometer.questions import (
     Spent,
     charges,
@@ -81,19 +80,14 @@ __all__ = [
     "STRENGTH",
     "TUNING",
     "UNKNOWN",
-    "ApproximateLoss",
     "Asked",
     "Budget",
     "BudgetState",
     "Charge",
-    "ChargedEvent",
     "Marks",
-    "PureLoss",
-    "RenyiLoss",
     "Spent",
     "State",
     "Where",
-    "ZcdpLoss",
     "accept_account",
     "account_exists",
     "budget_states",

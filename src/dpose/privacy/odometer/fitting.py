@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.odometer.composition import filter_epsilon, order_of_budget, renyi_cost
-from dpose.privacy.odometer.losses import ChargedEvent, PureLoss, ZcdpLoss
 from dpose.privacy.odometer.records import PIXEL, Asked, Budget, Charge, restated, unbounded
 from dpose.privacy.rounding import as_given, lower
 
@@ -35,25 +34,24 @@ def fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
     return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
 
 
-def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: ChargedEvent) -> str:
+def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: Event) -> str:
     """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
     if unbounded(charge, asked.unit):
         return ""
-    if isinstance(event, Event):
+    if isinstance(event, SampledGaussian):
         one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
         steps = min(int(left / one), 10**9) if one else 10**9
         batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
         size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
         return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
-    if charge.unit != PIXEL or not isinstance(event, PureLoss | ZcdpLoss):
+    if charge.unit != PIXEL:
         return ""
     (wide,) = restated(replace(charge, events=(event,)), asked)
-    if isinstance(event, PureLoss) and isinstance(wide, PureLoss) and event.epsilon:
-        grown = wide.epsilon / event.epsilon
-        room = max(left, math.sqrt(2 * left / order)) / grown
+    if isinstance(event, Laplace) and isinstance(wide, Laplace):
+        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
         what = f"at {lower(room, 2)}"
-    elif isinstance(event, ZcdpLoss) and isinstance(wide, ZcdpLoss) and event.rho:
-        room = left / order / (wide.rho / event.rho)
+    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
+        room = left / order / float(wide.rho() / event.rho())
         what = f"at rho {lower(room, 2)} of zCDP"
     else:
         return ""

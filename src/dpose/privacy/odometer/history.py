@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.events import event_from_dict
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.journal import JournalRow, Transaction
-from dpose.privacy.odometer.losses import event_from_dict, event_to_dict
 from dpose.privacy.odometer.records import Budget, Charge, Marks, State, Stored, marks_of
 from dpose.privacy.odometer.store import ACCEPTED, Where
 
@@ -186,7 +186,7 @@ def charge_to_dict(
         **{name: getattr(entry, name) for name in _TEXTS},
         "delta": repr(float(entry.delta)),
         "relation": entry.relation.value,
-        "events": [event_to_dict(event) for event in entry.events],
+        "events": [event.to_dict() for event in entry.events],
         "beyond": entry.beyond,
         "weights": list(entry.weights),
         "area": entry.area,

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpose.files import private_folder
-from dpose.privacy.accounting import Event
 from dpose.privacy.entries import EntryType, spent
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer.journal import Transaction
@@ -119,7 +119,7 @@ class CountedSteps:
             self._note(account)
         return True
 
-    def reserve(self, event: Event, first_step: int, count: int) -> int:
+    def reserve(self, event: SampledGaussian, first_step: int, count: int) -> int:
         """Reserve the next `count` steps, or as many as the plan's claim has room for.
 
         Returns:
@@ -180,7 +180,9 @@ class CountedSteps:
         keys[own] = replace(keys[own], head=self.ledger.head, place=self._place)
         self.total = _total(keys)
         if self.total > self.planned and self.entry.events:
-            events = tuple(replace(e, steps=self.total) for e in self.entry.events if isinstance(e, Event))
+            events = tuple(
+                replace(e, steps=self.total) for e in self.entry.events if isinstance(e, SampledGaussian)
+            )
             charge_within(account, replace(self.entry, events=events), checked=False)
         body = {"charge": self.entry.id, "keys": {name: asdict(use) for name, use in keys.items()}}
         account.append(KIND, self.ledger.identity, body)

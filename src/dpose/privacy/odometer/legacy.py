@@ -11,7 +11,8 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_json, locked_folder
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.events import SampledGaussian, event_from_dict
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.odometer.records import UNKNOWN, Budget, Charge, Marks
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _charge_from(path: Path) -> Charge:
     values = {"views": "", "start": UNKNOWN, "weights": [], "opened": "", **_read(path)}
     try:
         texts: dict[str, Any] = {name: str(values[name]) for name in _TEXTS}
-        events = tuple(Event.from_dict(event, str(path)) for event in values["events"])
+        events = tuple(event_from_dict(event, str(path), SampledGaussian) for event in values["events"])
         return Charge(
             **texts,
             relation=Relation(values["relation"]),

@@ -1,10 +1,10 @@
 """What the account holds: charges with their events, budgets, and the neighbours that are asked about.
 
-    Charge(id=..., what="release", unit="pixel", events=(PureLoss(2.0, pixels=16),), area=640 * 480, marks=marks, ...)
+    Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
     Asked("image")                       # the whole picture, zeroed out or replaced by another
     Asked("pixel", pixels=64)            # 64 pixels of it
 
-What an event bounds: `losses`, and `dpose.privacy.accounting.Event` of one unit of its charge.
+What an event bounds: `dpose.privacy.events`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
-from dpose.privacy.odometer.losses import (
-    ChargedEvent,
-    RenyiLoss,
-)
+from dpose.privacy.events import Event, SampledGaussian
+from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
     from dpose.privacy.odometer.store import Where
@@ -139,7 +136,7 @@ class Charge:
     unit: str
     relation: Relation
     delta: float
-    events: tuple[ChargedEvent, ...]
+    events: tuple[Event, ...]
     beyond: bool
     marks: Marks = field(repr=False, compare=False)
     views: str = ""
@@ -253,7 +250,7 @@ def unbounded(entry: Charge, unit: str) -> str:
         return "only what pictures hold beyond their public views is protected"
     if entry.unit == unit:
         return ""
-    if entry.unit == PIXEL and not entry.area and any(getattr(e, "pixels", 0) for e in entry.events):
+    if entry.unit == PIXEL and not entry.area and any(e.pixels for e in entry.events):
         return "only some pixels are protected, and how many the picture has was not recorded"
     own = entry.within if entry.unit == PIXEL else entry.unit
     wanted = "image" if unit == PIXEL else unit
@@ -266,17 +263,14 @@ def unbounded(entry: Charge, unit: str) -> str:
     return f"only each {entry.unit} is protected, and not each {unit}"
 
 
-def restated(entry: Charge, asked: Asked) -> tuple[ChargedEvent, ...]:
+def restated(entry: Charge, asked: Asked) -> tuple[Event, ...]:
     """The events of `entry`, each for the neighbours that are asked about; none that `unbounded` names.
 
     A training event bounds a unit under every relation (whoever composes takes the one asked about); a change of some
-    pixels is a replacement of their picture. A loss is restated for the pixels asked about, or for all.
+    pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
     """
     pixels = asked.pixels if asked.unit == PIXEL else 0
-    return tuple(
-        event if isinstance(event, Event | RenyiLoss) else event.restated(pixels, entry.area)
-        for event in entry.events
-    )
+    return tuple(event.for_neighbours(pixels, entry.area) for event in entry.events)
 
 
 def joined(before: Charge, entry: Charge) -> Charge:
@@ -330,24 +324,22 @@ def joined(before: Charge, entry: Charge) -> Charge:
     )
 
 
-def _joined_events(
-    before: tuple[ChargedEvent, ...], after: tuple[ChargedEvent, ...]
-) -> tuple[ChargedEvent, ...]:
+def _joined_events(before: tuple[Event, ...], after: tuple[Event, ...]) -> tuple[Event, ...]:
     """The most of each kind; none where one side has none: what nothing bounded once stays so."""
     if not before or not after:
         return ()
     most = _counted(after) | _counted(before)
-    kept: list[ChargedEvent] = []
+    kept: list[Event] = []
     for kind, count in most.items():
-        kept += [replace(kind, steps=count)] if isinstance(kind, Event) else [kind] * count
+        kept += [replace(kind, steps=count)] if isinstance(kind, SampledGaussian) else [kind] * count
     return tuple(kept)
 
 
-def _counted(events: tuple[ChargedEvent, ...]) -> Counter[ChargedEvent]:
+def _counted(events: tuple[Event, ...]) -> Counter[Event]:
     """How many steps there are of each kind of training events, and how many of each other event."""
-    counted: Counter[ChargedEvent] = Counter()
+    counted: Counter[Event] = Counter()
     for event in events:
-        if isinstance(event, Event):
+        if isinstance(event, SampledGaussian):
             counted[replace(event, steps=1)] += event.steps
         else:
             counted[event] += 1
