@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from dots import train
+from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.subjects import SubjectUnits
-from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.data.units import PoseUnits
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import charges
