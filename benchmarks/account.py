@@ -33,9 +33,8 @@ from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, Laplace, SampledGaussian
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
-    Asked,
     Budget,
     Charge,
     Marks,
@@ -162,9 +161,11 @@ def large(where: Where, pictures: int, artefacts: int) -> dict[str, str]:
     one, half = marks[17:18], marks[::2]
     for name, asked in (("all", marks), ("one picture", one), ("half of them", half)):
         found[f"spent on {name}, first answer, s"] = timed(
-            lambda m=asked: spent_on(m, Asked(), DELTA, where=where)
+            lambda m=asked: spent_on(m, Neighbours("image"), DELTA, where=where)
         )
-        found[f"spent on {name}, again, s"] = timed(lambda m=asked: spent_on(m, Asked(), DELTA, where=where))
+        found[f"spent on {name}, again, s"] = timed(
+            lambda m=asked: spent_on(m, Neighbours("image"), DELTA, where=where)
+        )
     found["who read one picture, s"] = timed(lambda: readers(one, where))
     return found
 

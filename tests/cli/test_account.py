@@ -12,6 +12,7 @@ from rich.console import Console
 from clips import write as write_clip
 from dpose.cli import main
 from dpose.media import write_image
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
 from dpose.privacy.odometer.store import close_connections
 from dpose.runs.account import marks_of_file
@@ -158,7 +159,7 @@ def test_warnings_come_at_half_and_at_four_fifths(capsys, runs, level):
 
 
 def test_a_budget_for_pixels(capsys, photo):
-    set_budget(Budget(8, 1e-5, "photos", marks_of_file(photo), "pixel", pixels=16))
+    set_budget(Budget(8, 1e-5, "photos", marks_of_file(photo), Neighbours.of_pixels(16)))
     charged(release_charge(0, marks_of_file(photo)))
     shown = says(capsys, "--picture", photo)
     assert "Budget of photos: epsilon 8 at delta 1e-05 for any 16 pixels of a picture" in shown

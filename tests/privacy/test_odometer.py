@@ -12,13 +12,11 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,
     PIXEL,
-    UNKNOWN,
-    Asked,
     Budget,
     budget_states,
     budgets,
@@ -50,7 +48,7 @@ from stored import pure, release_charge, run_charge, zcdp
 
 EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
-IMAGE = Asked("image")
+IMAGE = Neighbours("image")
 THERE = marks_of([f"other {i}" for i in range(20)])
 
 
@@ -87,7 +85,7 @@ def test_a_second_charge_of_a_run_replaces_the_first(where):
         ({"what": PAGE, "events": ()}, {"what": EVALUATION, "events": ()}),
         ({}, {"what": EVALUATION, "events": ()}),
         ({"events": ()}, {}),
-        ({"start": UNKNOWN}, {"start": ""}),
+        ({"start": "a" * 64}, {"start": ""}),
     ],
     ids=lambda changes: ", ".join(f"{k} {v}" for k, v in changes.items()) or "as it was",
 )
@@ -327,7 +325,7 @@ def test_what_a_budget_bounds_and_what_it_does_not(where, changes, unit, why):
     asked = entry(0, **changes)
     assert unbounded(asked, unit).startswith(why) if not why else why in unbounded(asked, unit)
     assert bool(unbounded(asked, unit)) == bool(why)
-    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), where)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE, Neighbours(unit)), where)
     if not why:
         return check_budgets(asked, where)
     with refused("budget-charge-unbounded") as caught:
@@ -355,10 +353,10 @@ def test_pictures_taken_to_be_public_are_not_bounded(where):
 
 
 def test_a_budget_is_for_a_unit(where):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), where)
-    assert budgets(where) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours("subject")), where)
+    assert budgets(where) == [Budget(1.0, 1e-5, "ward", HERE, Neighbours("subject"))]
     with refused("unit-unknown", where="person"):
-        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), where)
+        set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours("person")), where)
 
 
 def test_weights_are_noted_and_stay_with_their_run(where):
@@ -412,7 +410,7 @@ def chosen(*found, delta=1e-5, asked=IMAGE):
 
 
 @pytest.mark.parametrize(
-    "asked", [IMAGE, Asked("image", Relation.REPLACE), Asked("pixel", pixels=16)], ids=str
+    "asked", [IMAGE, Neighbours("image", Relation.REPLACE), Neighbours.of_pixels(16)], ids=str
 )
 @pytest.mark.parametrize(
     "made",
@@ -436,7 +434,7 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
     def admit(epsilon):
         pictures = marks_of([f"of {epsilon}"])
         share = chosen_share(1e-5)
-        set_budget(Budget(epsilon, share, "ward", pictures, asked.unit, asked.relation, asked.pixels), where)
+        set_budget(Budget(epsilon, share, "ward", pictures, asked), where)
         for one in made:
             name = hashlib.sha256(f"{epsilon} {one.id}".encode()).hexdigest()[:32]
             charge_account(replace(one, id=name, marks=pictures), where)
@@ -473,7 +471,7 @@ def test_the_filters_that_are_asked_together_share_delta():
 
 def test_pure_losses_cost_their_sum_whoever_chose_them():
     releases = [release_charge(k, HERE, epsilon=0.3) for k in range(4)]
-    assert chosen(*releases, asked=Asked("pixel", pixels=16)) == pytest.approx(1.2, rel=1e-12)
+    assert chosen(*releases, asked=Neighbours.of_pixels(16)) == pytest.approx(1.2, rel=1e-12)
     assert chosen() == 0
 
 

@@ -20,9 +20,8 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
-    Asked,
     Budget,
     State,
     budget_states,
@@ -52,7 +51,6 @@ from dpose.privacy.odometer.history import history
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.odometer.subjects import AccountKey
 from dpose.privacy.renyi import zcdp_epsilon
-from old_accounts import write_old_budget, write_old_charge
 from refusals import refused
 from stored import pure, run_charge, zcdp
 
@@ -180,7 +178,7 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
         wanted = [name for name, mine in zip(ids, read, strict=True) if mine & asked]
         assert [one.id for one in readers(marks_of(asked), where)] == wanted
         most = max(sum(p in mine for mine in read) for p in asked)
-        found = spent_on(marks_of(asked), Asked(), 1e-5, where=where).epsilon
+        found = spent_on(marks_of(asked), Neighbours("image"), 1e-5, where=where).epsilon
         assert found == pytest.approx(epsilon([replace(EVENT, steps=100 * most)], 1e-5) if most else 0.0)
     with opened(where).transaction(write=False) as account:
         assert sets_of(account, marks_of(())) == frozenset()
@@ -193,27 +191,31 @@ def test_people_are_added_up_whatever_pictures_share(where):
     charge(entry(1, marks_of(["b"]), unit="subject"), where)
     both = marks_of(["a", "b"])
     one, two = epsilon([EVENT], 1e-5), epsilon([replace(EVENT, steps=200)], 1e-5)
-    assert spent_on(both, Asked("image"), 1e-5, where=where).epsilon == pytest.approx(one)
-    assert spent_on(both, Asked("subject"), 1e-5, where=where).epsilon == pytest.approx(two)
+    assert spent_on(both, Neighbours("image"), 1e-5, where=where).epsilon == pytest.approx(one)
+    assert spent_on(both, Neighbours("subject"), 1e-5, where=where).epsilon == pytest.approx(two)
 
 
 # restating
 
 
 def test_losses_are_restated_by_group_privacy_or_better():
-    assert pure(0.5, 16).for_neighbours(17, 64).pure() == 1.0
-    assert pure(0.5, 16).for_neighbours(16, 64).pure() == 0.5
-    assert pure(0.5, 16).for_neighbours(3, 64).pure() == 0.5
-    assert pure(0.5, 16).for_neighbours(0, 65).pure() == 2.5
-    assert pure(0.5, 16).for_neighbours(10**9, 64).pure() == 2.0  # no more than there are
-    assert pure(0.5, 16).for_neighbours(0, 0).pure() == math.inf
-    assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(50, 64).pure() == Fraction(0.7)
-    assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(40, 0).pure() == Fraction(0.6)
-    assert pure(0.5).for_neighbours(5, 0).pure() == 0.5
-    assert zcdp(0.1, 16).for_neighbours(48, 64).rho() == pytest.approx(0.9)
-    twice = Approximate(0.5, 1e-6, 16).for_neighbours(32, 64)
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(17), 64).pure() == 1.0
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(16), 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(3), 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(Neighbours("image"), 65).pure() == 2.5
+    assert (
+        pure(0.5, 16).for_neighbours(Neighbours.of_pixels(10**9), 64).pure() == 2.0
+    )  # no more than there are
+    assert pure(0.5, 16).for_neighbours(Neighbours("image"), 0).pure() == math.inf
+    assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(Neighbours.of_pixels(50), 64).pure() == Fraction(0.7)
+    assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(Neighbours.of_pixels(40), 0).pure() == Fraction(0.6)
+    assert pure(0.5).for_neighbours(Neighbours.of_pixels(5), 0).pure() == 0.5
+    assert zcdp(0.1, 16).for_neighbours(Neighbours.of_pixels(48), 64).rho() == pytest.approx(0.9)
+    twice = Approximate(0.5, 1e-6, 16).for_neighbours(Neighbours.of_pixels(32), 64)
     assert (twice.epsilon, twice.delta) == (1.0, pytest.approx(1e-6 * (1 + math.exp(0.5))))
-    assert Approximate(0.5, 1e-3, 1).for_neighbours(0, 10**6) == Approximate(math.inf, 1.0, 0)
+    assert Approximate(0.5, 1e-3, 1).for_neighbours(Neighbours("image"), 10**6) == Approximate(
+        math.inf, 1.0, 0
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
@@ -222,7 +224,7 @@ def test_group_privacy_bounds_real_mechanisms(steps):
     sigma, order = 2.0, 3.0
     rho = 1 / (2 * sigma**2)
     far = order * (steps / sigma) ** 2 / 2
-    moved = zcdp(rho, 1).for_neighbours(steps, 10)
+    moved = zcdp(rho, 1).for_neighbours(Neighbours.of_pixels(steps), 10)
     assert renyi_cost([moved], order, replaces=True)[0] >= far * (1 - 1e-12)
     # randomised response on each of `steps` bits
     eps = 0.7
@@ -234,7 +236,10 @@ def test_group_privacy_bounds_real_mechanisms(steps):
         for out in outputs
     )
     true = math.log(total) / (order - 1)
-    assert renyi_cost([pure(eps, 1).for_neighbours(steps, 10)], order, replaces=True)[0] >= true
+    assert (
+        renyi_cost([pure(eps, 1).for_neighbours(Neighbours.of_pixels(steps), 10)], order, replaces=True)[0]
+        >= true
+    )
 
 
 def _renyi_of_mixtures(order, q, first, second, sigma):
@@ -284,15 +289,15 @@ def test_every_order_and_its_cap_come_from_a_public_rule():
 
 
 def test_compositions_of_one_kind_are_their_own_and_mixed_ones_lie_between():
-    assert composed([release(0), release(1)], 1e-5, Asked("pixel", pixels=16)) <= 1.0
+    assert composed([release(0), release(1)], 1e-5, Neighbours.of_pixels(16)) <= 1.0
     both = [release(0, event=zcdp(0.02, 16)), release(1, event=zcdp(0.03, 16))]
-    assert composed(both, 1e-5, Asked("pixel", pixels=16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
+    assert composed(both, 1e-5, Neighbours.of_pixels(16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
     mixed = [entry(0), release(1), *both]
-    whole = composed(mixed, 1e-5, Asked("image"))
-    alone = [composed([one], 1e-5, Asked("image")) for one in mixed]
+    whole = composed(mixed, 1e-5, Neighbours("image"))
+    alone = [composed([one], 1e-5, Neighbours("image")) for one in mixed]
     assert max(alone) < whole
     assert composed([release(0, event=Approximate(1.0, 1e-5, 0))] * 2, 1.5e-5) == math.inf
-    assert math.isinf(composed([release(0, area=0)], 1e-5, Asked("image")))
+    assert math.isinf(composed([release(0, area=0)], 1e-5, Neighbours("image")))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +327,7 @@ def test_a_release_is_reserved_committed_and_found_again(where):
     asked = release(0, settings="s" * 64)
     charge_account(asked, where)
     assert finished_alike(asked.marks, "s" * 64, where) == []  # a crash between: not finished, and counted
-    assert spent_on(asked.marks, Asked("pixel", pixels=16), 1e-5, where=where).epsilon > 0.49
+    assert spent_on(asked.marks, Neighbours.of_pixels(16), 1e-5, where=where).epsilon > 0.49
     commit(asked.id, ("d" * 64,), where)
     (done,) = finished_alike(asked.marks, "s" * 64, where)
     assert (done.state, done.outputs) == (State.COMMITTED, ("d" * 64,))
@@ -334,7 +339,7 @@ def test_a_release_is_reserved_committed_and_found_again(where):
     charge_account(more, where)
     fail(more.id, where)
     assert charges(where)[1].state is State.FAILED
-    pixels = Asked("pixel", pixels=16)
+    pixels = Neighbours.of_pixels(16)
     assert spent_on(asked.marks, pixels, 1e-5, where=where).epsilon == pytest.approx(1.0, abs=1e-3)
     again = spent_on(asked.marks, pixels, 1e-5, also=[release(2)], where=where)
     assert again.epsilon == pytest.approx(1.5, abs=1e-3)
@@ -348,7 +353,7 @@ def test_file_and_pixels_are_two_names_of_one_picture(where):
     charge(release(0, marks_of(["file", "pixels"])), where)
     charge(release(1, marks_of(["file", "pixels of another decoder"])), where)
     charge(release(2, marks_of(["saved again", "pixels"])), where)
-    found = spent_on(marks_of(["file", "pixels"]), Asked("pixel", pixels=16), 1e-5, where=where)
+    found = spent_on(marks_of(["file", "pixels"]), Neighbours.of_pixels(16), 1e-5, where=where)
     assert len(found.charges) == 3
     assert found.epsilon == pytest.approx(1.0, abs=1e-3)
 
@@ -411,7 +416,7 @@ def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
 
 
 def test_all_are_reserved_or_none(where):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE, "pixel", pixels=16), where)
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours.of_pixels(16)), where)
     with refused("budget-exceeded"):
         reserve_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
     assert charges(where) == []
@@ -536,7 +541,7 @@ def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
 def test_to_ask_makes_no_account(tmp_path):
     assert charges(tmp_path) == []
     check_budgets(entry(), tmp_path)
-    assert spent_on(HERE, Asked(), 1e-5, where=tmp_path).epsilon == 0
+    assert spent_on(HERE, Neighbours("image"), 1e-5, where=tmp_path).epsilon == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -589,12 +594,12 @@ def test_a_bound_that_was_lowered_by_hand_is_found(where):
 
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
     charge(entry(), where)
-    true = spent_on(HERE, Asked(), 1e-5, where=where)
+    true = spent_on(HERE, Neighbours("image"), 1e-5, where=where)
     with opened(
         where
     ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
-    assert spent_on(HERE, Asked(), 1e-5, where=where) == true
+    assert spent_on(HERE, Neighbours("image"), 1e-5, where=where) == true
 
 
 def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
@@ -635,40 +640,6 @@ def test_a_full_disk_is_one_line(tmp_path):
     with refused("disk-full"):
         charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path)
     assert len(charges(tmp_path)) == 1
-
-
-# accounts of before
-
-
-def test_old_accounts_are_taken_over_once(where, monkeypatch, tmp_path):
-    state = where if isinstance(where, Path) else Path(os.environ["XDG_STATE_HOME"]) / "dpose"
-    file = write_old_charge(state, entry(0, weights=("a" * 64,)), HERE, marks_of(["shown"]))
-    oldest = ("views", "start", "weights", "opened")
-    write_old_charge(state, entry(1, at="2025-01-01T00:00:00+00:00"), HERE[:3], HERE[:0], without=oldest)
-    write_old_budget(state, Budget(30.0, 1e-5, "ward", HERE))
-    before = file.read_text()
-    found = charges(where)
-    assert [one.id for one in found] == [entry(1).id, entry(0).id]
-    assert (found[0].start, found[1].weights) == ("unknown", ("a" * 64,))
-    assert [one.id for one in readers(HERE[10:], where)] == [entry(0).id]
-    assert readers(marks_of(["shown"]), where)[0].events == ()
-    assert budgets(where) == [Budget(30.0, 1e-5, "ward", HERE)]
-    assert not (state / "account").exists()
-    assert (state / "account.imported1" / file.name).read_text() == before
-    # a process died between taking over and putting aside
-    file.parent.mkdir()
-    file.write_text(before)
-    forget(where)
-    assert len(charges(where)) == 2
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}'])
-def test_an_old_account_that_cannot_be_read_is_not_passed_over(tmp_path, content):
-    """Runs that it holds would be forgotten."""
-    write_old_charge(tmp_path, entry(), HERE, HERE[:0]).with_name("x.json").write_text(content)
-    for _ in range(2):
-        with refused("account-file-unreadable", where="x.json"):
-            charges(tmp_path)
 
 
 def test_who_writes_waits_before_anything_is_read(where):

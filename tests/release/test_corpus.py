@@ -17,6 +17,7 @@ from dpose.errors import DposeError, IncompleteError
 from dpose.media.images import encode_image
 from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Budget, charges, marks_of, readers, set_budget
 from dpose.release import corpus as room
@@ -231,7 +232,7 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
 
 def test_what_a_budget_refuses_others_may_have(pictures, out):
     hashes = picture_original(pictures / "2.png")[0].hashes
-    set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), "pixel", pixels=16))
+    set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), Neighbours.of_pixels(16)))
     with refused("budget-exceeded", where="2.png", error=IncompleteError):
         release(pictures, out)
     assert states() == ["committed"] * 4

@@ -20,7 +20,7 @@ from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
-from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Budget, State, charges, composed, marks_of, readers, set_budget
 from dpose.privacy.statement import PrivacyStatement
@@ -145,7 +145,7 @@ class TestCosts:
                     spent += Fraction(sum(v * v for v in moved)) / (2 * stage.event.variance)
                 else:
                     spent += Fraction(sum(moved)) / stage.event.scale
-            found = [loss.for_neighbours(m, area) for loss in events]
+            found = [loss.for_neighbours(Neighbours.of_pixels(m), area) for loss in events]
             cost = sum(loss.rho() if delta else loss.pure() for loss in found)
             assert cost >= spent
             if m in (1, 2, 3, 16, 64, area):  # a point: exactly that
@@ -160,8 +160,8 @@ class TestCosts:
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
-        costs = [loss.for_neighbours(m, 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
-            loss.for_neighbours(0, 4608).rho()
+        costs = [loss.for_neighbours(Neighbours.of_pixels(m), 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
+            loss.for_neighbours(Neighbours("image"), 4608).rho()
         ]
         assert costs == sorted(costs)
         # the noise's own event: for what the claim is about, no less
@@ -172,7 +172,7 @@ class TestCosts:
         plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
         (loss,) = charged_events(plan, seeded=False)
         assert (loss.pure(), loss.pixels) == (2, 20)
-        assert loss.for_neighbours(4, 16 * 16 * 5).pure() == pytest.approx(2 / 5)
+        assert loss.for_neighbours(Neighbours.of_pixels(4), 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
         config = ReleaseConfig.of(2, 4, 8)
@@ -286,7 +286,7 @@ class TestPython:
 
     def test_a_budget_refuses_before_anything_is_computed(self, monkeypatch):
         marks = marks_of([pixel_hash(COLOUR)])
-        set_budget(Budget(1.5, 1e-5, "x", marks, "pixel", Relation.REPLACE, 16))
+        set_budget(Budget(1.5, 1e-5, "x", marks, Neighbours.of_pixels(16)))
         dpose.pixelize(COLOUR, 1, 16)
         monkeypatch.setattr("dpose.release.api.noised", None)
         with refused("budget-exceeded"):

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from dpose.pose.metrics import SCORED, PCKh
 from dpose.privacy.merged import merge_units
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import dearer
-from dpose.privacy.odometer import Asked, Budget, State, charges, marks_of, set_budget, spent_on
+from dpose.privacy.odometer import Budget, State, charges, marks_of, set_budget, spent_on
 from dpose.privacy.scores import check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
@@ -367,7 +367,7 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
         State.COMMITTED,
         "image",
     )
-    assert spent_on(PEOPLE, Asked("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
+    assert spent_on(PEOPLE, Neighbours("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
         float(spent), rel=1e-3
     )
     with refused("budget-exceeded"):

@@ -20,10 +20,9 @@ from dpose.cli import main
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import Renyi, SampledGaussian
 from dpose.privacy.keys import keys_kept
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import (
-    Asked,
     Budget,
     State,
     budget_states,
@@ -138,7 +137,7 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
         assert charge.units == side.identity.units
     each = tuple(composed([charge], DELTA) for charge in (entry, scores))
     assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
-    assert spent_on(protect(Shades(600, 1)).identity.marks, Asked(), DELTA).epsilon == max(each)
+    assert spent_on(protect(Shades(600, 1)).identity.marks, Neighbours("image"), DELTA).epsilon == max(each)
     assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon

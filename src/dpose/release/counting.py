@@ -37,7 +37,6 @@ from dpose.privacy.keys import state_folder
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer import (
     PIXEL,
-    Asked,
     Charge,
     State,
     committing,
@@ -282,7 +281,7 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
     """
     if any(unbounded(entry, PIXEL) for entry in entries) or not pixels:
         return math.inf, 0.0
-    asked = Asked(PIXEL, pixels=pixels)
+    asked = Neighbours.of_pixels(pixels)
     pure = added_up(event.pure() for entry in entries for event in restated(entry, asked))
     if math.isfinite(pure):
         return pure, 0.0

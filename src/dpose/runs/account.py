@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where, times_set_back
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.odometer import EVALUATION, PIXEL, Marks, State, Where, times_set_back
 from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.budget import budget_lines, identity_of_data
@@ -26,7 +27,6 @@ from dpose.runs.spending import (
     datasets,
     lines_of,
     picture_of,
-    told_neighbours,
 )
 
 CHOSEN = "For runs and releases chosen after seeing earlier ones"
@@ -37,7 +37,7 @@ def account_of(
     data: str | None,
     delta: float | None,
     console: Console,
-    asked: Sequence[Asked] = (),
+    asked: Sequence[Neighbours] = (),
     limit: int | None = None,
     where: Where = None,
 ) -> RenderableType:
@@ -83,7 +83,7 @@ def _as_written(where: Where) -> Iterator[None]:
 
 
 def account_of_picture(
-    file: Path, delta: float | None, console: Console, asked: Sequence[Asked] = (), where: Where = None
+    file: Path, delta: float | None, console: Console, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> RenderableType:
     """Which artefacts read one photo or clip, and one figure for each of the neighbours asked about.
 
@@ -212,7 +212,7 @@ def _own_neighbours(line: ChargeLine) -> str:
 
 def answer_lines(answer: Answer) -> list[str]:
     """A figure in words; where something has no bound, which, and the sum of the rest."""
-    of = told_neighbours(answer.asked)
+    of = answer.asked.describe()
     of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
     lines = []
     if answer.unbounded:

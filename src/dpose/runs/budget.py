@@ -7,9 +7,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer import (
-    PIXEL,
-    Asked,
     Budget,
     BudgetState,
     Charge,
@@ -22,7 +21,8 @@ from dpose.privacy.odometer import (
 from dpose.privacy.protected import Identity
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, upper
-from dpose.runs.spending import PLANNED, told_neighbours
+from dpose.runs.spending import PLANNED
+from dpose.units import Unit
 
 EXAMPLE = SampledGaussian(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
 """What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
@@ -34,7 +34,7 @@ def set_budget_of(
     epsilon: float,
     delta: float,
     console: Console,
-    asked: Asked | None = None,
+    asked: Neighbours | None = None,
     *,
     owner: str = "",
     limit: int | None = None,
@@ -56,15 +56,15 @@ def set_budget_of(
         DposeError: the data cannot be read, a value is out of range, more is spent already, or an earlier budget is
             another owner's.
     """
-    asked = asked or Asked("video" if of_videos(data) else "image")
+    asked = asked or Neighbours(Unit.VIDEO if of_videos(data) else Unit.IMAGE)
     identity = identity_of_data(data, console, limit)
     marks = identity.marks
-    made = Budget(epsilon, delta, data, marks, asked.unit, asked.relation, asked.pixels, owner)
+    made = Budget(epsilon, delta, data, marks, asked, owner)
     set_budget(made, where)
     what = "videos" if of_videos(data) else "pictures"
     lines = [
         f"{data}: nothing may take these {identity.units:,} {what} past epsilon {as_given(epsilon)} at delta "
-        f"{as_given(delta)} for {told_neighbours(asked)}, all runs and releases together; what has no bound for that "
+        f"{as_given(delta)} for {asked.describe()}, all runs and releases together; what has no bound for that "
         "is refused: runs without noise or for a weaker unit, feature privacy, scores without noise."
     ]
     if owner:
@@ -101,7 +101,7 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
     """
     limit = state.budget
     of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
-    said = f"Budget of {limit.data}: {of} for {told_neighbours(limit.asked)}; "
+    said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
     if state.unbounded:
         counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
         return [
@@ -123,7 +123,7 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
     return lines
 
 
-def _example(asked: Asked, identity: Identity) -> Charge:
+def _example(asked: Neighbours, identity: Identity) -> Charge:
     """A charge that was never made, for what would fit."""
     event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, identity.units)))
     return Charge(
@@ -132,7 +132,7 @@ def _example(asked: Asked, identity: Identity) -> Charge:
         data="",
         folder="",
         at="",
-        unit="image" if asked.unit == PIXEL else asked.unit,
+        unit="image" if not asked.of_units else asked.unit,
         relation=asked.relation,
         delta=0.0,
         events=(event,),

@@ -11,21 +11,17 @@ plan fixed beforehand; what holds for runs that were chosen after seeing results
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from dpose.errors import DposeError, did_you_mean
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
 from dpose.privacy.odometer import (
     EVALUATION,
     PIXEL,
-    STRENGTH,
-    Asked,
     BudgetState,
     Charge,
     Marks,
@@ -40,6 +36,7 @@ from dpose.privacy.odometer import (
     unbounded,
 )
 from dpose.privacy.odometer.records import restated
+from dpose.units import Unit
 
 DELTA = 1e-5
 """At which epsilon is told where nothing names a delta."""
@@ -63,7 +60,7 @@ class Answer:
         chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
     """
 
-    asked: Asked
+    asked: Neighbours
     delta: float
     epsilon: float
     together: float
@@ -89,50 +86,7 @@ class DataSpending:
     budgets: tuple[BudgetState, ...] = ()
 
 
-def parse_asked(word: str, option: str = "--neighbours") -> Asked:
-    """The neighbours that `word` names.
-
-    >>> str(parse_asked("pixels:16")), str(parse_asked("subject"))
-    ('16 pixels of a picture', 'each subject')
-    >>> parse_asked("image:replace").replaces, parse_asked("image").replaces
-    (True, False)
-
-    Args:
-        word: "pixels:M", a unit (image, crop, video, subject), or a unit with ":replace".
-        option: Where it was given.
-
-    Raises:
-        DposeError: it is none of these.
-    """
-    if found := re.fullmatch(r"pixels:(\d{1,12})", word):
-        return Asked(PIXEL, pixels=int(found[1]))
-    unit, _, how = word.partition(":")
-    if unit in STRENGTH and how in ("", "replace"):
-        return Asked(unit, Relation.REPLACE if how else Relation.ZERO_OUT)
-    known = ", ".join(STRENGTH)
-    raise DposeError(
-        "neighbours-unknown",
-        f"{word!r} names no neighbours",
-        option,
-        did_you_mean(word, STRENGTH) or f"say pixels:M, one of {known}, or one of these with :replace",
-    )
-
-
-def told_neighbours(asked: Asked) -> str:
-    """The neighbours in words, as of one unit.
-
-    >>> told_neighbours(Asked("image", Relation.REPLACE))
-    'each image, replaced by another'
-    """
-    if asked.unit == PIXEL:
-        return f"any {asked.pixels:,} pixels of a picture"
-    if asked.replaces:
-        return f"each {asked.unit}, replaced by another"
-    how = "added or removed" if asked.relation is Relation.ADD_REMOVE else "left out"
-    return f"each {asked.unit}, {how}"
-
-
-def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Asked, ...]:
+def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Neighbours, ...]:
     """What to ask where nobody has said: what the charges themselves and the budgets are about.
 
     Releases are asked for the numbers of pixels that they were made for, the largest of them, and for the whole
@@ -140,15 +94,15 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
     """
     bounded = [entry for entry in entries if entry.events]
     sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
-    found = [Asked(PIXEL, pixels=size) for size in sizes[-SIZES:]]
-    units = {entry.unit for entry in bounded if entry.unit in STRENGTH}
-    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in STRENGTH)
-    for unit in sorted(units, key=STRENGTH.index):
-        found.append(Asked(unit, Relation.REPLACE if replaced else Relation.ZERO_OUT))
+    found = [Neighbours.of_pixels(size) for size in sizes[-SIZES:]]
+    units = {entry.unit for entry in bounded if entry.unit in ACCOUNT_UNITS}
+    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in ACCOUNT_UNITS)
+    for unit in sorted(units, key=ACCOUNT_UNITS.index):
+        found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
     for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
-        found.append(Asked(within, Relation.REPLACE))
-    found += [state.budget.asked for state in budgets]
-    return tuple(dict.fromkeys(found)) or (Asked(),)
+        found.append(Neighbours(Unit(within), Relation.REPLACE))
+    found += [state.budget.neighbours for state in budgets]
+    return tuple(dict.fromkeys(found)) or (Neighbours(Unit.IMAGE),)
 
 
 def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
@@ -158,7 +112,7 @@ def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
 
 def answered(
     entries: Sequence[Charge],
-    asked: Iterable[Asked],
+    asked: Iterable[Neighbours],
     delta: float | None,
     marks: Marks | None = None,
     where: Where = None,
@@ -197,7 +151,7 @@ def _bounded(spent: Spent) -> list[Charge]:
 
 
 def datasets(
-    delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
@@ -226,13 +180,15 @@ def datasets(
         if id(state) not in shown:
             at = delta or state.budget.delta
             found.append(
-                DataSpending(state.budget.data, (), (Answer(state.budget.asked, at, 0.0, 0.0),), (state,))
+                DataSpending(
+                    state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,)
+                )
             )
     return tuple(found)
 
 
 def dataset_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What the pictures `marks` have been spent for: `datasets`, of them alone.
 
@@ -246,7 +202,7 @@ def dataset_of(
 
 
 def picture_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What one picture or clip has been spent for, and where people are known, its people.
 
@@ -266,7 +222,9 @@ def picture_of(
     entries = tuple(readers(marks, where))
     states = tuple(budget_states(marks, where))
     whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
-    wanted = tuple(asked) or tuple(dict.fromkeys((*relations_of(entries), Asked(whole, Relation.REPLACE))))
+    wanted = tuple(asked) or tuple(
+        dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
+    )
     answers: list[Answer] = []
     for one in wanted:
         if one.unit != "subject":
@@ -349,9 +307,9 @@ def _pure(entry: Charge) -> float | None:
     return pure if math.isfinite(pure) else None
 
 
-def own_neighbours(entry: Charge) -> Asked:
+def own_neighbours(entry: Charge) -> Neighbours:
     """The neighbours of a charge's own claim."""
     if entry.unit == PIXEL:
         size = max((event.pixels for event in entry.events), default=0)
-        return Asked(PIXEL, pixels=size) if size else Asked(entry.within, Relation.REPLACE)
-    return Asked(entry.unit if entry.unit in STRENGTH else "image", entry.relation)
+        return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
+    return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)

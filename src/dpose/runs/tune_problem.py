@@ -18,8 +18,9 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.known_sets import set_names_of
 from dpose.privacy.events import Renyi, SampledGaussian
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import TUNING, Asked, Charge, charges, marks_of, names_of_run
+from dpose.privacy.odometer import TUNING, Charge, charges, marks_of, names_of_run
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, upper
@@ -34,6 +35,7 @@ from dpose.training.first_weights import Inherited, first_of, inherited
 from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
 from dpose.training.plan import BoundPlan
 from dpose.training.statement import StatementFacts
+from dpose.units import Unit
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class TuningProblem:
         """
         nobody, sides = marks_of(()), (self.sides.training, self.sides.scored)
         training, scored = (side.identity.marks for side in sides)
-        if np.isin(training, scored).any() or Asked(whole.unit).together:
+        if np.isin(training, scored).any() or Neighbours(Unit(whole.unit)).together:
             return [replace(whole, events=(Renyi(self.tuning.curve()),))]
         parts = zip(names_of_run(whole.id), TUNING, sides, self.tuning.curves(), strict=True)
         return [

@@ -8,7 +8,7 @@ from dpose.privacy.odometer import State, marks_of
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.runs.account import answer_lines, check_there, row_of, set_back_line
 from dpose.runs.budget import budget_lines
-from dpose.runs.spending import PLANNED, DataSpending, datasets, lines_of, picture_of, told_neighbours
+from dpose.runs.spending import PLANNED, DataSpending, datasets, lines_of, picture_of
 
 HEAD = ("when", "what", "neighbours", "epsilon", "delta", "state")
 
@@ -66,7 +66,7 @@ def _budget(state: Any) -> dict[str, Any]:
     limit, first = state.budget, budget_lines(state)
     left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
     return {
-        "for": told_neighbours(limit.asked),
+        "for": limit.neighbours.describe(),
         "epsilon": as_given(limit.epsilon),
         "spent": "no bound" if state.unbounded else upper(state.epsilon),
         "left": "0" if state.unbounded else lower(left),

@@ -260,7 +260,7 @@ ACCOUNT = (
     Planted(
         "people in parallel, as if each were in one picture",
         lambda patch: patch.replace(
-            "dpose.privacy.odometer.records:Asked.together", lambda _: lambda self: self.unit == "video"
+            "dpose.privacy.odometer.records:Neighbours.together", lambda _: lambda self: self.unit == "video"
         ),
         ("privacy/test_odometer_store.py::test_people_are_added_up_whatever_pictures_share",),
     ),

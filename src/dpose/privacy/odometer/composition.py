@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 
 from dpose.privacy.accounting import added_up, cost
 from dpose.privacy.events import Approximate, Event
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer.records import EVALUATION, PIXEL, Asked, Charge, restated
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.odometer.records import EVALUATION, PIXEL, Charge, restated
 from dpose.privacy.renyi import ORDERS, converted
 
 CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
@@ -51,7 +51,7 @@ def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tupl
     return divergence, failing
 
 
-def composed(entries: Sequence[Charge], delta: float, asked: Asked | None = None) -> float:
+def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None = None) -> float:
     """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
 
     For a plan fixed beforehand: what the entries did must not have been chosen by looking at each other's results
@@ -80,7 +80,7 @@ def composed(entries: Sequence[Charge], delta: float, asked: Asked | None = None
     return float(cost(events, delta, Relation.REPLACE if replaces else Relation.ZERO_OUT))
 
 
-def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Asked, alone: float) -> float:
+def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, alone: float) -> float:
     """Epsilon at `delta` of charges that read one picture, each of them chosen after seeing what earlier ones gave.
 
     The least of `CHOSEN` whose filter, at its share of delta, would have let all of them in; of pure losses alone their

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer.composition import chosen_epsilon, chosen_share, composed
 from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import Asked, Charge, restated
+from dpose.privacy.odometer.records import Charge, restated
 from dpose.privacy.odometer.store import Where, opened
 
 
@@ -25,7 +26,7 @@ class Compositions:
                 self._old[digest] = float(value)
         self._new: dict[str, float] = {}
 
-    def of(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
+    def of(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
         """`composed`, or what it was before."""
         events = sorted(repr(event) for entry in entries for event in restated(entry, asked))
         name = self._key.mac("question", version("dp-accounting"), repr(delta), str(asked.replaces), *events)
@@ -33,7 +34,7 @@ class Compositions:
             self._old[name] = self._new[name] = composed(entries, delta, asked)
         return self._old[name]
 
-    def chosen(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
+    def chosen(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
         """`chosen_epsilon` of charges among which is no score without noise: 0 for nothing."""
         alone = self.of(entries, chosen_share(delta), asked) if len(entries) == 1 else math.inf
         return chosen_epsilon(entries, delta, asked, alone)

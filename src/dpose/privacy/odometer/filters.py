@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dpose.errors import DposeError
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
 from dpose.privacy.odometer.composition import (
     APPROXIMATE_SHARE,
@@ -38,16 +39,7 @@ from dpose.privacy.odometer.history import (
     worst_case,
 )
 from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import (
-    EVALUATION,
-    SHOWN,
-    Asked,
-    Budget,
-    Charge,
-    Marks,
-    restated,
-    unbounded,
-)
+from dpose.privacy.odometer.records import EVALUATION, SHOWN, Budget, Charge, Marks, restated, unbounded
 from dpose.privacy.odometer.store import Where, opened
 from dpose.privacy.odometer.subjects import owner_hash
 from dpose.privacy.rounding import as_given, upper
@@ -126,7 +118,6 @@ def set_budget(budget: Budget, where: Where = None) -> None:
             "budget-out-of-range",
             f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}",
         )
-    _ = budget.asked  # of a unit that there is
     if order_of_budget(budget.epsilon, budget.delta)[1] <= 0:
         raise DposeError(
             "budget-too-small",
@@ -137,17 +128,7 @@ def set_budget(budget: Budget, where: Where = None) -> None:
         _set(account, budget)
 
 
-def adopt_budget(budget: Budget, where: Where = None) -> None:
-    """Take over a budget that stood elsewhere, even where more than it is spent: nothing more will be let in.
-
-    Raises:
-        DposeError: as `set_budget`.
-    """
-    with opened(where).transaction() as account:
-        _set(account, budget, adopted=True)
-
-
-def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None:
+def _set(account: Transaction, budget: Budget) -> None:
     set_id = register_set(account, budget.marks)
     name = budget_name(set_id)
     _check_owner(account, name, budget.owner)
@@ -157,7 +138,7 @@ def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None
     seq = account.append("budget", name, budget_to_dict(budget, set_id, digest, owner))
     reasons, shares = _shares(account, KeptBudget(budget, set_id, owner, seq), known)
     bound = (math.inf, math.inf)
-    if not reasons and not adopted:
+    if not reasons:
         for share in shares:
             if not _fits(budget, share.cost, share.charges):
                 raise DposeError(
@@ -233,7 +214,9 @@ def _state(account: Transaction, kept: KeptBudget, known: History, computed: Com
         touched = _overlapping(account, kept.set_id)
         return BudgetState(budget, order, cap, none, none, none, counted, False, (), touched)
     worst = max(shares, key=lambda share: share.cost, default=Share(frozenset(), (), (0.0, 0.0)))
-    fixed = max((computed.of(s.charges, budget.delta, budget.asked) for s in _largest(shares)), default=0.0)
+    fixed = max(
+        (computed.of(s.charges, budget.delta, budget.neighbours) for s in _largest(shares)), default=0.0
+    )
     closed = not _within(budget, worst.cost)
     return BudgetState(
         budget=budget,
@@ -309,13 +292,11 @@ def _admit(
     before: Charge | None,
 ) -> None:
     budget = kept.budget
-    limit = (
-        f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.asked})"
-    )
+    limit = f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.neighbours})"
     taken = worst_case(entry) if public & _overlapping(account, kept.set_id) else entry
-    if why := unbounded(taken, budget.unit):
+    if why := unbounded(taken, budget.neighbours.unit):
         lift = f"dpose account {budget.data} --no-budget"
-        fix = f"protect {budget.asked} with noise, or lift the budget ({lift})"
+        fix = f"protect {budget.neighbours} with noise, or lift the budget ({lift})"
         if entry.what == EVALUATION:
             fix = f"lift the budget first ({lift}); it is then listed in dpose account"
         elif entry.what in SHOWN:
@@ -327,7 +308,7 @@ def _admit(
             fix,
         )
     order, _ = order_of_budget(budget.epsilon, budget.delta)
-    cost = _cost([taken], budget.asked, order)
+    cost = _cost([taken], budget.neighbours, order)
     stored = _read_bound(account, kept)
     if before is None:
         after = (stored[0] + cost[0], stored[1] + cost[1])
@@ -376,13 +357,13 @@ def _shares(
         if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
             continue
         counted = worst_case(charge) if charge.stored.opened & touched else charge
-        if why := unbounded(counted, kept.budget.unit):
+        if why := unbounded(counted, kept.budget.neighbours.unit):
             reasons.append((charge.at, why))
         for set_id in charge.stored.sets & touched:
             of_set.setdefault(set_id, []).append(charge)
     if reasons:
         return reasons, []
-    asked = kept.budget.asked
+    asked = kept.budget.neighbours
     if asked.together:
         # a person may be in pictures of different cells: nothing is parallel
         every = {charge.id: charge for found in of_set.values() for charge in found}
@@ -409,7 +390,7 @@ def _signatures(account: Transaction, set_id: int, of: frozenset[int]) -> set[fr
     return found
 
 
-def _cost(charges: Iterable[Charge], asked: Asked, order: float) -> Cost:
+def _cost(charges: Iterable[Charge], asked: Neighbours, order: float) -> Cost:
     events = [event for charge in charges for event in restated(charge, asked)]
     return renyi_cost(events, order, replaces=asked.replaces)
 
@@ -430,7 +411,9 @@ def _fits(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> bool:
     if _within(budget, cost):
         return True
     # no choice lies between the parts of one charge
-    return len(charges) == 1 and composed(charges, budget.delta, budget.asked) <= budget.epsilon * (1 + SLACK)
+    return len(charges) == 1 and composed(charges, budget.delta, budget.neighbours) <= budget.epsilon * (
+        1 + SLACK
+    )
 
 
 def _highest(budget: Budget, parts: Iterable[tuple[Cost, tuple[Charge, ...]]]) -> Cost:
@@ -442,7 +425,7 @@ def _highest(budget: Budget, parts: Iterable[tuple[Cost, tuple[Charge, ...]]]) -
 def _told(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> str:
     by_filter = filter_epsilon(cost, budget.epsilon, budget.delta) if charges else 0.0
     if len(charges) == 1:
-        by_filter = min(by_filter, composed(charges, budget.delta, budget.asked))
+        by_filter = min(by_filter, composed(charges, budget.delta, budget.neighbours))
     return upper(by_filter)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer.composition import filter_epsilon, order_of_budget, renyi_cost
-from dpose.privacy.odometer.records import PIXEL, Asked, Budget, Charge, restated, unbounded
+from dpose.privacy.odometer.records import PIXEL, Budget, Charge, restated, unbounded
 from dpose.privacy.rounding import as_given, lower
 
 EXAMPLES = 3
@@ -26,7 +27,7 @@ def fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
         words
         for charge in like
         for event in charge.events
-        if (words := _fitting(budget.asked, left, order, charge, event))
+        if (words := _fitting(budget.neighbours, left, order, charge, event))
     ]
     if not said:
         return ""
@@ -34,7 +35,7 @@ def fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
     return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
 
 
-def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: Event) -> str:
+def _fitting(asked: Neighbours, left: float, order: float, charge: Charge, event: Event) -> str:
     """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
     if unbounded(charge, asked.unit):
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy.events import event_from_dict
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.journal import JournalRow, Transaction
 from dpose.privacy.odometer.records import Budget, Charge, Marks, State, Stored, marks_of
@@ -246,9 +246,8 @@ def budget_to_dict(budget: Budget, set_id: int, digest: str, owner: str) -> dict
         "epsilon": repr(float(budget.epsilon)),
         "delta": repr(float(budget.delta)),
         "data": budget.data,
-        "unit": budget.unit,
-        "relation": budget.relation.value,
-        "pixels": budget.pixels,
+        "unit": budget.neighbours.unit.value,
+        "neighbours": budget.neighbours.to_dict(),
         "owner": owner,
         "set": set_id,
         "digest": digest,
@@ -258,15 +257,9 @@ def budget_to_dict(budget: Budget, set_id: int, digest: str, owner: str) -> dict
 def budget_from(row: JournalRow) -> KeptBudget:
     """The budget in a row of the journal."""
     values = row.body
-    budget = Budget(
-        float(values["epsilon"]),
-        float(values["delta"]),
-        str(values["data"]),
-        NOBODY,
-        str(values["unit"]),
-        Relation(values["relation"]),
-        int(values["pixels"]),
-    )
+    near = Neighbours.read(values["neighbours"], values["unit"])
+    assert near is not None
+    budget = Budget(float(values["epsilon"]), float(values["delta"]), str(values["data"]), NOBODY, near)
     return KeptBudget(budget, int(values["set"]), str(values["owner"]), row.seq)
 
 

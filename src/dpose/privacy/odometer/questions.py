@@ -1,7 +1,7 @@
 """What the account is asked: who read some pictures, what that cost together, where weights come from.
 
     found = readers(marks)                         # charges that read any of these pictures
-    spent_on(marks, Asked("image"), delta=1e-5)    # epsilon of the picture that has given the most
+    spent_on(marks, Neighbours("image"), delta=1e-5)    # epsilon of the picture that has given the most
 
 Nothing here writes but compositions, which are computed once.
 """
@@ -13,20 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dpose.errors import DposeError
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer.cells import cells_of, cells_within, chains_of, check_sets, sets_of
 from dpose.privacy.odometer.compositions import Compositions
 from dpose.privacy.odometer.history import history, worst_case
 from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import (
-    EVALUATION,
-    TUNING,
-    Asked,
-    Charge,
-    Marks,
-    State,
-    names_of_run,
-    unbounded,
-)
+from dpose.privacy.odometer.records import EVALUATION, TUNING, Charge, Marks, State, names_of_run, unbounded
 from dpose.privacy.odometer.store import Where, opened
 
 
@@ -47,7 +39,7 @@ class Spent:
 
     epsilon: float
     delta: float
-    asked: Asked
+    asked: Neighbours
     charges: tuple[Charge, ...]
     unbounded: tuple[tuple[Charge, str], ...]
     scores: int
@@ -152,7 +144,7 @@ def finished_alike(marks: Marks, settings: str, where: Where = None) -> list[Cha
 
 def spent_on(
     marks: Marks,
-    asked: Asked,
+    asked: Neighbours,
     delta: float,
     also: Sequence[Charge] = (),
     where: Where = None,
@@ -186,7 +178,7 @@ def spent_on(
     return spent
 
 
-def spent_among(entries: Sequence[Charge], asked: Asked, delta: float, where: Where = None) -> Spent:
+def spent_among(entries: Sequence[Charge], asked: Neighbours, delta: float, where: Where = None) -> Spent:
     """What stored charges have spent together, and nothing else: of the picture that has spent the most.
 
     Args:
@@ -209,7 +201,7 @@ def spent_among(entries: Sequence[Charge], asked: Asked, delta: float, where: Wh
 
 
 def composed_each(
-    questions: Sequence[tuple[Sequence[Charge], float, Asked]], where: Where = None
+    questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None
 ) -> list[float]:
     """`composed` for each (charges, delta, neighbours), remembered by the account.
 
@@ -227,7 +219,7 @@ def _spent(
     account: Transaction,
     found: Sequence[Charge],
     chains: Iterable[frozenset[int]],
-    asked: Asked,
+    asked: Neighbours,
     delta: float,
     also: Sequence[Charge] = (),
 ) -> tuple[Spent, Compositions]:
@@ -272,7 +264,7 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
         entries: Of the account.
 
     Returns:
-        The runs, each once; and the digests (or `UNKNOWN`) that no run of the account released.
+        The runs, each once; and the digests that no run of the account released.
     """
     found: dict[str, Charge] = {}
     left, seen, unknown = list(digests), set[str](), []

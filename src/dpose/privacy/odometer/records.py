@@ -1,8 +1,6 @@
-"""What the account holds: charges with their events, budgets, and the neighbours that are asked about.
+"""What the account holds: charges with their events, and budgets.
 
     Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
-    Asked("image")                       # the whole picture, zeroed out or replaced by another
-    Asked("pixel", pixels=64)            # 64 pixels of it
 
 What an event bounds: `dpose.privacy.events`.
 """
@@ -21,7 +19,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.units import Unit
 
 if TYPE_CHECKING:
     from dpose.privacy.odometer.store import Where
@@ -41,13 +40,10 @@ SHOWN = {
 }
 """What shows pictures as they are; and what else its user may do where a budget stands."""
 
-UNKNOWN = "unknown"
-"""What stands as the first weights of a charge that was written before these were recorded."""
-STRENGTH = ("crop", "image", "video", "subject")
-"""Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
+EACH_IMAGE = Neighbours(Unit.IMAGE)
 TUNING = ("tuning", "scores of tuning")
 """What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
-PIXEL = "pixel"
+PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
 
 Marks = NDArray[np.uint64]
@@ -113,7 +109,7 @@ class Charge:
             views and the labels and nothing else.
         marks: The pictures. Empty where the charge comes from the account, which keeps no marks (`stored`).
         views: With `beyond`, which public views those are, for readers.
-        start: SHA-256 of the file of weights that it began with; "" for none, `UNKNOWN` where it was not recorded.
+        start: SHA-256 of the file of weights that it began with; "" for none.
         weights: SHA-256 of every file of weights that it released.
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
         area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
@@ -160,51 +156,6 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which neighbours are asked about.
-
-    Attributes:
-        unit: One of `STRENGTH`, or `PIXEL` for some pixels of one picture.
-        relation: How a unit is hidden. Pixels are replaced, whatever is said here.
-        pixels: With `PIXEL`, how many; > 0.
-
-    Raises:
-        DposeError: there is no such unit, or a number of pixels is missing.
-    """
-
-    unit: str = "image"
-    relation: Relation = Relation.ZERO_OUT
-    pixels: int = 0
-
-    def __post_init__(self) -> None:
-        if self.unit not in (*STRENGTH, PIXEL):
-            raise DposeError(
-                "unit-unknown",
-                f"a budget cannot be for a unit {self.unit!r}",
-                fix=f"choose one of {', '.join((*STRENGTH, PIXEL))}",
-            )
-        if (self.unit == PIXEL) != (self.pixels > 0):
-            raise DposeError(
-                "pixels-without-unit",
-                "pixels are counted for the unit pixel, and only for it",
-                fix="say pixels:16",
-            )
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a unit is replaced by another."""
-        return self.unit == PIXEL or self.relation is Relation.REPLACE
-
-    @property
-    def together(self) -> bool:
-        """Whether charges that share no picture may still share a unit: a person is in more than one picture."""
-        return self.unit in ("video", "subject")
-
-    def __str__(self) -> str:
-        return f"{self.pixels} pixels of a picture" if self.unit == PIXEL else f"each {self.unit}"
-
-
-@dataclass(frozen=True)
 class Budget:
     """The most that may be spent on some pictures.
 
@@ -213,10 +164,8 @@ class Budget:
         delta: At which it is counted.
         data: The data, for readers.
         marks: The pictures; empty where the budget comes from the account.
-        unit: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views, is
-            bounded by nothing here.
-        relation: How a unit is hidden.
-        pixels: With the unit `PIXEL`, how many.
+        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
+            is bounded by nothing here.
         owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
     """
 
@@ -224,15 +173,8 @@ class Budget:
     delta: float
     data: str
     marks: Marks = field(repr=False, compare=False)
-    unit: str = "image"
-    relation: Relation = Relation.ZERO_OUT
-    pixels: int = 0
+    neighbours: Neighbours = EACH_IMAGE
     owner: str = field(default="", repr=False, compare=False)
-
-    @property
-    def asked(self) -> Asked:
-        """The neighbours that it is about."""
-        return Asked(self.unit, self.relation, self.pixels)
 
 
 def names_of_run(run_id: str) -> tuple[str, str]:
@@ -255,7 +197,9 @@ def unbounded(entry: Charge, unit: str) -> str:
     own = entry.within if entry.unit == PIXEL else entry.unit
     wanted = "image" if unit == PIXEL else unit
     if own == wanted or (
-        own in STRENGTH and wanted in STRENGTH and STRENGTH.index(own) > STRENGTH.index(wanted)
+        own in ACCOUNT_UNITS
+        and wanted in ACCOUNT_UNITS
+        and ACCOUNT_UNITS.index(own) > ACCOUNT_UNITS.index(wanted)
     ):
         return ""
     if entry.unit == PIXEL:
@@ -263,14 +207,22 @@ def unbounded(entry: Charge, unit: str) -> str:
     return f"only each {entry.unit} is protected, and not each {unit}"
 
 
-def restated(entry: Charge, asked: Asked) -> tuple[Event, ...]:
+def restated(entry: Charge, asked: Neighbours) -> tuple[Event, ...]:
     """The events of `entry`, each for the neighbours that are asked about; none that `unbounded` names.
 
     A training event bounds a unit under every relation (whoever composes takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
+
+    Raises:
+        DposeError: an account does not tell of such neighbours: of several units, or of pixels of every frame.
     """
-    pixels = asked.pixels if asked.unit == PIXEL else 0
-    return tuple(event.for_neighbours(pixels, entry.area) for event in entry.events)
+    if asked.scope == "frame" or asked.m is None or (asked.of_units and asked.m != 1):
+        raise DposeError(
+            "neighbours-unknown",
+            f"an account cannot tell of {asked}",
+            fix="say one unit, or pixels of all frames",
+        )
+    return tuple(event.for_neighbours(asked, entry.area) for event in entry.events)
 
 
 def joined(before: Charge, entry: Charge) -> Charge:

@@ -17,7 +17,7 @@ import errno
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -69,10 +69,6 @@ _TABLES = (
     "CREATE TABLE compositions (digest VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
 )
 """Schema 1. `cells` is a tree of which pictures were read together: docs/proofs/odometer.md."""
-
-MIGRATIONS: dict[int, Callable[[Transaction], None]] = {}
-"""From a schema to the next one, each in its turn, all in one transaction. The journal's rows stay as they are: their
-MACs are over what they say, and a new column is bound by none."""
 
 
 class Store:
@@ -197,8 +193,6 @@ class Store:
 
     def _prepared(self) -> AccountKey:
         """The key; the schema is there and of this dpose when this returns."""
-        from dpose.privacy.odometer.legacy import import_old_accounts
-
         if self.file and not self._orphan():
             self._closed_to_others()
         engine = _engine(self.url, os.getpid())
@@ -225,27 +219,12 @@ class Store:
                     key.place,
                     f"bring back the key that {self.name} was made with",
                 )
-            for old in range(version or SCHEMA, SCHEMA):
-                MIGRATIONS[old](account)
-                account.set_meta("schema", str(old + 1))
         self.ready = key
-        try:
-            import_old_accounts(self)
-        except BaseException:
-            self.ready = None  # an account that lacks what was spent before is not used
-            raise
         return key
 
     def _absent(self) -> bool:
-        """Whether there is no account yet, and none of before that would be taken over."""
-        from dpose.privacy.odometer.legacy import old_accounts
-
-        return (
-            self.file is not None
-            and not self.file.exists()
-            and not self._orphan()
-            and not old_accounts(self.folder)
-        )
+        """Whether there is no account yet."""
+        return self.file is not None and not self.file.exists() and not self._orphan()
 
     def _orphan(self) -> bool:
         """Whether there was an account here, and there is none.
