@@ -501,7 +501,7 @@ def test_an_adaptive_analyst_gains_nothing_beyond_the_figure_and_delta():
         return chosen(*(entry(k, events=(event,)) for k, event in enumerate(events)), delta=delta)
 
     def outputs(event):
-        leak, grown = getattr(event, "delta", 0.0), math.exp(event.epsilon)
+        leak, grown = getattr(event, "delta", 0.0), math.exp(getattr(event, "epsilon", event.pure()))
         more, less = (1 - leak) * grown / (1 + grown), (1 - leak) / (1 + grown)
         return [(leak, 0.0), (more, less), (less, more), (0.0, leak)]
 

@@ -102,7 +102,7 @@ def test_lines_are_joined_only_where_nothing_tells_them_apart():
 def test_what_is_asked_by_default_is_what_the_charges_claim():
     made = [run_charge(0), run_charge(1, unit="subject"), release_charge(2, WARD, pixels=64)]
     assert [str(one) for one in relations_of(made)] == [
-        "64 pixels of a picture",
+        "any 64 pixels of the picture",
         "each image",
         "each subject",
         "each image",
