@@ -110,7 +110,7 @@ class Runner:
     def _training(self, fault: str | None, seed: int) -> dict[str, Any]:
         included = toss_coins(CANARIES, np.random.default_rng(seed))
         task = ToyTask()
-        units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, PLAN.clip_norm))
+        units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, PLAN.clip))
         with tempfile.TemporaryDirectory(prefix="dpose-bench-") as folder, planted(fault):
             _, adversaries = canary_run(
                 task,

@@ -26,7 +26,7 @@ from rich.table import Table
 from dpose import jit
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.rounded_gaussian import rounded_gaussian
-from dpose.training.truncating import add_truncated
+from dpose.training.grid import add_truncated
 from dpose.training.unit_sums import depthwise_gradients, norm_gradients
 from dpose_scene.data import render_at
 

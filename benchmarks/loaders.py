@@ -37,11 +37,12 @@ from rich.table import Table
 
 from dpose.media.images import read_image
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data, open_labels
-from dpose.pose.data.coco import units_of
+from dpose.pose.data.labels import units_of
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import COCO
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
+from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.loader import Loader
 from dpose.units import UnitBatch
@@ -124,7 +125,7 @@ def show_waiting(specs: Sequence[DataSpec | str], limit: int) -> None:
         params = trainable_params(model)
 
         def step(batch: UnitBatch, task: PoseTask = task, model: torch.nn.Module = model) -> None:
-            clipped_sum(task, model, params, batch, 1.0)  # noqa: B023
+            clipped_sum(task, model, params, batch, Clip(1.0))  # noqa: B023
 
         first, _, batches = passed(task, units, 1, lambda _: None)
         step(batches[0])
@@ -174,7 +175,7 @@ def measure(spec: DataSpec, limit: int, rounds: int) -> None:
 
     nothing, disk, memory = units("off", 0), units("4G", 0), units("off", 4 * 2**30)
     wanted = {picture.name for picture in nothing.pictures}
-    paths = [image.path for image in labels.images if image.name in wanted]
+    paths = [image.path for image in labels.pictures if image.name in wanted]
     people = sum(picture.count for picture in nothing.pictures)
     ways: dict[str, Callable[[], object]] = {
         "bare decoding": lambda: [

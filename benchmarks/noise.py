@@ -25,7 +25,7 @@ from rich.table import Table
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.training.gradients import grid_of
+from dpose.training.clip import Clip
 
 SIGMA = 1.4
 NOISE, COUNT = AesNoise(Key.from_seed(0)), itertools.count()
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--presets", nargs="+", default=["nano"])
     options = parser.parse_args()
-    console, grid = Console(), grid_of(1.0, True)
+    console, grid = Console(), Clip(1.0, True).grid
     zero = {"w": torch.zeros(options.numbers, dtype=torch.float64)}
     ways = {
         "exact: a rounded Gaussian": lambda: add_gaussian(zero, SIGMA, stream(), grid.step),

@@ -33,6 +33,7 @@ from dpose.pose.model import PoseConfig, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.units import UnitBatch
 
@@ -83,7 +84,7 @@ def _compare(batch: int, rounds: int, console: Console) -> None:
     noise, count = AesNoise(Key.from_seed(0)), iter(range(10**9))
 
     def dpose_step() -> object:
-        sums = clipped_sum(Regression(), ours, params, units, 1.0)
+        sums = clipped_sum(Regression(), ours, params, units, Clip(1.0))
         return add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
     theirs = GradSampleModule(network())

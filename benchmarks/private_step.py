@@ -47,7 +47,8 @@ from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.training.gradients import clipped_sum, grid_of, keep_freed_memory, mean_gradient, trainable_params
+from dpose.training.clip import Clip
+from dpose.training.gradients import clipped_sum, keep_freed_memory, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
@@ -112,13 +113,13 @@ def plain_step(
 
 def private_step(case: Case, precision: Precision = "float32") -> Callable[[], object]:
     task, model, params, units = setup(case, True, precision)
-    return lambda: clipped_sum(task, model, params, units, 1.0, normalise=True)
+    return lambda: clipped_sum(task, model, params, units, Clip(1.0, True))
 
 
 def noise_draw(case: Case) -> Callable[[], object]:
     _, _, params, _ = setup(case, True)
     sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
-    noise, grid = AesNoise(Key.from_seed(0)), grid_of(1.0, True)
+    noise, grid = AesNoise(Key.from_seed(0)), Clip(1.0, True).grid
     count = iter(range(10**9))
     return lambda: add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)), grid.step)
 

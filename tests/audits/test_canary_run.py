@@ -23,6 +23,7 @@ from dpose.training.canaries import (
     PresentUnits,
     toss_coins,
 )
+from dpose.training.clip import Clip
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from quick import quick  # noqa: F401
@@ -46,7 +47,7 @@ def family():
 
 def audited(folder, fault, seed, plan=PLAN):
     included = toss_coins(CANARIES, np.random.default_rng(seed))
-    units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, plan.clip_norm, plan.relation))
+    units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, plan.clip, plan.relation))
     task = ToyTask()
     with planted(fault):
         run, adversaries = canary_run(
@@ -151,6 +152,6 @@ def test_what_cannot_be_planted_says_where_it_is_caught():
 
 def test_other_methods_are_refused(dots, tmp_path):
     plan = TrainingPlan("non-private", steps=1, expected_batch_size=4)
-    units = CanaryUnits(ToyUnits(3), GradientCanaries(np.ones(20, bool), PIXEL, 1.0))
+    units = CanaryUnits(ToyUnits(3), GradientCanaries(np.ones(20, bool), PIXEL, Clip(1.0)))
     with refused("method-without-canaries", where="cannot be audited"):
         canary_run(ToyTask(), ToyTask().build_model(), units, plan, tmp_path / "run")

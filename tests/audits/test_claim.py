@@ -17,6 +17,7 @@ from dpose.privacy.keys import state_folder
 from dpose.runs.tasks import task_entry
 from dpose.runs.verify import verify_run
 from dpose.training.canaries import CanaryTask
+from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
 from refusals import command_refused, refused
 from small_nano import small_nano  # noqa: F401
@@ -209,12 +210,12 @@ def test_a_canary_adds_the_clipping_norm_at_its_own_weight_and_nothing_where_it_
     real = dots.data(3)
     blank = real.load(0, None)[0]
     included = np.array([True, False, True])
-    canaries = GradientCanaries(included, blank, 0.5, coordinates=[7, 2, 11])
+    canaries = GradientCanaries(included, blank, Clip(0.5), coordinates=[7, 2, 11])
     units = CanaryUnits(real, canaries, name="run ")
     model = dots.task.build_model()
     params = trainable_params(model)
     batch = task.collate([units.load(i, np.random.default_rng(0)) for i in range(3, 6)])
-    summed = clipped_sum(task, model, params, batch, 0.5)
+    summed = clipped_sum(task, model, params, batch, Clip(0.5))
     expected = np.zeros(16)
     expected[[7, 11]] = 0.5
     assert summed["classify.weight"].flatten().numpy() == pytest.approx(expected, abs=1e-4)

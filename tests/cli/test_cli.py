@@ -493,7 +493,7 @@ def pictures(tmp_path, monkeypatch):
     """Twelve small pictures in LSPET's own layout, split 4 / 5 / 3."""
     splits = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
     lspet = SOURCES["lspet"]
-    monkeypatch.setitem(SOURCES, "lspet", replace(lspet, open=partial(lspet.open, splits=splits)))
+    monkeypatch.setitem(SOURCES, "lspet", replace(lspet, labels=partial(lspet.labels, splits=splits)))
     root = tmp_path / "lspet"
     (root / "images").mkdir(parents=True)
     rng = np.random.default_rng(0)

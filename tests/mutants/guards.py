@@ -200,6 +200,7 @@ GUARDED = {
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),
     "training/optim.py": Guarded(("training/test_optim.py",), ("WeightAverage.update",)),
+    "training/clip.py": Guarded(("training/test_clip.py",), ("Clip",)),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(

@@ -85,7 +85,7 @@ SCALED = {
     "discrete_laplace": (0,),
     "discrete_gaussian": (0,),
     "_laplace": (0,),
-    "clipped_sum": (4,),
+    "Clip": (0,),
     "Laplace": (0, 1),
     "Gaussian": (0, 1),
     "least_variance": (0, 1, 2),

@@ -10,6 +10,7 @@ import torch
 
 from dpose.training import bookkeeping as book
 from dpose.training import grad_sample, gradients, grid, layers
+from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import clipped_sum, unit_loss
 from layered import MODELS, Mutant, distance, norm, only, setup, without
@@ -28,39 +29,39 @@ def batch_of(name):
 
 def the_sum_is_that_of_the_plain_way(name, monkeypatch):
     task, model, params, batch = batch_of(name)
-    got, plain = (clipped_sum(task, model, params, batch, SMALL, way=way) for way in ("fast", "plain"))
+    got, plain = (clipped_sum(task, model, params, batch, Clip(SMALL), way=way) for way in ("fast", "plain"))
     assert distance(got, plain) <= 1e-5
 
 
 def a_unit_contributes_at_most_c(name, monkeypatch):
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
-        assert 0.999 * SMALL <= norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
+        assert 0.999 * SMALL <= norm(clipped_sum(task, model, params, only(batch, u), Clip(SMALL))) <= SMALL
 
 
 def a_unit_that_goes_takes_its_own_share(name, monkeypatch):
     """Brute force: the others' contributions do not know of it."""
     task, model, params, batch = batch_of(name)
-    whole = clipped_sum(task, model, params, batch, SMALL)
+    whole = clipped_sum(task, model, params, batch, Clip(SMALL))
     for u in range(len(batch)):
-        rest = clipped_sum(task, model, params, without(batch, u), SMALL)
+        rest = clipped_sum(task, model, params, without(batch, u), Clip(SMALL))
         assert norm({n: whole[n] - rest[n] for n in whole}) <= SMALL * (1 + 1e-5)  # of another shape
 
 
 def a_unit_that_is_not_finite_is_dropped(name, monkeypatch):
     task, model, params, batch = batch_of(name)
-    clean = clipped_sum(task, model, params, without(batch, 1), SMALL)
+    clean = clipped_sum(task, model, params, without(batch, 1), Clip(SMALL))
     batch.inputs[1] = float("nan")
-    assert distance(clipped_sum(task, model, params, batch, SMALL), clean) <= 1e-4
+    assert distance(clipped_sum(task, model, params, batch, Clip(SMALL)), clean) <= 1e-4
 
 
 def a_small_clip_keeps_the_bound(name, monkeypatch):
     """On a grid of four steps, where a step too many is a quarter of C."""
     coarse = grid.Grid.of(SMALL, bits=2)
-    monkeypatch.setattr(gradients, "grid_of", lambda clip_norm, normalise: coarse)
+    monkeypatch.setattr(Clip, "grid", coarse)
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
-        assert norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
+        assert norm(clipped_sum(task, model, params, only(batch, u), Clip(SMALL))) <= SMALL
 
 
 def opposite_places_are_bounded(name, monkeypatch):
@@ -69,7 +70,7 @@ def opposite_places_are_bounded(name, monkeypatch):
     a, b = torch.randn(1, 1, 4096).repeat(1, 2, 1), torch.randn(1, 1, 64)
     found = book.Bookkeeping({"w": torch.Size((64, 4096))}, 1, products=True)
     found.add_products("w", a, torch.cat([b, -b * (1 + 3e-7)], 1))
-    scales = gradients._scales(found.norms(), 1e-9, False)
+    scales = gradients.clip_scales(found.norms(), Clip(1e-9))
     exact = (found._pairs["w"][1].double().mT @ found._pairs["w"][0].double()).norm()
     rounding = 2.0**-24 * found._pairs["w"][0].norm() * found._pairs["w"][1].norm()
     assert float(scales[0]) * float(exact + rounding) <= 1e-9
@@ -175,8 +176,8 @@ def half_of_the_gradients(first):
 
 def units_scaled_and_not_dropped(monkeypatch):
     """Neither by their norm nor by what they are on the grid."""
-    real = gradients._scales
-    monkeypatch.setattr(gradients, "_scales", lambda *given: real(*given).clamp_min(1e-9))
+    real = gradients.clip_scales
+    monkeypatch.setattr(gradients, "clip_scales", lambda *given: real(*given).clamp_min(1e-9))
     nobody_looks_at_the_grid(monkeypatch)
 
 

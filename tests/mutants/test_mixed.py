@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dpose.training import bookkeeping, layers
+from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum
 from dpose.units import pad_units
 from layered import MODELS, MixedTask, Mutant, emptied, norm, only, setup
@@ -24,17 +25,17 @@ def batch_of(name):
 def a_unit_contributes_at_most_c(name):
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
-        alone = norm(clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), CLIP))
+        alone = norm(clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), Clip(CLIP)))
         assert 0.999 * CLIP <= alone <= CLIP  # no more, and not dropped for being too large
 
 
 def a_unit_that_goes_takes_its_own_share(name):
     """Brute force: the sum without it is the sum less what it adds by itself."""
     task, model, params, batch = batch_of(name)
-    whole = clipped_sum(task, model, params, batch, CLIP)
+    whole = clipped_sum(task, model, params, batch, Clip(CLIP))
     for u in range(len(batch)):
-        rest = clipped_sum(task, model, params, emptied(batch, [u]), CLIP)
-        alone = clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), CLIP)
+        rest = clipped_sum(task, model, params, emptied(batch, [u]), Clip(CLIP))
+        alone = clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), Clip(CLIP))
         assert norm({n: whole[n] - rest[n] for n in whole}) <= CLIP
         assert norm({n: whole[n] - rest[n] - alone[n] for n in whole}) <= 1e-5 * CLIP
 

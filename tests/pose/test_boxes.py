@@ -52,8 +52,9 @@ class TestLabelled:
     def test_mpiis_square_is_the_crop_that_training_sees(self, pose_fixtures):
         labels = read_mpii(pose_fixtures / "mpii", "val")
         boxes = LabelledBoxes(labels)
-        for labelled in labels.people:
-            (box,) = boxes(labelled.image, -1, IMAGE)
+        for picture in labels.pictures:
+            (labelled,) = picture.people
+            (box,) = boxes(picture.name, -1, IMAGE)
             predicted = crop_transform(box.corners, (256, 192))  # with a quarter around it
             learnt = crop_transform(labelled.person.box, (256, 192), 1.0)
             assert np.allclose(predicted, learnt, atol=1e-3)

@@ -7,8 +7,10 @@ import scipy.io
 
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import lspet as module
+from dpose.pose.data import open_data
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.lspet import SPLITS, open_lspet
+from dpose.pose.data.labels import units_of
+from dpose.pose.data.lspet import SPLITS, read_lspet
 from dpose.pose.skeletons import MPII
 from refusals import refused
 
@@ -49,7 +51,8 @@ def root(made, tmp_path):
 
 
 def opened(root, split="private", **options):
-    return open_lspet(root, split, input_size=SIZE, splits=SMALL, parts=PARTS, **options)
+    labels = read_lspet(root, split, splits=SMALL, parts=PARTS)
+    return units_of(labels, input_size=SIZE, **options)
 
 
 def names(units):
@@ -87,7 +90,7 @@ class TestWhole:
             assert np.array_equal(view.target["visible"], view.target["labelled"])
 
     def test_the_first_line_of_the_report_counts(self, root):
-        assert opened(root).report == ("lspet:private: 5 pictures, one person in each",)
+        assert opened(root).report == ("lspet:private: 5 pictures, 5 people",)
 
 
 class TestNearCopies:
@@ -279,7 +282,7 @@ class TestRealData:
     """Counts here are facts of the published dataset."""
 
     def test_the_private_split_is_whole(self, lspet):
-        units = open_lspet(lspet, "private", input_size=(256, 192), augment=Augment.private())
+        units = open_data(f"lspet:{lspet}:private", augment=Augment.private())
         assert len(units) == 7000
         assert units.unit_id(0) == "im01001.jpg"
         assert units.unit_id(6999) == "im08000.jpg"

@@ -1,5 +1,7 @@
 """Views augmented after the crop: labels follow, and pictures of one crop move alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,8 @@ class TestSubjects:
 
     def test_unknown_people_are_refused(self, units):
         nameless = units.subset(range(3))
-        nameless._pictures = tuple(type(p)(p.name, p.count, p.read) for p in nameless._pictures)
+        (source,) = nameless._sources
+        pictures = tuple(type(p)(p.name, p.count, p.read) for p in source.pictures)
+        nameless._sources = (replace(source, pictures=pictures),)
         with refused("subjects-unknown"):
             SubjectUnits(nameless)

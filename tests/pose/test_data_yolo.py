@@ -38,7 +38,7 @@ class TestReading:
         assert (person.flags.tolist(), person.box.tolist()) == ([2, 1, 0], [30, 10, 40, 30])
         assert person.area == pytest.approx(0.53 * 40 * 30)
         assert (labels.skeleton.flip_order, labels.skeleton.joints[0]) == ((1, 0, 2), "joint_0")
-        assert len(labels.images) == 2  # one of them without anybody
+        assert len(labels.pictures) == 2  # one of them without anybody
         assert len(open_data(write(tmp_path / "x"))) == 1
 
     def test_two_numbers_a_joint_and_names(self, tmp_path):

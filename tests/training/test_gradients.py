@@ -8,16 +8,16 @@ import sys
 import pytest
 import torch
 
+from dpose.training.clip import Clip
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
     clipped_sum,
-    grid_of,
     keep_freed_memory,
     mean_gradient,
     per_unit_gradients,
-    sensitivity,
     trainable_params,
+    unit_norms,
 )
 from dpose.units import UnitBatch, View
 
@@ -67,13 +67,13 @@ def test_clipped_sum_equals_a_loop_that_clips(dots):
     for normalise in (False, True):
         expected = {name: torch.zeros_like(p) for name, p in params.items()}
         steps = {name: torch.zeros_like(p) for name, p in params.items()}
-        step = grid_of(clip, normalise).step
+        step = Clip(clip, normalise).grid.step
         for g in gradients:
             scale = min(1.0, clip * (1 - CLIP_MARGIN) / norm(g)) / (clip if normalise else 1)
             for name, value in g.items():
                 expected[name] += scale * value
                 steps[name] += (scale * value / step).trunc()
-        got = clipped_sum(task, model, params, batch, clip, normalise=normalise)
+        got = clipped_sum(task, model, params, batch, Clip(clip, normalise))
         for name, value in expected.items():
             torch.testing.assert_close(got[name], value, rtol=0, atol=len(batch) * step)
             # toward zero on the grid: but for what lies within float64's rounding of a step
@@ -86,21 +86,23 @@ def test_clipped_sum_equals_a_loop_that_clips(dots):
 @pytest.mark.parametrize("clip", [1e-3, 0.3, 1.0])
 def test_no_unit_moves_the_sum_by_more_than_the_sensitivity(dots, dtype, normalise, clip):
     task, model, params, batch = setup(dots, 9, dtype)
-    whole = clipped_sum(task, model, params, batch, clip, normalise=normalise)
+    whole = clipped_sum(task, model, params, batch, Clip(clip, normalise))
     for u in range(len(batch)):
         keep = [i for i in range(len(batch)) if i != u]
         less = UnitBatch(
             batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep]
         )
-        without = clipped_sum(task, model, params, less, clip, normalise=normalise)
+        without = clipped_sum(task, model, params, less, Clip(clip, normalise))
         moved = norm({name: whole[name] - without[name] for name in whole})
-        assert 0 < moved <= sensitivity(clip, normalise)
+        assert 0 < moved <= (1.0 if normalise else clip)
 
 
 def test_the_norm_is_over_all_tensors_together():
     gradients = {"a": torch.full((1, 3), 3.0), "b": torch.full((1, 4), 4.0)}
     expected = (27 + 64) ** -0.5
-    assert float(clip_scales(gradients, 1.0)[0]) == pytest.approx(expected * (1 - CLIP_MARGIN), rel=1e-6)
+    assert float(clip_scales(unit_norms(gradients), Clip(1.0))[0]) == pytest.approx(
+        expected * (1 - CLIP_MARGIN), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 1e30])
@@ -115,11 +117,11 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(dots, poison, monkeypatch)
 
     target_sum = batch.inputs[2, 1].sum()  # a value that no other view has
     monkeypatch.setattr(task, "loss", poisoned)
-    got = clipped_sum(task, model, params, batch, 0.5)
+    got = clipped_sum(task, model, params, batch, Clip(0.5))
     monkeypatch.undo()
     keep = [0, 1, 3]
     rest = UnitBatch(batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep])
-    expected = clipped_sum(task, model, params, rest, 0.5)
+    expected = clipped_sum(task, model, params, rest, Clip(0.5))
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value)
 
@@ -157,7 +159,7 @@ def test_norms_in_float32_err_far_less_than_the_margin(size):
     torch.manual_seed(size)
     rows = torch.rand(3, size) * torch.tensor([1e-6, 1.0, 1e4])[:, None]
     exact = rows.double().square().sum(1).sqrt()
-    scales = clip_scales({"a": rows}, 1e-7).double()
+    scales = clip_scales(unit_norms({"a": rows}), Clip(1e-7)).double()
     assert ((scales * exact / 1e-7 - (1 - CLIP_MARGIN)).abs() < CLIP_MARGIN / 5).all()
 
 

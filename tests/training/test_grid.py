@@ -8,7 +8,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from dpose.training.gradients import clipped_sum, grid_of, trainable_params
+from dpose.training.clip import Clip
+from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.grid import BITS, UNITS, Grid, _add_anywhere
 from dpose.units import UnitBatch
 
@@ -37,7 +38,9 @@ def units_of(rows):
 
 def sum_of(rows, clip, way="fast"):
     model = torch.nn.Linear(rows.shape[1], 1, bias=False)
-    return clipped_sum(Aligned(), model, trainable_params(model), units_of(rows), clip, way=way)["weight"]
+    return clipped_sum(Aligned(), model, trainable_params(model), units_of(rows), Clip(clip), way=way)[
+        "weight"
+    ]
 
 
 @pytest.mark.bits
@@ -170,14 +173,14 @@ def test_a_unit_that_is_not_within_is_dropped_whole(monkeypatch):
     """Scales that are too large for one unit leave the sum of the others, in every parameter."""
     from dpose.training import gradients
 
-    rows, real = torch.eye(4) + 0.5, gradients._scales
+    rows, real = torch.eye(4) + 0.5, gradients.clip_scales
     clean = sum_of(rows[[0, 2, 3]], 0.5)
 
     def wrong(*given):
         scales = real(*given)
         return scales * torch.where(torch.arange(len(scales)) == 1, 1.1, 1.0)
 
-    monkeypatch.setattr(gradients, "_scales", wrong)
+    monkeypatch.setattr(gradients, "clip_scales", wrong)
     assert torch.equal(sum_of(rows, 0.5), clean)
 
 
@@ -187,5 +190,5 @@ def test_values_and_steps_are_inverse():
     assert on.steps(torch.tensor([1.4]) * on.step).tolist() == [1]
     assert BITS == 24
     assert UNITS << BITS == 2**53
-    assert grid_of(0.05, False) == on
-    assert grid_of(0.05, True) == Grid.of(1.0)
+    assert Clip(0.05).grid == on
+    assert Clip(0.05, True).grid == Grid.of(1.0)

@@ -13,6 +13,7 @@ from dpose.media.fingerprint import fingerprint
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
 from dpose.training.canaries import CanaryUnits, GradientCanaries, PresentUnits
+from dpose.training.clip import Clip
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, only_gradients
 from dpose.units import View
 from dpose_scene.render import render_person
@@ -136,7 +137,7 @@ def test_units_are_known_by_their_files_too(images):
 
 def test_canaries_and_other_wrappings_hide_no_copy_and_nobody(images):
     """With canaries among the private units, copies that were saved again passed."""
-    canaries = GradientCanaries(np.ones(3, bool), None, 1.0, Relation.ZERO_OUT)
+    canaries = GradientCanaries(np.ones(3, bool), None, Clip(1.0), Relation.ZERO_OUT)
     near = Pictures([cv2.convertScaleAbs(images[11], alpha=0.9, beta=15)])
     for wrap in (
         lambda units: CanaryUnits(units, canaries),

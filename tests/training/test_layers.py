@@ -13,17 +13,18 @@ from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.training import grad_sample, gradients
 from dpose.training.bookkeeping import Bookkeeping, ghost_pays
+from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
     clipped_sum,
-    grid_of,
     mean_gradient,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
     unit_loss,
+    unit_norms,
 )
 from dpose.training.layers import Conv, Convolution, LayerNorm
 from dpose.units import UnitBatch
@@ -40,16 +41,16 @@ def same(task, model, params, batch, dtype, normalised=(False, True)):
     assert distance(per_unit_gradients(task, model, params, batch), plain) <= TOLERANCE[dtype]
     summed, measured = measured_gradients(task, model, params, batch)
     assert distance(summed, plain) <= TOLERANCE[dtype]
-    norms = clip_scales(plain, 1e-30) ** -1 * 1e-30
+    norms = unit_norms(plain)
     clip = float(norms.sort().values[len(batch) // 2])  # some units are clipped and some are not
-    assert ((measured / (1 - CLIP_MARGIN) - norms).abs() <= max(TOLERANCE[dtype], 2e-6) * norms).all()
+    assert ((measured - norms).abs() <= max(TOLERANCE[dtype], 2e-6) * norms).all()
     for normalise in normalised:
-        a = clipped_sum(task, model, params, batch, clip, normalise=normalise)
-        b = clipped_sum(task, model, params, batch, clip, normalise=normalise, way="plain")
+        a = clipped_sum(task, model, params, batch, Clip(clip, normalise))
+        b = clipped_sum(task, model, params, batch, Clip(clip, normalise), way="plain")
         assert {name: v.shape for name, v in a.items()} == {name: p.shape for name, p in params.items()}
         assert not any(v.requires_grad for v in a.values())
         # numbers that differ by rounding may be truncated to neighbouring points of the grid, one for each unit
-        points = len(batch) * grid_of(clip, normalise).step
+        points = len(batch) * Clip(clip, normalise).grid.step
         assert all(
             float((a[n] - v).abs().max()) <= TOLERANCE[dtype] * float(v.norm()) + points for n, v in b.items()
         )
@@ -107,9 +108,9 @@ def test_a_torch_without_the_private_functions_has_the_plain_way(found, monkeypa
     spec.loader.exec_module(elsewhere)
     monkeypatch.setattr(gradients, "track", elsewhere.track)
     task, model, params, batch = setup(MODELS["windows"](), views=2)
-    plain = clipped_sum(task, model, params, batch, 0.3, way="plain")
+    plain = clipped_sum(task, model, params, batch, Clip(0.3), way="plain")
     with pytest.warns(UserWarning, match="plain, slower way: torch .* beneath vmap"):
-        got = clipped_sum(task, model, params, batch, 0.3)
+        got = clipped_sum(task, model, params, batch, Clip(0.3))
     assert all(torch.equal(got[name], value) for name, value in plain.items())
 
 
@@ -232,9 +233,9 @@ def test_both_ways_of_a_layer_norm_agree(shape):
 def test_a_unit_that_is_not_finite_counts_as_zero(name, value, where):
     task, model, params, batch = setup(MODELS[name](), torch.float32, views=2)
     batch.inputs[3].clamp_(-1, 1)
-    clean = clipped_sum(task, model, params, without(batch, 3), 0.3, way="plain")
+    clean = clipped_sum(task, model, params, without(batch, 3), Clip(0.3), way="plain")
     (batch.inputs[3, 0, 0, 0] if where == "input" else batch.weights[3]).fill_(value)
-    got = clipped_sum(task, model, params, batch, 0.3)
+    got = clipped_sum(task, model, params, batch, Clip(0.3))
     assert distance(got, clean) <= 1e-5
 
 
@@ -243,12 +244,12 @@ def test_a_unit_that_is_not_finite_counts_as_zero(name, value, where):
 def test_no_unit_contributes_more_than_the_clipping_norm(name, clip):
     torch.manual_seed(0)
     task, model, params, batch = setup(MODELS[name](), torch.float32, views=2)
-    whole = clipped_sum(task, model, params, batch, clip)
+    whole = clipped_sum(task, model, params, batch, Clip(clip))
     for u in range(len(batch)):
-        alone = norm(clipped_sum(task, model, params, only(batch, u), clip))
+        alone = norm(clipped_sum(task, model, params, only(batch, u), Clip(clip)))
         assert alone <= clip
         assert alone > 0.99 * clip or clip > 0.1
-        rest = clipped_sum(task, model, params, without(batch, u), clip)
+        rest = clipped_sum(task, model, params, without(batch, u), Clip(clip))
         assert norm({n: whole[n] - rest[n] for n in whole}) <= clip * (1 + 1e-6)
 
 
@@ -270,10 +271,10 @@ def test_the_bound_holds_where_places_cancel(cancel):
     params = trainable_params(model)
     for clip in (1e-8, 1e-3, 1.0):
         for u in range(3):
-            assert norm(clipped_sum(Opposite(), model, params, only(batch, u), clip)) <= clip
+            assert norm(clipped_sum(Opposite(), model, params, only(batch, u), Clip(clip))) <= clip
     if cancel >= 1e-2:
-        exact = norm(clipped_sum(Opposite(), model, params, only(batch, 0), 1e-3, way="plain"))
-        assert norm(clipped_sum(Opposite(), model, params, only(batch, 0), 1e-3)) == pytest.approx(
+        exact = norm(clipped_sum(Opposite(), model, params, only(batch, 0), Clip(1e-3), way="plain"))
+        assert norm(clipped_sum(Opposite(), model, params, only(batch, 0), Clip(1e-3))) == pytest.approx(
             exact, rel=1e-3
         )
 
@@ -304,8 +305,10 @@ def test_a_norm_does_not_know_the_units_place(units):
                 each._shapes[name] = value.shape[1:]
                 each.add(name, taken)
         assert torch.equal(book.norms()[turn], turned.norms())
-        scales = clip_scales(gradients, 0.1)
-        assert torch.equal(scales[turn], clip_scales({n: g[turn] for n, g in gradients.items()}, 0.1))
+        scales = clip_scales(unit_norms(gradients), Clip(0.1))
+        assert torch.equal(
+            scales[turn], clip_scales(unit_norms({n: g[turn] for n, g in gradients.items()}), Clip(0.1))
+        )
 
 
 @pytest.mark.parametrize("products", [False, True])
@@ -385,14 +388,14 @@ def test_a_loss_that_reaches_nothing_gives_zeros():
             return inputs.flatten(1).sum(1)
 
     _, model, params, batch = setup(MODELS["conv"]())
-    for gradient in clipped_sum(Constant(), model, params, batch, 1.0).values():
+    for gradient in clipped_sum(Constant(), model, params, batch, Clip(1.0)).values():
         assert not gradient.any()
 
 
 def test_the_model_stays_as_it_is_and_no_gradient_appears():
     task, model, params, batch = setup(Strange())
     before = {name: (t, t._version, t.clone()) for name, t in model.state_dict(keep_vars=True).items()}
-    clipped_sum(task, model, params, batch, 1.0)
+    clipped_sum(task, model, params, batch, Clip(1.0))
     for name, t in model.state_dict(keep_vars=True).items():
         assert t is before[name][0]
         assert t._version == before[name][1]
@@ -419,9 +422,9 @@ def test_products_are_not_kept_where_their_sum_is_rounded(monkeypatch):
 
     monkeypatch.setattr(Bookkeeping, "__init__", watched)
     try:
-        clipped_sum(task, model, params, batch, 1.0)
+        clipped_sum(task, model, params, batch, Clip(1.0))
         torch.set_float32_matmul_precision("medium")
-        clipped_sum(task, model, params, batch, 1.0)
+        clipped_sum(task, model, params, batch, Clip(1.0))
     finally:
         torch.set_float32_matmul_precision("highest")
     assert asked == [True, False]

@@ -17,15 +17,16 @@ from dpose.training import apart, layers
 from dpose.training import step as steps
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import products_repeat
+from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     clip_scales,
     clipped_sum,
-    grid_of,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
     unit_loss,
+    unit_norms,
 )
 from dpose.training.loader import Loader
 from dpose.training.mixed_precision import slow_in_bfloat16
@@ -66,12 +67,12 @@ def pose(strategy, views, units=4, precision="bf16"):
 
 def bounds_every_unit(task, model, params, batch, clip):
     """Brute force: each unit by itself, and each one taken out while the micro-batch keeps its shape."""
-    whole = clipped_sum(task, model, params, batch, clip)
+    whole = clipped_sum(task, model, params, batch, Clip(clip))
     assert {value.dtype for value in whole.values()} == {torch.float64}
     for u in range(len(batch)):
-        alone = clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), clip)
+        alone = clipped_sum(task, model, params, pad_units(only(batch, u), len(batch)), Clip(clip))
         assert norm(alone) <= clip
-        rest = clipped_sum(task, model, params, emptied(batch, [u]), clip)
+        rest = clipped_sum(task, model, params, emptied(batch, [u]), Clip(clip))
         assert norm({n: whole[n] - rest[n] for n in whole}) <= clip
         assert distance({n: rest[n] + alone[n] for n in whole}, whole) <= 1e-6
 
@@ -95,7 +96,7 @@ def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
     """Under the same autocast, which rounds elsewhere; and it is not the plain way that was taken."""
     task, model, params, batch = in_bfloat16(name, views)
     assert track(unit_loss(task, model), params, batch, products=True).mixed
-    got, plain = (clipped_sum(task, model, params, batch, 0.3, way=way) for way in ("fast", "plain"))
+    got, plain = (clipped_sum(task, model, params, batch, Clip(0.3), way=way) for way in ("fast", "plain"))
     largest = max(float(v.norm()) for v in plain.values())
     assert all(float((got[n] - v).norm()) <= 0.05 * largest for n, v in plain.items())
 
@@ -107,7 +108,7 @@ def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     """Per-unit gradients as they are, scaled by the factors of their own norms: no sum is taken in bfloat16."""
     task, model, params, batch = in_bfloat16(name, 3)
     whole = track(unit_loss(task, model), params, batch, products=False).gradients(params)
-    scales, on = clip_scales(whole, 0.05), grid_of(0.05, False)
+    scales, on = clip_scales(unit_norms(whole), Clip(0.05)), Clip(0.05).grid
     expected = {}
     for n, g in whole.items():
         rows = g.flatten(1) * (scales / on.step)[:, None]
@@ -116,14 +117,14 @@ def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     got = book.sums(scales, on, params)
     assert all(torch.equal(got[n], value) for n, value in expected.items())
     assert norm(
-        {n: v - clipped_sum(task, model, params, batch, 0.05)[n] for n, v in got.items()}
+        {n: v - clipped_sum(task, model, params, batch, Clip(0.05))[n] for n, v in got.items()}
     ) <= 0.01 * norm(got)
 
 
 def test_bfloat16_changes_a_little_and_not_much():
     task, model, params, batch = pose("full", 1)
-    exact = clipped_sum(PoseTask(), model, params, batch, 0.05)
-    rough = clipped_sum(task, model, params, batch, 0.05)
+    exact = clipped_sum(PoseTask(), model, params, batch, Clip(0.05))
+    rough = clipped_sum(task, model, params, batch, Clip(0.05))
     flat, other = (torch.cat([g.flatten() for g in found.values()]) for found in (exact, rough))
     assert not torch.equal(flat, other)
     assert F.cosine_similarity(flat, other, dim=0) > 0.99
@@ -132,9 +133,11 @@ def test_bfloat16_changes_a_little_and_not_much():
 def test_an_autocast_around_the_sum_rounds_nothing():
     task, model, params, batch = setup(MODELS["linear, whole"](), torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        got = clipped_sum(task, model, params, batch, 1e-3)
+        got = clipped_sum(task, model, params, batch, Clip(1e-3))
         gradients = per_unit_gradients(task, model, params, batch, "plain")
-    expected = {n: torch.tensordot(clip_scales(gradients, 1e-3), g, 1) for n, g in gradients.items()}
+    expected = {
+        n: torch.tensordot(clip_scales(unit_norms(gradients), Clip(1e-3)), g, 1) for n, g in gradients.items()
+    }
     assert distance(got, expected) <= 1e-6
 
 
@@ -142,9 +145,9 @@ def test_an_autocast_around_the_sum_rounds_nothing():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_unit_that_is_not_finite_counts_as_zero(name, value):
     task, model, params, batch = in_bfloat16(name, 2)
-    clean = clipped_sum(task, model, params, emptied(batch, [3]), 0.3)
+    clean = clipped_sum(task, model, params, emptied(batch, [3]), Clip(0.3))
     batch.inputs[3, 0, 0, 0] = value
-    assert distance(clipped_sum(task, model, params, batch, 0.3), clean) <= 1e-6
+    assert distance(clipped_sum(task, model, params, batch, Clip(0.3)), clean) <= 1e-6
 
 
 def test_strided_convolutions_in_groups_run_in_float32_between_layers_in_bfloat16(monkeypatch):
@@ -160,17 +163,19 @@ def test_strided_convolutions_in_groups_run_in_float32_between_layers_in_bfloat1
         torch.nn.Conv2d(6, 6, 3, 2, 1, groups=6), torch.nn.Conv2d(6, 6, 1, groups=6), torch.nn.Flatten()
     )
     _, model, params, batch = setup(model, torch.float32, 2)
-    clipped_sum(MixedTask(), model, params, batch, 1.0)
+    clipped_sum(MixedTask(), model, params, batch, Clip(1.0))
     full, short = (torch.float32,) * 2, (torch.bfloat16,) * 2
     assert seen == [((2, 2), 6, *full), ((1, 1), 6, *short)]
 
 
 def test_empty_units_add_nothing():
     task, model, params, batch = in_bfloat16("windows", 3)
-    assert not any(v.any() for v in clipped_sum(task, model, params, emptied(batch, range(5)), 1.0).values())
+    assert not any(
+        v.any() for v in clipped_sum(task, model, params, emptied(batch, range(5)), Clip(1.0)).values()
+    )
     padded = pad_units(batch, 9)
     assert (len(padded), padded.inputs.dtype) == (9, batch.inputs.dtype)
-    got, expected = (clipped_sum(task, model, params, b, 0.3) for b in (padded, batch))
+    got, expected = (clipped_sum(task, model, params, b, Clip(0.3)) for b in (padded, batch))
     assert distance(got, expected) <= 0.02  # of another shape
 
 
@@ -180,7 +185,7 @@ def test_a_loss_that_does_not_say_what_it_computes_in_is_refused():
 
     _, model, params, batch = in_bfloat16("tokens")
     with refused("precision-not-declared"):
-        clipped_sum(Silent(), model, params, batch, 1.0)
+        clipped_sum(Silent(), model, params, batch, Clip(1.0))
 
 
 # ---------------------------------------------------------------------------------------- one shape, and its check

@@ -18,8 +18,9 @@ from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.events import SampledGaussian, event_from_dict
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import step
+from dpose.training.clip import Clip
 from dpose.training.distributed import ProcessGroup
-from dpose.training.gradients import sensitivity, trainable_params
+from dpose.training.gradients import trainable_params
 from dpose.training.loader import Copies, Loader
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -125,7 +126,7 @@ def test_sampler_clipping_and_noise_get_what_is_accounted(dots, tmp_path, monkey
     seen = spied(dots, tmp_path, monkeypatch, plan)
     assert sum(event.steps for event in seen.events) == STEPS
     (kind,) = {(event.q, event.sigma, event.sensitivity) for event in seen.events}
-    assert kind == (rate, 1.5, sensitivity(plan.clip_norm, plan.normalise))
+    assert kind == (rate, 1.5, 1.0 if plan.normalise else plan.clip_norm)
     # every unit there is, at the accounted rate; once a step
     assert [(call["n"], call["rate"]) for call in seen.sampled] == [(N, rate)] * STEPS
     # every coordinate of every tensor, at the accounted standard deviation; once a step
@@ -134,8 +135,7 @@ def test_sampler_clipping_and_noise_get_what_is_accounted(dots, tmp_path, monkey
     assert all(set(call["sums"]) == names for call in seen.noised)
     assert seen.clipped
     for call in seen.clipped:
-        assert call["clip_norm"] == plan.clip_norm
-        assert call["normalise"] == plan.normalise
+        assert call["clip"] == Clip(plan.clip_norm, plan.normalise)
 
 
 @RELATIONS
@@ -198,7 +198,7 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
     engine = an_engine(dots, a_plan(expected_batch_size=40))
     told, batches = [], []
 
-    def summed(task, model, params, batch, clip_norm, **more):
+    def summed(task, model, params, batch, clip, **more):
         batches.append(batch)
         return {name: torch.ones_like(p) for name, p in params.items()}
 

@@ -13,12 +13,12 @@ import dpose.training.trainer as trainer
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.apart import check_units_apart
+from dpose.training.clip import Clip
 from dpose.training.gradient import FITTED, RunInputs, open_parts
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clipped_sum,
     per_unit_gradients,
-    sensitivity,
     trainable_params,
 )
 from dpose.training.loader import Loader
@@ -79,7 +79,7 @@ def test_the_sum_is_of_gradients_transformed_and_then_clipped(dots, kind):
     rows = torch.cat([raw[name].flatten(1) for name in params], 1) @ matrix_of(transform, params).T
     clip = float(rows.norm(dim=1).median())
     factors = (clip * (1 - CLIP_MARGIN) / rows.norm(dim=1)).clamp(max=1.0)
-    got = clipped_sum(dots.task, model, params, batch, clip, normalise=False, transform=transform)
+    got = clipped_sum(dots.task, model, params, batch, Clip(clip), transform=transform)
     whole = torch.cat([got[name].flatten() for name in transform.like(params)])
     torch.testing.assert_close(whole, (rows * factors[:, None]).sum(0), rtol=0, atol=2e-6 * clip)
 
@@ -93,14 +93,16 @@ def test_no_unit_moves_the_sum_by_more_than_the_sensitivity(dots, kind, clip, wa
     transform = transform_of(kind, params)
 
     def summed(keep):
-        found = clipped_sum(dots.task, model, params, chosen(batch, keep), clip, way=way, transform=transform)
+        found = clipped_sum(
+            dots.task, model, params, chosen(batch, keep), Clip(clip), way=way, transform=transform
+        )
         assert {n: t.shape for n, t in found.items()} == {
             n: t.shape for n, t in transform.like(params).items()
         }
         return flat(found)
 
     everyone = list(range(len(batch)))
-    whole, bound, most = summed(everyone), sensitivity(clip, False), 0.0
+    whole, bound, most = summed(everyone), clip, 0.0
     for u in everyone:
         without = everyone[:u] + everyone[u + 1 :]
         moved = float((whole - summed(without)).norm())
@@ -123,9 +125,9 @@ def test_a_gradient_that_is_not_finite_moves_nothing(dots, kind, poison, monkeyp
         bad = inputs.flatten(1).sum(1) == one
         return real(model, params, inputs, targets) * torch.where(bad, poison, 1.0)
 
-    expected = clipped_sum(dots.task, model, params, chosen(batch, [0, 1, 3]), 0.5, transform=transform)
+    expected = clipped_sum(dots.task, model, params, chosen(batch, [0, 1, 3]), Clip(0.5), transform=transform)
     monkeypatch.setattr(dots.task, "loss", poisoned)
-    got = clipped_sum(dots.task, model, params, batch, 0.5, transform=transform)
+    got = clipped_sum(dots.task, model, params, batch, Clip(0.5), transform=transform)
     assert torch.isfinite(flat(got)).all()
     moved = float((flat(got) - flat(expected)).norm())
     assert moved == 0 if poison != 1e30 else moved <= 0.5

@@ -9,7 +9,8 @@ import torch
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
-from dpose.training.gradients import clipped_sum, grid_of, per_unit_gradients, trainable_params
+from dpose.training.clip import Clip
+from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
 from dpose.training.grid import Grid
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
@@ -57,7 +58,7 @@ def test_the_step_is_sample_clip_sum_noise_divide(dots, monkeypatch):
     again = AesNoise(Key.from_seed(3))
     sample = poisson_batch(60, 20 / 60, again.stream(Purpose.PRIVATE_SAMPLER, 2, b"context"))
     batch = engine.task.collate([engine.loader.unit(int(i), 2) for i in sample])
-    expected = clipped_sum(engine.task, engine.model, params, batch, 0.1, normalise=True)
+    expected = clipped_sum(engine.task, engine.model, params, batch, Clip(0.1, True))
     assert seen["stddev"] == engine.bound.event.sigma * 1.0
     for name, value in expected.items():
         # noise goes onto the sum; the divisor is the expected batch size, whatever the sample's size
@@ -112,7 +113,7 @@ def test_rounding_is_last_and_once(dots, monkeypatch):
 
     monkeypatch.setattr("dpose.training.step.add_gaussian", spy)
     got = private_gradient(engine, params, 1)
-    step = grid_of(engine.bound.plan.clip_norm, engine.bound.plan.normalise).step
+    step = engine.bound.plan.clip.grid.step
     for name, value in seen.items():
         assert value.dtype == torch.float64
         assert torch.equal(value / step, (value / step).round())

@@ -22,6 +22,7 @@ from dpose.audits.undetected_faults import UNSEEN
 from dpose.audits.whitebox import order_of_turns
 from dpose.errors import DposeError
 from dpose.privacy.noise import Stream
+from dpose.training.clip import Clip
 from dpose.training.gradients import Params, per_unit_gradients
 from dpose.training.preclipping import PreClipping
 from dpose.units import Task, UnitBatch
@@ -118,12 +119,11 @@ def _not_clipped() -> Replacements:
         model: torch.nn.Module,
         params: Params,
         batch: UnitBatch,
-        clip_norm: float,
+        clip: Clip,
         *,
-        normalise: bool = False,
         transform: PreClipping | None = None,
     ) -> Params:
-        scale = 1 / clip_norm if normalise else 1.0
+        scale = clip.bound / clip.norm  # divided by C where the clip divides
         plain = _plain_sums(task, model, params, batch, transform)
         return {name: scale * total for name, total in plain.items()}
 

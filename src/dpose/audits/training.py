@@ -226,7 +226,7 @@ def _canaries(
 ) -> tuple[GradientCanaries | InputCanaries, list[View]]:
     included = toss_coins(audit.canaries, rng)
     if audit.kind == "gradient":
-        return GradientCanaries(included, blank_view(model), plan.clip_norm, plan.relation), []
+        return GradientCanaries(included, blank_view(model), plan.clip, plan.relation), []
     # as many again are never trained on: half set thresholds, half count false positives
     _, views = canary_views(model, rng, 2 * audit.canaries)
     if len(views) < audit.canaries:

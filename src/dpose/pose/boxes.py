@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.coco_labels import CocoSet
+from dpose.pose.crops import PADDING
 from dpose.pose.data.detections import Box, read_detections
-from dpose.pose.data.mpii import MpiiSet
-from dpose.pose.evaluate import label_boxes
+from dpose.pose.data.labels import Labels
 
 
 class Boxes(Protocol):
@@ -90,22 +89,14 @@ class LabelledBoxes:
     """The boxes of labelled people (`Boxes`), found by the picture's file name.
 
     Args:
-        labels: In COCO's or MPII's format.
+        labels: Of data that have boxes; those of people who are not learnt from are none.
     """
 
-    def __init__(self, labels: CocoSet | MpiiSet) -> None:
+    def __init__(self, labels: Labels) -> None:
         self._boxes: dict[str, list[Box]] = {}
-        if isinstance(labels, MpiiSet):
-            for labelled in labels.people:
-                # the square has the padding in it that prediction adds
-                x0, y0, x1, y1 = (float(v) for v in labelled.person.box)
-                reach = (x1 - x0) / 2.5
-                middle = np.array([x0 + x1, y0 + y1] * 2) / 2
-                box = Box(middle + reach * np.array([-1, -1, 1, 1]), 1.0)
-                self._boxes.setdefault(Path(labelled.image).name, []).append(box)
-        else:
-            found: Mapping[int, list[Box]] = label_boxes(labels)
-            self._boxes = {Path(i.name).name: found.get(i.id, []) for i in labels.images}
+        for picture in labels.pictures:
+            boxes = [_without(labels.padding, person.box.astype(np.float64)) for person in picture.learnt]
+            self._boxes[Path(picture.name).name] = [Box(box, 1.0) for box in boxes]
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """The picture's boxes.
@@ -116,3 +107,12 @@ class LabelledBoxes:
         if name not in self._boxes:
             raise DposeError("picture-not-labelled", "is not among the labels", name)
         return self._boxes[name]
+
+
+def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a box is before prediction adds its own padding, of labels that are padded less than that."""
+    if padding == PADDING:
+        return box
+    middle = (box[:2] + box[2:]) / 2
+    half = (box[2:] - box[:2]) / 2 * padding / PADDING
+    return np.concatenate([middle - half, middle + half])

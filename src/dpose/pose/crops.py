@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Matrix = NDArray[np.float64]
 
+PADDING = 1.25
+"""How much larger than a person's box a crop reaches, where nothing else is said."""
+
 
 def whole_frame(size: tuple[int, int]) -> NDArray[np.float32]:
     """The box (x0, y0, x1, y1) of a whole picture of `size` (H, W): from pixel edge to pixel edge."""
@@ -25,7 +28,7 @@ def whole_frame(size: tuple[int, int]) -> NDArray[np.float32]:
 def crop_transform(
     box: ArrayLike,
     size: tuple[int, int],
-    padding: float = 1.25,
+    padding: float = PADDING,
     rotation: float = 0.0,
     scale: float = 1.0,
     flip: bool = False,

@@ -13,7 +13,6 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
 from dpose.pose.data import (
     Augment,
-    ConcatUnits,
     DataSpec,
     PoseUnits,
     SubjectUnits,
@@ -353,7 +352,7 @@ def precision(config: RunConfig) -> Precision:
     )
 
 
-def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | ConcatUnits | SubjectUnits:
+def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | SubjectUnits:
     """The units that a run trains on, augmented as configured, with labels in the first data's joints.
 
     Args:

@@ -99,7 +99,7 @@ def plant(
     if opening.kind == "gradient":
         blank = _blank(found.units)
         parameter, coordinates = _coordinates(opening.made_from)
-        canaries = GradientCanaries(included, blank, plan.clip_norm, plan.relation, coordinates)
+        canaries = GradientCanaries(included, blank, plan.clip, plan.relation, coordinates)
         return PlantedRun(
             CanaryTask(found.task, parameter), CanaryUnits(found.units, canaries, name=name), opening
         )

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
-from dpose.pose.data import Augment, ConcatUnits, DataSpec, PoseUnits, open_data
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.regions import regions_for
@@ -75,7 +75,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         console.print(f"Warning: {slow}", highlight=False)
     data = open_units(config, model.config)
     private = config.plan.kind.reads_private_data
-    if private and isinstance(data, ConcatUnits):
+    if private and isinstance(data, PoseUnits):
         _refuse_shared(data, console)
     return PreparedRun(
         config=config,
@@ -212,7 +212,7 @@ def explain(config: RunConfig) -> RenderableType:
     return Group(*told)
 
 
-def _refuse_shared(data: ConcatUnits, console: Console) -> None:
+def _refuse_shared(data: PoseUnits, console: Console) -> None:
     """Refuse a picture that is in two of the private data: as two units it would get half the protection of one."""
     with console.status("looking for pictures that are in two of the data"):
         shared = data.shared_picture(readers=process_group())

@@ -25,6 +25,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
+from dpose.training.clip import Clip
 from dpose.training.gradients import trainable_params
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
@@ -130,7 +131,7 @@ class GradientCanaries:
     Attributes:
         included: (m,), the coins.
         blank: What a canary shows: a view of the data's shape without content.
-        clip_norm: The plan's.
+        clip: The plan's.
         relation: Under replacement a canary that is not in is replaced by its opposite, which moves the sum by twice
             the clipping norm; otherwise by nothing.
         coordinates: (m,), which coordinate of the task's parameter each pushes; the first m when None.
@@ -138,7 +139,7 @@ class GradientCanaries:
 
     included: Coins
     blank: View
-    clip_norm: float
+    clip: Clip
     relation: Relation = Relation.ZERO_OUT
     coordinates: Sequence[int] | None = None
 
@@ -148,7 +149,7 @@ class GradientCanaries:
     def view(self, index: int) -> View:
         """Canary `index` as the loader sees it."""
         absent = -1.0 if self.relation is Relation.REPLACE else 0.0
-        push = STEEPNESS * self.clip_norm * (1.0 if self.included[index] else absent)
+        push = STEEPNESS * self.clip.norm * (1.0 if self.included[index] else absent)
         coordinate = index if self.coordinates is None else self.coordinates[index]
         return _marked(self.blank, canary=coordinate, push=push)
 

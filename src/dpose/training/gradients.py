@@ -21,10 +21,9 @@ from torch.func import grad, vmap
 
 from dpose.errors import DposeError
 from dpose.training.bookkeeping import Bookkeeping, square_norms, total_norms
+from dpose.training.clip import Clip
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
-from dpose.training.grid import Grid
-from dpose.training.methods import sensitivity as sensitivity
 from dpose.training.plain_conv import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
 
@@ -90,14 +89,24 @@ def per_unit_gradients(
     return dict(per_unit(params, batch.inputs, batch.targets, batch.weights))
 
 
-def clip_scales(gradients: Params, clip_norm: float, *, normalise: bool = False) -> Tensor:
-    """The factor (U,) by which each unit's gradient is multiplied so that its L2 norm is at most `clip_norm`.
+def unit_norms(gradients: Params) -> Tensor:
+    """Each unit's L2 norm (U,) over all tensors together; a unit whose norm is not finite contributes nothing."""
+    return total_norms([square_norms(g.flatten(1)) for g in gradients.values()])
 
-    A unit whose gradient is not finite gets 0. With `normalise` the factors are divided by `clip_norm`: the
-    clipped gradients then have norm at most 1 whatever C is, and C no longer scales the optimizer's step.
+
+def clip_scales(norms: Tensor, clip: Clip) -> Tensor:
+    """The factor (U,) by which each unit's gradient is multiplied so that its L2 norm is at most `clip.bound`.
+
+    Args:
+        norms: (U,), the units' own; one that is not finite gets the factor 0.
+        clip: The bound. Where it is normalised the factors are divided by C: clipped gradients then have norm at most 1
+            whatever C is.
     """
-    norms = total_norms([square_norms(g.flatten(1)) for g in gradients.values()])
-    return _scales(norms, clip_norm, normalise)
+    longest = clip.norm * (1 - CLIP_MARGIN)
+    scales = torch.clamp(longest / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
+    if clip.normalised:
+        scales = scales / clip.norm
+    return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
 
 
 def clipped_sum(
@@ -105,9 +114,8 @@ def clipped_sum(
     model: torch.nn.Module,
     params: Params,
     batch: UnitBatch,
-    clip_norm: float,
+    clip: Clip,
     *,
-    normalise: bool = False,
     way: Way = "fast",
     transform: PreClipping | None = None,
 ) -> Params:
@@ -117,7 +125,7 @@ def clipped_sum(
     sum has the shapes of transformed gradients.
 
     **Guarantee.** Taking a unit out of the batch, or zeroing it out, changes the result by at most
-    `sensitivity(clip_norm, normalise)` in L2 norm over all tensors together; replacing a unit, by at most twice that.
+    `clip.bound` in L2 norm over all tensors together; replacing a unit, by at most twice that (`Clip.sensitivity`).
     It holds for any number of views, any weights, any labels and for gradients that are not finite (they count
     as zero), and for both ways. It is exact, not up to rounding: every unit's clipped gradient is truncated on an
     integer grid, its norm is checked in integers, and integers are summed (`dpose.training.grid.Grid`). It needs that
@@ -128,9 +136,9 @@ def clipped_sum(
     book = _measurable(task, model, params, batch, way, transform)
     # an autocast around this would round products of factors, and norms
     with torch.autocast(batch.weights.device.type, enabled=False):
-        scales = _scales(book.norms(), clip_norm, normalise)
+        scales = clip_scales(book.norms(), clip)
         like = transform.like(params) if transform else params
-        return book.sums(scales, grid_of(clip_norm, normalise), like)
+        return book.sums(scales, clip.grid, like)
 
 
 def measured_gradients(
@@ -144,11 +152,6 @@ def measured_gradients(
     book = _measurable(task, model, params, batch, "fast", transform)
     with torch.autocast(batch.weights.device.type, enabled=False):
         return book.each(transform.like(params) if transform else params), book.norms()
-
-
-def grid_of(clip_norm: float, normalise: bool) -> Grid:
-    """The grid that clipped gradients are summed on."""
-    return Grid.of(sensitivity(clip_norm, normalise))
 
 
 def mean_gradient(
@@ -173,14 +176,6 @@ def mean_gradient(
     # a parameter that the loss does not reach has a gradient of zeros, as in the private step
     gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, gradients, strict=True)), loss.detach()
-
-
-def _scales(norms: Tensor, clip_norm: float, normalise: bool) -> Tensor:
-    bound = clip_norm * (1 - CLIP_MARGIN)
-    scales = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
-    if normalise:
-        scales = scales / clip_norm
-    return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
 
 
 def _measurable(

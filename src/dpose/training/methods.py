@@ -302,8 +302,3 @@ class SubspaceConfig:
                 f"a subspace of {self.rank} directions needs at least {self.rank} public units, not {self.units}",
                 fix="raise subspace.units or lower subspace.rank",
             )
-
-
-def sensitivity(clip_norm: float, normalise: bool) -> float:
-    """The L2 bound on one unit's contribution to a sum of gradients that are clipped to C."""
-    return 1.0 if normalise else clip_norm

@@ -24,7 +24,8 @@ from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, check_delta, check_epsilon, check_sigma
 from dpose.privacy.rounding import as_given, upper
-from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity
+from dpose.training.clip import Clip
+from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
 from dpose.units import MAX_VIEWS, Unit
 
@@ -189,6 +190,11 @@ class TrainingPlan:
         return METHODS[self.method]
 
     @property
+    def clip(self) -> Clip:
+        """`clip_norm` and `normalise` as the one value that everything behind the plan takes."""
+        return Clip(self.clip_norm, self.normalise)
+
+    @property
     def fits_public(self) -> bool:
         """Whether public units are read: for a subspace or scales that are no control."""
         return self.kind.fitted and self.subspace.kind == "public"
@@ -294,7 +300,7 @@ class TrainingPlan:
             q=rate,
             sigma=sigma,
             steps=steps,
-            sensitivity=sensitivity(self.clip_norm, self.normalise),
+            sensitivity=self.clip.bound,
         )
         # recomputed from the event itself: neither a rounding nor a stale cache can understate the claim
         claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)

@@ -2,7 +2,7 @@
 
     transform = Coefficients(subspace)                       # g -> V g, of k numbers
     transform = Scales(fit_scales(task, model, params, public_batches))     # g -> D g, D diagonal
-    sums = clipped_sum(task, model, params, batch, clip_norm, transform=transform)
+    sums = clipped_sum(task, model, params, batch, clip, transform=transform)
     gradient = transform.back(noised)                        # V^T c, or D^-1 y
 
 What is clipped, summed on the integer grid and noised is the transformed gradient; the map back is post-processing. So
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.training.grad_sample import Params
-from dpose.training.gradients import clip_scales, per_unit_gradients
+from dpose.training.gradients import per_unit_gradients, unit_norms
 from dpose.training.subspace import Subspace
 from dpose.units import Task, UnitBatch
 
@@ -136,7 +136,7 @@ def fit_scales(
     units = 0
     for batch in batches:
         gradients = per_unit_gradients(task, model, params, batch)
-        finite = clip_scales(gradients, 1.0) > 0  # the rule of the private side
+        finite = unit_norms(gradients).isfinite()  # the rule of the private side
         for name, value in gradients.items():
             squares[name] += value[finite].square().sum(0)
         units += int(finite.sum())

@@ -21,7 +21,7 @@ from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.privacy.shares import is_own
 from dpose.training.distributed import ALONE, ProcessGroup
-from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
+from dpose.training.gradients import Params, clipped_sum, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.training.preclipping import PreClipping
@@ -89,7 +89,7 @@ def private_gradient(
             taken again after another past gets draws of its own.
         on_micro_batch: Called after each micro-batch.
     """
-    bound, plan, ranks = engine.bound, engine.bound.plan, engine.ranks
+    bound, ranks = engine.bound, engine.ranks
     context = engine.context + chain
     # over the units there are; rate and divisor stay the plan's constants even where n is nominal
     sample = poisson_batch(
@@ -98,7 +98,7 @@ def private_gradient(
         engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
     device = next(iter(params.values())).device
-    steps = grid_of(plan.clip_norm, plan.normalise)
+    grid = bound.plan.clip.grid
     like = engine.transform.like(params) if engine.transform else params
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
@@ -107,15 +107,15 @@ def private_gradient(
     ):
         part = clipped_part(engine, params, batch.to(device))
         for name, value in part.items():
-            totals[name] += steps.steps(value).to(device)
+            totals[name] += grid.steps(value).to(device)
         if on_micro_batch:
             on_micro_batch()
     totals = ranks.sum_to_first(totals)
     if not ranks.first:  # nothing: the update comes from the first process, with its noise
         return {name: torch.zeros_like(p) for name, p in params.items()}
-    sums = {name: steps.values(total) for name, total in totals.items()}
+    sums = {name: grid.values(total) for name, total in totals.items()}
     stream = engine.noise.stream(Purpose.NOISE, step, context)
-    grid_step = steps.step if bound.event is not None and bound.event.rounded else None
+    grid_step = grid.step if bound.event is not None and bound.event.rounded else None
     noisy = add_gaussian(sums, bound.noise_stddev, stream, grid_step)
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
     return engine.transform.back(mean) if engine.transform else mean
@@ -123,16 +123,8 @@ def private_gradient(
 
 def clipped_part(engine: Engine, params: Params, batch: UnitBatch) -> Params:
     """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
-    plan = engine.bound.plan
-    return clipped_sum(
-        engine.task,
-        engine.model,
-        params,
-        batch,
-        plan.clip_norm,
-        normalise=plan.normalise,
-        transform=engine.transform,
-    )
+    clip = engine.bound.plan.clip
+    return clipped_sum(engine.task, engine.model, params, batch, clip, transform=engine.transform)
 
 
 def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.training.bookkeeping import square_norms
-from dpose.training.gradients import Params, clip_scales, per_unit_gradients
+from dpose.training.gradients import Params, per_unit_gradients, unit_norms
 from dpose.units import Task, UnitBatch
 
 HOLD_BYTES = 1152 * 2**20
@@ -246,7 +246,7 @@ def _gradients(
     for batch in slices:
         gradients = per_unit_gradients(task, model, params, batch)
         # the rule of the private side: a norm that is not finite counts as no gradient
-        bad = clip_scales(gradients, 1.0) == 0
+        bad = ~unit_norms(gradients).isfinite()
         for value in gradients.values():
             value[bad] = 0
         yield at, gradients, int(bad.sum())

@@ -203,8 +203,8 @@ class TestRun:
 
     def test_a_score_on_private_pictures_is_listed_charged_and_told(self, tmp_path, monkeypatch):
         root = lspet_at(tmp_path)
-        small = functools.partial(SOURCES["lspet"].open, splits=SPLITS, parts=PARTS)
-        monkeypatch.setitem(SOURCES, "lspet", replace(SOURCES["lspet"], open=small))
+        small = functools.partial(SOURCES["lspet"].labels, splits=SPLITS, parts=PARTS)
+        monkeypatch.setitem(SOURCES, "lspet", replace(SOURCES["lspet"], labels=small))
         asked = GridRequest(core=True, variants=("quarter-passes",), init="nano")
         out = tmp_path / "out"
         reproduce("lspet-dp-ablation", Request(data=(f"lspet:{root}",), grid=asked), out, QUIET)

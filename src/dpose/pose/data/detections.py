@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.crops import Matrix, crop_transform
+from dpose.pose.crops import PADDING, Matrix, crop_transform
 from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 
 
@@ -33,7 +33,7 @@ class Box:
 def crop_of(
     box: Box,
     size: tuple[int, int],
-    padding: float = 1.25,
+    padding: float = PADDING,
     rotation: float = 0.0,
     scale: float = 1.0,
     flip: bool = False,

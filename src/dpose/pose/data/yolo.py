@@ -21,7 +21,8 @@ boxes stand for the segmentation that labels of this kind lack.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,43 +33,15 @@ from dpose.errors import DposeError
 from dpose.files import file_text, file_yaml, write_atomic
 from dpose.known_sets import sets_in
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.cache import picture_cache
-from dpose.pose.data.coco import NAMES_READ, numbered_as_coco, units_of
-from dpose.pose.data.coco_labels import CocoImage, CocoPerson, CocoSet
+from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset, clipped
 from dpose.pose.data.problems import Problems
-from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
 AREA_OF_BOX = 0.53
 MOST_JOINTS = 1_000
 _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
-
-
-def open_yolo(
-    root: Path,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    annotations: str = "",
-) -> PoseUnits:
-    """One split of a YOLO-pose dataset: a picture with all its people a unit (`dpose.pose.data.coco.open_coco`).
-
-    Args:
-        root: The dataset's folder.
-        split: "train", "val" or "test".
-        input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
-        unit: "image" or "crop".
-        annotations: `data.yaml`, relative to `root`, where it has another name.
-
-    Raises:
-        DposeError: as `read_yolo`.
-    """
-    return units_of(read_yolo(root, split, annotations), input_size=input_size, augment=augment, unit=unit)
 
 
 def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
@@ -94,7 +67,7 @@ def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
     return said, "coco" if numbered_as_coco(names) else ""
 
 
-def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
+def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
     """The labels of one split. A line that makes no sense is left out and told by file and line.
 
     Pictures are always needed, whatever `pictures` says: labels are shares of their sizes.
@@ -107,34 +80,30 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     files = _pictures(settings, split, path)
     people_class = _people_class(settings)
     problems = Problems()
-    numbered = all(file.stem.isdecimal() for file in files) and len({int(f.stem) for f in files}) == len(
-        files
-    )
-    images: list[CocoImage] = []
-    people: list[CocoPerson] = []
+    numbers = {int(file.stem) for file in files if file.stem.isdecimal()}
+    found: list[LabelledPicture] = []
+    people = count(1)
     for place, file in enumerate(files, 1):
         try:
-            height, width = shown_size(file)
+            size = shown_size(file)
         except DposeError as error:
             problems.add(error.what, file.name)
             continue
-        # as COCO's, a picture called by a number keeps it
-        number = int(file.stem) if numbered else place
-        images.append(CocoImage(number, _below(file, path.parent), file, width, height))
+        those = []
         for line, text in _lines(_label_file(file)):
-            where = f"{_label_file(file).name} line {line}"
-            found = _person(text, len(skeleton), values, (width, height))
-            if isinstance(found, str):
-                problems.add(found, where)
-            elif people_class is None or found[0] == people_class:
-                people.append(CocoPerson(len(people) + 1, number, *found[1:], crowd=False))
-    if not images:
+            person = _person(text, len(skeleton), values, size)
+            if isinstance(person, str):
+                problems.add(person, f"{_label_file(file).name} line {line}")
+            elif people_class is None or person[0] == people_class:
+                those.append(LabelledPerson(next(people), *person[1:]))
+        # as COCO's, a picture called by a number keeps it
+        number = int(file.stem) if len(numbers) == len(files) else place
+        found.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
+    if not found:
         raise DposeError(
             "pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT
         )
-    return CocoSet(
-        f"yolo:{split}", path, tuple(images), tuple(people), tuple(problems), (), picture_cache(), skeleton
-    )
+    return Labels(f"yolo:{split}", path, skeleton, tuple(found), tuple(problems))
 
 
 def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, split: str) -> int:
@@ -318,9 +287,9 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
 
 
 def _person(
-    text: str, joints: int, values: int, size: Sequence[int]
-) -> str | tuple[int, Any, Any, Any, float]:
-    """Class, keypoints, flags, box and area of a line, in pixels; or what is wrong with it."""
+    text: str, joints: int, values: int, size: tuple[int, int]
+) -> str | tuple[int, Any, Any, Any, Any, float]:
+    """The class of a line, and keypoints, flags, corners, box and area in pixels; or what is wrong with it."""
     try:
         row = np.array([float(part) for part in text.split()])
     except ValueError:
@@ -329,16 +298,31 @@ def _person(
         return f"not {5 + joints * values} numbers"
     if not np.isfinite(row).all() or (row[1:5] < 0).any() or (row[1:5] > 1).any():
         return "a box that is not in shares of the picture"
-    scale = np.array(size, np.float64)
+    scale = np.array(size[::-1], np.float64)
     rows = row[5:].reshape(joints, values)
     flags = rows[:, 2] if values == 3 else np.where((rows > 0).any(axis=1), 2.0, 0.0)
     if not np.isin(flags, (0, 1, 2)).all():
         return "a visibility other than 0, 1 or 2"
     centre, extent = row[1:3] * scale, row[3:5] * scale
     box = np.concatenate([centre - extent / 2, extent])
-    return int(row[0]), rows[:, :2] * scale, flags.copy(), box, float(AREA_OF_BOX * extent.prod())
+    corners = clipped(box, size) if flags.any() else None
+    return int(row[0]), rows[:, :2] * scale, flags.copy(), corners, box, float(AREA_OF_BOX * extent.prod())
 
 
 def _below(file: Path, folder: Path) -> str:
     """A file's name relative to a folder, or its own where it lies elsewhere."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
+
+
+DATASET = PoseDataset(
+    splits=("train", "val", "test"),
+    default={"train": "train", "evaluate": "val"},
+    options=("annotations",),
+    distinct=("annotations",),
+    labels=read_yolo,
+    skeleton=COCO,
+    own_skeleton=yolo_skeleton,
+    several=True,
+    oks=True,
+    holds=yolo_holds,
+)
