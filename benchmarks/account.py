@@ -31,22 +31,21 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpose.errors import DposeError
-from dpose.privacy.events import Event, Laplace, SampledGaussian
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     Budget,
     Charge,
-    Marks,
     Where,
     budget_states,
     charge_account,
     charges,
-    marks_of,
     readers,
     set_budget,
     spent_on,
 )
+from dpose.errors import DposeError
+from dpose.privacy.events import Event, Laplace, SampledGaussian
+from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 
 PICTURES = marks_of([f"picture {k}" for k in range(1000)])
 EPSILON, DELTA, SEED = 40.0, 1e-5, 7

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpose.account import Charge, charge_account
 from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import Charge, charge_account, marks_of
 
 
 def pure(epsilon, pixels=0, points=()) -> Laplace:

@@ -9,8 +9,8 @@ import pytest
 
 import dpose
 from dpose import files
+from dpose.account.store import opened
 from dpose.files import make_folder, private_folder, write_atomic
-from dpose.privacy.odometer.store import opened
 from dpose.release import counting
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

@@ -13,6 +13,9 @@ import scipy.io
 from rich.console import Console
 
 from archives import npy, rebuilt
+from dpose.account import charges, commit, high_water
+from dpose.account.questions import groups
+from dpose.account.store import close_connections, opened
 from dpose.action.folder import load_action_model
 from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
@@ -27,9 +30,6 @@ from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig
 from dpose.privacy.entries import GENESIS, Entry, EntryType
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.odometer import charges, commit, high_water
-from dpose.privacy.odometer.questions import groups
-from dpose.privacy.odometer.store import close_connections, opened
 from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack

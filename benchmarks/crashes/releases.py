@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from crashes.story import Mark, Plain
+from dpose.account import charge_account, charges
 from dpose.cli import main
 from dpose.engines import local
 from dpose.media.images import encode_image
-from dpose.privacy.odometer import charge_account, charges, marks_of
+from dpose.privacy.marks import marks_of
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.verify import verify_release
 from stored import run_charge

@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from clips import write as write_clip
+from dpose.account import EVALUATION, Budget, budgets, charges, set_budget
+from dpose.account.store import close_connections
 from dpose.cli import main
 from dpose.media import write_image
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
-from dpose.privacy.odometer.store import close_connections
 from dpose.runs.account import marks_of_file
 from dpose.runs.budget import identity_of_data
 from quick import quick  # noqa: F401

@@ -29,9 +29,9 @@ STEP = (
     "mutants/test_training.py",
 )
 ODOMETER = (
-    "privacy/test_odometer.py",
-    "privacy/test_odometer_store.py",
-    "privacy/test_odometer_versions.py",
+    "account/test_account.py",
+    "account/test_store.py",
+    "account/test_set_back.py",
 )
 RESUMED = ("training/test_copies.py", "training/test_resume.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
@@ -220,33 +220,31 @@ GUARDED = {
         ("protect", "_check_copies", "_seen", "_told", "contents_of", "contents_and_files"),
     ),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
-    "privacy/odometer/records.py": Guarded(
+    "account/records.py": Guarded(
         ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_counted")
     ),
-    "privacy/odometer/ledgers.py": Guarded(
-        ("privacy/test_odometer_ledgers.py", "training/test_copies.py"),
+    "account/ledgers.py": Guarded(
+        ("account/test_ledgers.py", "training/test_copies.py"),
         ("CountedSteps._may", "CountedSteps._moving", "CountedSteps._note", "_known"),
     ),
-    "privacy/odometer/losses.py": Guarded(ODOMETER, ("_steps", "_at")),
-    "privacy/odometer/composition.py": Guarded(ODOMETER),
-    "privacy/odometer/filters.py": Guarded(
+    "account/losses.py": Guarded(ODOMETER, ("_steps", "_at")),
+    "account/composition.py": Guarded(ODOMETER),
+    "account/budgets.py": Guarded(
         ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
-    "privacy/odometer/reservations.py": Guarded(
+    "account/reservations.py": Guarded(
         (*ODOMETER, "lab/attacks/test_counted.py", "runs/test_tune.py"),
         ("reserve_all", "charge_within", "_settle", "committing", "note_weights"),
     ),
-    "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
-    "privacy/odometer/compositions.py": Guarded(ODOMETER),
-    "privacy/odometer/history.py": Guarded(
-        ODOMETER, ("History.among", "history", "_sets", "Charges", "_Reading")
-    ),
-    "privacy/odometer/growing.py": Guarded(("privacy/test_growing.py", *ODOMETER)),
-    "privacy/odometer/cells.py": Guarded(ODOMETER),
-    "privacy/odometer/subjects.py": Guarded(ODOMETER),
-    "privacy/odometer/high_water.py": Guarded(ODOMETER),
-    "privacy/odometer/store.py": Guarded(ODOMETER, ("Store._begun", "Store._orphan")),
-    "privacy/odometer/journal.py": Guarded(
+    "account/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
+    "account/compositions.py": Guarded(ODOMETER),
+    "account/history.py": Guarded(ODOMETER, ("History.among", "history", "_sets", "Charges", "_Reading")),
+    "account/growing.py": Guarded(("account/test_growing.py", *ODOMETER)),
+    "account/sets.py": Guarded(ODOMETER),
+    "account/keys.py": Guarded(ODOMETER),
+    "account/high_water.py": Guarded(ODOMETER),
+    "account/store.py": Guarded(ODOMETER, ("Store._begun", "Store._orphan")),
+    "account/journal.py": Guarded(
         ODOMETER,
         ("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
     ),

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from dots import train
+from dpose.account import charges
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import charges
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig

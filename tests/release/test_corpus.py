@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import clips
+from dpose.account import Budget, charges, readers, set_budget
 from dpose.cli import main
 from dpose.engines.local import LocalEngine
 from dpose.engines.ray import ITEM_BYTES
@@ -17,9 +18,9 @@ from dpose.errors import DposeError, IncompleteError
 from dpose.media.images import encode_image
 from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Budget, charges, marks_of, readers, set_budget
 from dpose.release import corpus as room
 from dpose.release import corpus_items
 from dpose.release.archive import unpack

@@ -14,15 +14,16 @@ import pytest
 
 import dpose
 from clips import write as write_clip
+from dpose.account import Budget, State, charges, composed, readers, set_budget
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Budget, State, charges, composed, marks_of, readers, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
@@ -404,7 +405,7 @@ class TestCommand:
         code = (
             "import os, sys\nfrom dpose.release import files\n"
             "def dead(*given, **more): os._exit(9)\n"
-            "from dpose.privacy.odometer import reservations\nreservations.commit = dead\n"
+            "from dpose.account import reservations\nreservations.commit = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]

@@ -10,12 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from dpose.account import Budget, State, charges, set_budget, spent_on
 from dpose.pose.metrics import SCORED, PCKh
+from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import dearer
-from dpose.privacy.odometer import Budget, State, charges, marks_of, set_budget, spent_on
 from dpose.privacy.scores import check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks

@@ -2,10 +2,11 @@
 
 import pytest
 
+from dpose.account import charges
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours, Relation
-from dpose.privacy.odometer import charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, picture_of, relations_of
 from quick import quick  # noqa: F401
 from refusals import refused

@@ -16,13 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpose.cli import main
-from dpose.privacy.accounting import Accountant, epsilon
-from dpose.privacy.events import Renyi, SampledGaussian
-from dpose.privacy.keys import keys_kept
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
+from dpose.account import (
     Budget,
     State,
     budget_states,
@@ -34,6 +28,12 @@ from dpose.privacy.odometer import (
     set_budget,
     spent_on,
 )
+from dpose.cli import main
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import Renyi, SampledGaussian
+from dpose.privacy.keys import keys_kept
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides

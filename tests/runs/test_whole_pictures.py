@@ -9,8 +9,8 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose import files
+from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.folder import find_model
-from dpose.privacy.odometer import EVALUATION, Budget, State, charges, set_budget
 from dpose.runs import pose
 from dpose.runs.budget import identity_of_data
 from dpose.runs.evaluate import evaluate_run

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from clips import write
+from dpose.account import Budget, charges, set_budget
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import Budget, charges, marks_of, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
 from dpose.release.verify import verify_release

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from dots import train
 from dpose import files
+from dpose.account import charges
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.neighbours import BEYOND, Relation
-from dpose.privacy.odometer import charges
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind
 from dpose.runs.verify import verify_run
@@ -290,7 +290,7 @@ def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):
 def test_no_mark_and_no_digest_of_a_picture_stands_in_the_folder(run, tmp_path, dots):
     run("first")
     run("second", start="first")
-    from dpose.privacy.odometer import marks_of
+    from dpose.privacy.marks import marks_of
 
     hashes = {h for i in range(40) for h in dots.data(40).content_hashes(i)}
     marks = [str(int(mark)) for mark in marks_of(hashes)]

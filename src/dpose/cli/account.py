@@ -201,7 +201,7 @@ def accept(
     What was recorded since that copy is gone: less stands as spent than was, and budgets let in as much more. The
     account says so from then on. Bring back the newest copy instead where there is one.
     """
-    from dpose.privacy.odometer import accept_account
+    from dpose.account import accept_account
 
     plain_console().print(accept_account(account, yes=yes), soft_wrap=True)
 

@@ -32,7 +32,9 @@ def predict(
     box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.", WHERE)] = None,
     labels: Annotated[
         str | None,
-        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo.", WHERE),
+        option(
+            "People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo.", WHERE
+        ),
     ] = None,
     detections: Annotated[
         Path | None,

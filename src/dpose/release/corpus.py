@@ -26,21 +26,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from dpose.account import Charge, State, commit_each, fail, reserve_after, reserve_all_after
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError
 from dpose.files import explain_os_error
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import KEY_BYTES, Key
-from dpose.privacy.odometer import (
-    Charge,
-    State,
-    commit_each,
-    fail,
-    marks_of,
-    reserve_after,
-    reserve_all_after,
-)
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item, slight
 from dpose.release.counting import Standing, account_standing, alive, settings_digest

@@ -28,14 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from dpose.errors import DposeError
-from dpose.files import fsync_folder, private_folder, take_lock
-from dpose.media.identity import LINKED_FRAMES
-from dpose.privacy.accounting import added_up
-from dpose.privacy.events import ExactEvent, Gaussian, Laplace
-from dpose.privacy.keys import state_folder
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     PIXEL,
     Charge,
     State,
@@ -45,7 +38,14 @@ from dpose.privacy.odometer import (
     reserve_after,
     unbounded,
 )
-from dpose.privacy.odometer.records import restated
+from dpose.account.records import restated
+from dpose.errors import DposeError
+from dpose.files import fsync_folder, private_folder, take_lock
+from dpose.media.identity import LINKED_FRAMES
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
+from dpose.privacy.keys import state_folder
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement

@@ -12,10 +12,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpose.account import EVALUATION, PIXEL, State, Where, times_set_back
+from dpose.account.store import VARIABLE, opened
 from dpose.errors import DposeError
+from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import EVALUATION, PIXEL, Marks, State, Where, times_set_back
-from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.budget import budget_lines, identity_of_data
 from dpose.runs.spending import (

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from dpose.privacy.events import SampledGaussian
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import (
+from dpose.account import (
     Budget,
     BudgetState,
     Charge,
@@ -18,6 +16,8 @@ from dpose.privacy.odometer import (
     set_budget,
     what_fits,
 )
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.protected import Identity
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, upper

@@ -17,24 +17,23 @@ from secrets import token_hex
 import numpy as np
 from rich.console import Console
 
-from dpose.errors import DposeError
-from dpose.privacy.events import ExactEvent
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.noised_ratio import NoisedQuery, dearer
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PAGE,
     PIXEL,
     Charge,
-    Marks,
     budgets,
     charge_account,
     charges,
     lineage,
-    marks_of,
     names_of_run,
     touching,
 )
+from dpose.errors import DposeError
+from dpose.privacy.events import ExactEvent
+from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.noised_ratio import NoisedQuery, dearer
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement

@@ -5,7 +5,7 @@
 
 A figure is of the picture that has given the most: charges that share no picture compose in parallel. It holds for a
 plan fixed beforehand; what holds for runs that were chosen after seeing results is a budget's filter
-(`dpose.privacy.odometer.filters`).
+(`dpose.account.budgets`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from dpose.privacy.accounting import added_up
-from dpose.privacy.events import Event, Gaussian, Laplace
-from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PIXEL,
     BudgetState,
     Charge,
-    Marks,
     Spent,
     Where,
     budget_states,
@@ -35,7 +31,11 @@ from dpose.privacy.odometer import (
     spent_on,
     unbounded,
 )
-from dpose.privacy.odometer.records import restated
+from dpose.account.records import restated
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import Event, Gaussian, Laplace
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
 from dpose.units import Unit
 
 DELTA = 1e-5

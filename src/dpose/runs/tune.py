@@ -28,6 +28,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpose.account import (
+    Charge,
+    charges,
+    commit,
+    names_of_run,
+    note_weights,
+    reserve_all,
+)
 from dpose.errors import DposeError
 from dpose.files import (
     check_free,
@@ -44,14 +52,6 @@ from dpose.known_sets import set_names_of
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
-    Charge,
-    charges,
-    commit,
-    names_of_run,
-    note_weights,
-    reserve_all,
-)
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import PrivacyStatement

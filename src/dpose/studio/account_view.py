@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpose.privacy.odometer import State, marks_of
+from dpose.account import State
+from dpose.privacy.marks import marks_of
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.runs.account import answer_lines, check_there, row_of, set_back_line
 from dpose.runs.budget import budget_lines

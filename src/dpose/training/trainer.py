@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from dpose.account import charge_account, charges, check_budgets, commit, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput

@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import ATTACK, PIXEL, charge_account, committing
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.privacy.neighbours import CELL_FORMS, Neighbours
-from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
 from dpose.privacy.rounding import upper
 from dpose.release.config import AUTO
 from dpose.runs.scored import reading_charge

@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import EXPERIMENT, PIXEL, charge_account, committing
 from dpose.engines import ItemEngine, engine
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EXPERIMENT, PIXEL, charge_account, committing, marks_of
+from dpose.privacy.marks import marks_of
 from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
 from dpose_lab.papers.cells import CELLS, check_claim, claim_folder, read_cells, run_cells

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import ATTACK, Budget, State, charges, readers, set_budget, spent_on
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import ATTACK, Budget, State, charges, marks_of, readers, set_budget, spent_on
 from dpose_lab.attacks.adversary import AttackerEffort
 from dpose_lab.attacks.context import AttackConfig, open_context
 from dpose_lab.attacks.identities import FRAME, open_identities

@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EXPERIMENT, Budget, State, charges, readers, set_budget
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
-from dpose.privacy.odometer import (
-    EXPERIMENT,
-    Budget,
-    State,
-    charges,
-    marks_of,
-    readers,
-    set_budget,
-)
+from dpose.privacy.marks import marks_of
 from dpose.report.results import Figure, Table
 from dpose_lab.papers import reproduce
 from dpose_lab.papers.cells import claim_folder, run_cells

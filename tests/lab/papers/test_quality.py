@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EXPERIMENT, charges, readers
 from dpose.media.images import decode_image
-from dpose.privacy.odometer import EXPERIMENT, charges, marks_of, readers
+from dpose.privacy.marks import marks_of
 from dpose.release.choosing import SIDES, decibels
 from dpose.release.restoration import Restoration
 from dpose_lab.papers import reproduce

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpose.privacy.odometer import EVALUATION, Budget, set_budget
+from dpose.account import EVALUATION, Budget, set_budget
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Section

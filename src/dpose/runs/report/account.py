@@ -11,9 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.errors import DposeError
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     BudgetState,
     Charge,
@@ -23,6 +21,8 @@ from dpose.privacy.odometer import (
     read_with,
     unbounded,
 )
+from dpose.errors import DposeError
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report

@@ -17,19 +17,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dpose.errors import DposeError
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.privacy.odometer.composition import (
+from dpose.account.composition import (
     APPROXIMATE_SHARE,
     composed,
     filter_epsilon,
     order_of_budget,
     renyi_cost,
 )
-from dpose.privacy.odometer.compositions import Compositions
-from dpose.privacy.odometer.fitting import Cost, fitting_words
-from dpose.privacy.odometer.history import (
+from dpose.account.compositions import Compositions
+from dpose.account.fitting import Cost, fitting_words
+from dpose.account.history import (
     History,
     KeptBudget,
     budget_from,
@@ -38,10 +35,14 @@ from dpose.privacy.odometer.history import (
     history,
     worst_case,
 )
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import EVALUATION, SHOWN, Budget, Charge, Marks, restated, unbounded
-from dpose.privacy.odometer.store import Where, opened
-from dpose.privacy.odometer.subjects import owner_hash
+from dpose.account.journal import Transaction
+from dpose.account.keys import owner_hash
+from dpose.account.records import EVALUATION, SHOWN, Budget, Charge, restated, unbounded
+from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
+from dpose.account.store import Where, opened
+from dpose.errors import DposeError
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, upper
 
 SLACK = 1e-9

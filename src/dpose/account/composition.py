@@ -13,10 +13,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dpose.account.records import EVALUATION, PIXEL, Charge, restated
 from dpose.privacy.accounting import added_up, cost
 from dpose.privacy.events import Approximate, Event
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer.records import EVALUATION, PIXEL, Charge, restated
 from dpose.privacy.renyi import ORDERS, converted
 
 CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from dpose.account.composition import chosen_epsilon, chosen_share, composed
+from dpose.account.journal import Transaction
+from dpose.account.records import Charge, restated
+from dpose.account.store import Where, opened
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer.composition import chosen_epsilon, chosen_share, composed
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import Charge, restated
-from dpose.privacy.odometer.store import Where, opened
 
 
 class Compositions:

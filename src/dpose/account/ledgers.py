@@ -23,15 +23,15 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from dpose.account.journal import Transaction
+from dpose.account.records import Charge
+from dpose.account.reservations import charge_within
+from dpose.account.store import Where, opened
 from dpose.files import private_folder
 from dpose.privacy.entries import EntryType, spent
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import Charge
-from dpose.privacy.odometer.reservations import charge_within
-from dpose.privacy.odometer.store import Where, opened
 
 KIND = "ledger"
 """What the journal calls a row about a ledger; its name is the hash of the ledger's first line."""

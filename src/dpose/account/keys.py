@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_text, fsync_folder, private_folder
-from dpose.privacy.odometer.records import Marks
+from dpose.privacy.marks import Marks
 
 VARIABLE = "DPOSE_ACCOUNT_KEY"
 FILE = "account.key"

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from dpose.account import charge, charge_account, charges, check_account, ledgers
+from dpose.account.ledgers import CountedSteps, LedgerTakenError, place_of
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import charge, charge_account, charges, check_account, ledgers, marks_of
-from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError, place_of
+from dpose.privacy.marks import marks_of
 from refusals import refused
 from stored import run_charge
 

@@ -14,8 +14,7 @@ another order of the same pictures is the same data. What is not charged to the 
 
 from __future__ import annotations
 
-from dpose.privacy.odometer.composition import composed
-from dpose.privacy.odometer.filters import (
+from dpose.account.budgets import (
     BudgetState,
     budget_states,
     budgets,
@@ -23,7 +22,8 @@ from dpose.privacy.odometer.filters import (
     set_budget,
     what_fits,
 )
-from dpose.privacy.odometer.questions import (
+from dpose.account.composition import composed
+from dpose.account.questions import (
     Spent,
     charges,
     check_account,
@@ -38,7 +38,7 @@ from dpose.privacy.odometer.questions import (
     times_set_back,
     touching,
 )
-from dpose.privacy.odometer.records import (
+from dpose.account.records import (
     ATTACK,
     EVALUATION,
     EXPERIMENT,
@@ -47,13 +47,11 @@ from dpose.privacy.odometer.records import (
     TUNING,
     Budget,
     Charge,
-    Marks,
     State,
-    marks_of,
     names_of_run,
     unbounded,
 )
-from dpose.privacy.odometer.reservations import (
+from dpose.account.reservations import (
     charge,
     charge_account,
     check_budgets,
@@ -66,7 +64,7 @@ from dpose.privacy.odometer.reservations import (
     reserve_all,
     reserve_all_after,
 )
-from dpose.privacy.odometer.store import Where, accept_account, account_exists
+from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [
     "ATTACK",
@@ -78,7 +76,6 @@ __all__ = [
     "Budget",
     "BudgetState",
     "Charge",
-    "Marks",
     "Spent",
     "State",
     "Where",
@@ -101,7 +98,6 @@ __all__ = [
     "groups",
     "lift_budget",
     "lineage",
-    "marks_of",
     "names_of_run",
     "note_weights",
     "read_with",

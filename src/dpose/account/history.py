@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dpose.account.growing import GrowingMapping, likeness, packed, unpacked
+from dpose.account.journal import JournalRow, Transaction
+from dpose.account.records import Budget, Charge, State, Stored
+from dpose.account.store import ACCEPTED, Where
 from dpose.errors import DposeError
 from dpose.privacy.events import event_from_dict
+from dpose.privacy.marks import NO_MARKS
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
-from dpose.privacy.odometer.journal import JournalRow, Transaction
-from dpose.privacy.odometer.records import Budget, Charge, Marks, State, Stored, marks_of
-from dpose.privacy.odometer.store import ACCEPTED, Where
 
-NOBODY: Marks = marks_of(())
 _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
 
 
@@ -217,8 +217,8 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
             ),
             beyond=values["beyond"] is True,
             weights=tuple(map(str, values["weights"])),
-            marks=NOBODY,
-            opened=NOBODY,
+            marks=NO_MARKS,
+            opened=NO_MARKS,
             area=int(values["area"]),
             units=int(values.get("units", 0)),
             outputs=tuple(map(str, values["outputs"])),
@@ -259,7 +259,7 @@ def budget_from(row: JournalRow) -> KeptBudget:
     values = row.body
     near = Neighbours.read(values["neighbours"], values["unit"])
     assert near is not None
-    budget = Budget(float(values["epsilon"]), float(values["delta"]), str(values["data"]), NOBODY, near)
+    budget = Budget(float(values["epsilon"]), float(values["delta"]), str(values["data"]), NO_MARKS, near)
     return KeptBudget(budget, int(values["set"]), str(values["owner"]), row.seq)
 
 

@@ -12,14 +12,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dpose.account.compositions import Compositions
+from dpose.account.history import history, worst_case
+from dpose.account.journal import Transaction
+from dpose.account.records import EVALUATION, TUNING, Charge, State, names_of_run, unbounded
+from dpose.account.sets import cells_of, cells_within, chains_of, check_sets, sets_of
+from dpose.account.store import Where, opened
 from dpose.errors import DposeError
+from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer.cells import cells_of, cells_within, chains_of, check_sets, sets_of
-from dpose.privacy.odometer.compositions import Compositions
-from dpose.privacy.odometer.history import history, worst_case
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import EVALUATION, TUNING, Charge, Marks, State, names_of_run, unbounded
-from dpose.privacy.odometer.store import Where, opened
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import epsilon
-from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     Budget,
     State,
     budget_states,
@@ -37,7 +33,6 @@ from dpose.privacy.odometer import (
     fail,
     finished_alike,
     lift_budget,
-    marks_of,
     readers,
     reserve_all,
     set_budget,
@@ -45,11 +40,16 @@ from dpose.privacy.odometer import (
     unbounded,
     what_fits,
 )
-from dpose.privacy.odometer.cells import sets_of
-from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_cost
-from dpose.privacy.odometer.history import history
-from dpose.privacy.odometer.store import opened
-from dpose.privacy.odometer.subjects import AccountKey
+from dpose.account.composition import ORDERS, order_of_budget, renyi_cost
+from dpose.account.history import history
+from dpose.account.keys import AccountKey
+from dpose.account.sets import sets_of
+from dpose.account.store import opened
+from dpose.errors import DposeError
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.renyi import zcdp_epsilon
 from refusals import refused
 from stored import pure, run_charge, zcdp
@@ -72,9 +72,9 @@ RACER = """
 import secrets, sys
 from dataclasses import replace
 from pathlib import Path
-from test_odometer_store import entry, place
+from test_store import entry, place
 from dpose.errors import DposeError
-from dpose.privacy.odometer import charge_account
+from dpose.account import charge_account
 from stored import pure
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.events import Laplace

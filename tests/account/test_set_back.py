@@ -6,9 +6,7 @@ import sqlite3
 
 import pytest
 
-from dpose.cli import main
-from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer import (
+from dpose.account import (
     accept_account,
     charges,
     check_account,
@@ -16,8 +14,10 @@ from dpose.privacy.odometer import (
     readers,
     times_set_back,
 )
-from dpose.privacy.odometer import store as store_module
-from dpose.privacy.odometer.store import opened
+from dpose.account import store as store_module
+from dpose.account.store import opened
+from dpose.cli import main
+from dpose.privacy.keys import state_folder
 from refusals import refused
 from stored import WARD, charged, run_charge
 

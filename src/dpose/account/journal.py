@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpose.privacy.odometer.high_water import HighWater
-from dpose.privacy.odometer.subjects import AccountKey
+from dpose.account.high_water import HighWater
+from dpose.account.keys import AccountKey
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dpose.privacy.odometer.store import Store
+    from dpose.account.store import Store
 
 PAGE = 1000
 """So many rows of the journal are in memory at a time while it is read."""

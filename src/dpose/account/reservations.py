@@ -15,24 +15,24 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dpose.errors import DposeError
-from dpose.privacy.odometer.cells import (
-    register_set,
-    sets_of,
-    without,
-)
-from dpose.privacy.odometer.filters import admit, forget_bounds
-from dpose.privacy.odometer.history import charge_from, charge_to_dict, history
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.questions import touching_sets
-from dpose.privacy.odometer.records import (
+from dpose.account.budgets import admit, forget_bounds
+from dpose.account.history import charge_from, charge_to_dict, history
+from dpose.account.journal import Transaction
+from dpose.account.questions import touching_sets
+from dpose.account.records import (
     Charge,
     State,
     Stored,
     joined,
     names_of_run,
 )
-from dpose.privacy.odometer.store import Where, opened
+from dpose.account.sets import (
+    register_set,
+    sets_of,
+    without,
+)
+from dpose.account.store import Where, opened
+from dpose.errors import DposeError
 
 
 class _DryRunError(Exception):

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian
+from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
 from dpose.units import Unit
 
 if TYPE_CHECKING:
-    from dpose.privacy.odometer.store import Where
+    from dpose.account.store import Where
 
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
@@ -45,20 +42,6 @@ TUNING = ("tuning", "scores of tuning")
 """What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
 PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
-
-Marks = NDArray[np.uint64]
-"""Sorted, one for each picture: the first eight bytes of a hash of its content hash. They stand in no store: what
-stands there is made of them with the account's key."""
-
-
-def _none() -> Marks:
-    return np.empty(0, np.uint64)
-
-
-def marks_of(content_hashes: Iterable[str]) -> Marks:
-    """Marks of the pictures with these content hashes."""
-    digests = (hashlib.blake2b(h.encode(), digest_size=8, person=b"dpose/account/1") for h in content_hashes)
-    return np.unique(np.frombuffer(b"".join(d.digest() for d in digests), dtype="<u8").astype(np.uint64))
 
 
 class State(StrEnum):
@@ -138,7 +121,7 @@ class Charge:
     views: str = ""
     start: str = ""
     weights: tuple[str, ...] = ()
-    opened: Marks = field(default_factory=_none, repr=False, compare=False)
+    opened: Marks = field(default_factory=lambda: NO_MARKS, repr=False, compare=False)
     area: int = 0
     units: int = 0
     within: str = "image"

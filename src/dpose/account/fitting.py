@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dpose.account.composition import filter_epsilon, order_of_budget, renyi_cost
+from dpose.account.records import PIXEL, Budget, Charge, restated, unbounded
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer.composition import filter_epsilon, order_of_budget, renyi_cost
-from dpose.privacy.odometer.records import PIXEL, Budget, Charge, restated, unbounded
 from dpose.privacy.rounding import as_given, lower
 
 EXAMPLES = 3

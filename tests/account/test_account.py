@@ -9,11 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import epsilon
-from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PAGE,
     PIXEL,
@@ -28,7 +24,6 @@ from dpose.privacy.odometer import (
     groups,
     lift_budget,
     lineage,
-    marks_of,
     note_weights,
     readers,
     set_budget,
@@ -36,13 +31,18 @@ from dpose.privacy.odometer import (
     touching,
     unbounded,
 )
-from dpose.privacy.odometer.composition import (
+from dpose.account.composition import (
     CHOSEN,
     chosen_epsilon,
     chosen_share,
     order_of_budget,
     renyi_cost,
 )
+from dpose.errors import DposeError
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 from refusals import refused
 from stored import pure, release_charge, run_charge, zcdp
 

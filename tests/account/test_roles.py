@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from dpose.privacy.odometer import Budget, budget_states, budgets, charge_account, lift_budget, set_budget
-from dpose.privacy.odometer.store import close_connections
+from dpose.account import Budget, budget_states, budgets, charge_account, lift_budget, set_budget
+from dpose.account.store import close_connections
 from refusals import refused
 from stored import WARD, run_charge
 

@@ -22,10 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpose.errors import DposeError
-from dpose.files import explain_os_error, make_folder, private_folder
-from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer.high_water import (
+from dpose.account.high_water import (
     LARGEST_NUMBER,
     HighWater,
     SetBackError,
@@ -33,8 +30,11 @@ from dpose.privacy.odometer.high_water import (
     note_seen,
     seen,
 )
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.subjects import FILE, AccountKey, account_key
+from dpose.account.journal import Transaction
+from dpose.account.keys import FILE, AccountKey, account_key
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, make_folder, private_folder
+from dpose.privacy.keys import state_folder
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
