@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dpose
-from dpose.account.high_water import SetBackError
+from dpose.account.keys import SetBackError
 from dpose.cli import main
 from dpose.engines import Failure
 from dpose.errors import DposeError, IncompleteError, naming

@@ -12,7 +12,8 @@ import safetensors.numpy
 import torch
 import yaml
 
-from dpose.account import charges, high_water
+from dpose.account import charges
+from dpose.account import keys as high_water
 from dpose.account.store import opened
 from dpose.files import SHIPPED
 from dpose.media.images import decode_pixels, read_image, shown_size

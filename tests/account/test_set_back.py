@@ -6,14 +6,7 @@ import sqlite3
 
 import pytest
 
-from dpose.account import (
-    accept_account,
-    charges,
-    check_account,
-    high_water,
-    readers,
-    times_set_back,
-)
+from dpose.account import accept_account, charges, check_account, keys, times_set_back
 from dpose.account import store as store_module
 from dpose.account.store import opened
 from dpose.cli import main
@@ -45,7 +38,7 @@ def test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted(where):
     set_back(where, 2)
     for ask in (
         lambda: charges(where),
-        lambda: readers(WARD, where),
+        lambda: charges(where, of=WARD),
         lambda: charged(run_charge(3), where=where),
     ):
         with refused("account-set-back", where=("3", "ends at", "row 2")) as told:
@@ -143,7 +136,7 @@ def test_a_mark_that_cannot_be_written_stops_nobody(where, monkeypatch):
     def full(*args, **how):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(high_water.tempfile, "mkstemp", full)
+    monkeypatch.setattr(keys.tempfile, "mkstemp", full)
     charged(run_charge(1), where=where)
     assert (len(charges(where)), opened(where).seen.seq) == (2, 1)
 

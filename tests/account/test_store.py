@@ -23,22 +23,19 @@ from dpose.account import (
     budget_states,
     budgets,
     charge,
-    charge_account,
+    charge_all,
     charges,
     check_account,
-    check_budgets,
-    commit,
     composed,
-    compositions,
-    fail,
-    finished_alike,
     lift_budget,
-    readers,
-    reserve_all,
     set_budget,
-    spent_on,
+    settle,
+    spent,
     unbounded,
     what_fits,
+)
+from dpose.account import (
+    composition as compositions,
 )
 from dpose.account.composition import ORDERS, order_of_budget, renyi_cost
 from dpose.account.history import history
@@ -74,7 +71,7 @@ from dataclasses import replace
 from pathlib import Path
 from test_store import entry, place
 from dpose.errors import DposeError
-from dpose.account import charge_account
+from dpose.account import charge
 from stored import pure
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.events import Laplace
@@ -82,7 +79,7 @@ where, attempts = place(sys.argv[1]), int(sys.argv[2])
 for _ in range(attempts):
     name = secrets.token_hex(16)
     try:
-        charge_account(entry(0, id=name, events=(pure(1.0),)), where)
+        charge(entry(0, id=name, events=(pure(1.0),)), where)
     except DposeError as error:
         assert "would be passed" in error.line(), error
         continue
@@ -151,7 +148,7 @@ def test_the_filter_lets_in_what_brute_force_lets_in(where):
             for p in mine
         )
         try:
-            charge_account(entry(number, marks_of(mine), events=(event,)), where)
+            charge(entry(number, marks_of(mine), events=(event,)), where)
         except DposeError:
             assert not allowed
             refused += 1
@@ -172,13 +169,13 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
     for number in range(9):
         mine = frozenset(p for p in pictures if rng.random() < 0.35) or frozenset(pictures[:1])
         read.append(mine)
-        charge(entry(number, marks_of(mine)), where)
+        charge(entry(number, marks_of(mine)), where, checked=False)
     ids = [one.id for one in charges(where)]
     for asked in [*({p} for p in pictures), {"p1", "p7"}, {"nobody"}, {"nobody", "p2"}, set(pictures)]:
         wanted = [name for name, mine in zip(ids, read, strict=True) if mine & asked]
-        assert [one.id for one in readers(marks_of(asked), where)] == wanted
+        assert [one.id for one in charges(where, of=marks_of(asked))] == wanted
         most = max(sum(p in mine for mine in read) for p in asked)
-        found = spent_on(marks_of(asked), Neighbours("image"), 1e-5, where=where).epsilon
+        found = spent(Neighbours("image"), 1e-5, where, of=marks_of(asked)).epsilon
         assert found == pytest.approx(epsilon([replace(EVENT, steps=100 * most)], 1e-5) if most else 0.0)
     with opened(where).transaction(write=False) as account:
         assert sets_of(account, marks_of(())) == frozenset()
@@ -187,12 +184,12 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
 
 def test_people_are_added_up_whatever_pictures_share(where):
     """Two pictures of one person in two runs: nothing is parallel for the person."""
-    charge(entry(0, marks_of(["a"]), unit="subject"), where)
-    charge(entry(1, marks_of(["b"]), unit="subject"), where)
+    charge(entry(0, marks_of(["a"]), unit="subject"), where, checked=False)
+    charge(entry(1, marks_of(["b"]), unit="subject"), where, checked=False)
     both = marks_of(["a", "b"])
     one, two = epsilon([EVENT], 1e-5), epsilon([replace(EVENT, steps=200)], 1e-5)
-    assert spent_on(both, Neighbours("image"), 1e-5, where=where).epsilon == pytest.approx(one)
-    assert spent_on(both, Neighbours("subject"), 1e-5, where=where).epsilon == pytest.approx(two)
+    assert spent(Neighbours("image"), 1e-5, where, of=both).epsilon == pytest.approx(one)
+    assert spent(Neighbours("subject"), 1e-5, where, of=both).epsilon == pytest.approx(two)
 
 
 # restating
@@ -323,37 +320,42 @@ def test_what_releases_bound(made, unit, why):
 # reservations
 
 
+def finished_alike(marks, settings, where):
+    found = charges(where, of=marks)
+    return [one for one in found if one.settings == settings and one.state is State.COMMITTED]
+
+
 def test_a_release_is_reserved_committed_and_found_again(where):
     asked = release(0, settings="s" * 64)
-    charge_account(asked, where)
+    charge(asked, where)
     assert finished_alike(asked.marks, "s" * 64, where) == []  # a crash between: not finished, and counted
-    assert spent_on(asked.marks, Neighbours.of_pixels(16), 1e-5, where=where).epsilon > 0.49
-    commit(asked.id, ("d" * 64,), where)
+    assert spent(Neighbours.of_pixels(16), 1e-5, where, of=asked.marks).epsilon > 0.49
+    settle({asked.id: ("d" * 64,)}, where=where)
     (done,) = finished_alike(asked.marks, "s" * 64, where)
     assert (done.state, done.outputs) == (State.COMMITTED, ("d" * 64,))
     assert finished_alike(asked.marks, "t" * 64, where) == []
     assert finished_alike(HERE[1:], "s" * 64, where) == []
     with refused("charge-complete"):
-        fail(asked.id, where)
+        settle({asked.id: ()}, State.FAILED, where)
     more = release(1)
-    charge_account(more, where)
-    fail(more.id, where)
+    charge(more, where)
+    settle({more.id: ()}, State.FAILED, where)
     assert charges(where)[1].state is State.FAILED
     pixels = Neighbours.of_pixels(16)
-    assert spent_on(asked.marks, pixels, 1e-5, where=where).epsilon == pytest.approx(1.0, abs=1e-3)
-    again = spent_on(asked.marks, pixels, 1e-5, also=[release(2)], where=where)
+    assert spent(pixels, 1e-5, where, of=asked.marks).epsilon == pytest.approx(1.0, abs=1e-3)
+    again = spent(pixels, 1e-5, where, of=asked.marks, also=[release(2)])
     assert again.epsilon == pytest.approx(1.5, abs=1e-3)
     assert len(again.charges) == 2
     with refused("charge-unknown"):
-        commit("f" * 32, (), where)
+        settle({"f" * 32: ()}, where=where)
 
 
 def test_file_and_pixels_are_two_names_of_one_picture(where):
     """Another decoder, the same file; another file, the same pixels."""
-    charge(release(0, marks_of(["file", "pixels"])), where)
-    charge(release(1, marks_of(["file", "pixels of another decoder"])), where)
-    charge(release(2, marks_of(["saved again", "pixels"])), where)
-    found = spent_on(marks_of(["file", "pixels"]), Neighbours.of_pixels(16), 1e-5, where=where)
+    charge(release(0, marks_of(["file", "pixels"])), where, checked=False)
+    charge(release(1, marks_of(["file", "pixels of another decoder"])), where, checked=False)
+    charge(release(2, marks_of(["saved again", "pixels"])), where, checked=False)
+    found = spent(Neighbours.of_pixels(16), 1e-5, where, of=marks_of(["file", "pixels"]))
     assert len(found.charges) == 3
     assert found.epsilon == pytest.approx(1.0, abs=1e-3)
 
@@ -370,11 +372,11 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
             if number % 5 == 0
             else {"marks": marks_of(some)}
         )
-        charge(entry(number, **kind), where)
+        charge(entry(number, **kind), where, checked=False)
         if step % 7 == 0:
             forget(where)  # as another process, which reads the journal from its beginning
         for asked in ([rng.choice(pictures)], rng.sample(pictures, 5)):
-            found = [found.id for found in readers(marks_of(asked), where)]
+            found = [found.id for found in charges(where, of=marks_of(asked))]
             assert set(found) == {entry(n).id for n, theirs in read.items() if theirs & set(asked)}
             every = [known.id for known in charges(where)]
             assert found == [name for name in every if name in found], "oldest first"
@@ -399,12 +401,12 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
 
 
 def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
-    charge(entry(0, HERE), where)
+    charge(entry(0, HERE), where, checked=False)
     with opened(where).transaction(write=False) as view:
         assert view.head.seq == 1  # from here on it sees what was there now
 
         def another() -> None:
-            charge(entry(1, HERE), where)
+            charge(entry(1, HERE), where, checked=False)
             assert len(charges(where)) == 2
 
         thread = threading.Thread(target=another)
@@ -418,9 +420,9 @@ def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
 def test_all_are_reserved_or_none(where):
     set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours.of_pixels(16)), where)
     with refused("budget-exceeded"):
-        reserve_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
+        charge_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
     assert charges(where) == []
-    reserve_all([release(k, HERE[k : k + 1], pure(0.9, 16)) for k in range(3)], where)  # each another picture
+    charge_all([release(k, HERE[k : k + 1], pure(0.9, 16)) for k in range(3)], where)  # each another picture
     assert len(charges(where)) == 3
 
 
@@ -428,7 +430,7 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
     assert [state.level for state in budget_states(HERE, where)] == [0]
     for number in range(50):
-        charge_account(entry(number, events=(pure(1.0),)), where)
+        charge(entry(number, events=(pure(1.0),)), where)
         (state,) = budget_states(where=where)
         if state.used >= 0.8:
             break
@@ -438,14 +440,14 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     found = re.search(r"one release of each image at (\S+) for 16 pixels", what_fits(state, [release(0)]))
     assert found
     fitting = float(found[1])
-    charge_account(release(90, HERE, pure(fitting, 16)), where)
+    charge(release(90, HERE, pure(fitting, 16)), where)
     with refused("budget-exceeded"):
-        charge_account(release(91, HERE, pure(fitting, 16)), where)
+        charge(release(91, HERE, pure(fitting, 16)), where)
 
 
 def test_a_budget_below_what_is_spent_is_refused(where):
     for number in range(3):
-        charge(entry(number), where)
+        charge(entry(number), where, checked=False)
     with refused("budget-already-passed"):
         set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
     assert budgets(where) == []
@@ -458,24 +460,24 @@ def test_another_owners_budget_stays(where):
             set_budget(Budget(80.0, 1e-5, "ward", HERE, owner=word), where)
         with refused("budget-of-other-owner"):
             lift_budget(HERE, where, word)
-    charge_account(entry(), where)
+    charge(entry(), where)
     assert lift_budget(HERE, where, "kestrel")
 
 
 def test_what_is_charged_past_a_budget_is_counted_all_the_same(where):
     """A run that lost steps and took them again has spent them, whatever anybody allowed."""
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
-    charge(entry(events=(replace(EVENT, steps=10_000),)), where)
+    charge(entry(), where)
+    charge(entry(events=(replace(EVENT, steps=10_000),)), where, checked=False)
     with refused("budget-exceeded"):
-        charge_account(entry(1, events=(pure(1e-3),)), where)
+        charge(entry(1, events=(pure(1e-3),)), where)
 
 
 # the key
 
 
 def test_nothing_in_the_database_tells_a_picture(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     raw = b"".join(file.read_bytes() for file in tmp_path.glob("account.sqlite*"))
     rows = [
         value
@@ -508,13 +510,13 @@ def forget(where):
 
 def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, monkeypatch):
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
-    charge(entry(), where)
+    charge(entry(), where, checked=False)
     forget(where)
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ac" * 32)
     for ask in (
         lambda: charges(where),
-        lambda: charge_account(entry(1), where),
-        lambda: readers(HERE, where),
+        lambda: charge(entry(1), where),
+        lambda: charges(where, of=HERE),
     ):
         with refused("account-key-wrong"):
             ask()
@@ -529,24 +531,24 @@ def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, m
 
 
 def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     for file in tmp_path.glob("account.sqlite*"):
         file.unlink()
     forget(tmp_path)
-    for ask in (lambda: charges(tmp_path), lambda: charge_account(entry(1), tmp_path)):
+    for ask in (lambda: charges(tmp_path), lambda: charge(entry(1), tmp_path)):
         with refused("account-set-back", where="here any more"):
             ask()
 
 
 def test_to_ask_makes_no_account(tmp_path):
     assert charges(tmp_path) == []
-    check_budgets(entry(), tmp_path)
-    assert spent_on(HERE, Neighbours("image"), 1e-5, where=tmp_path).epsilon == 0
+    charge(entry(), tmp_path, dry_run=True)
+    assert spent(Neighbours("image"), 1e-5, tmp_path, of=HERE).epsilon == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     forget(tmp_path)
     (tmp_path / "account.key").chmod(0o644)
     with refused("account-key-exposed"):
@@ -573,7 +575,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path):
 )
 def test_what_was_altered_by_hand_is_found(where, statement, said):
     for number in range(3):
-        charge(entry(number), where)
+        charge(entry(number), where, checked=False)
     forget(where)
     with opened(where).transaction() as account:
         account.run(statement)
@@ -585,27 +587,27 @@ def test_what_was_altered_by_hand_is_found(where, statement, said):
 
 def test_a_bound_that_was_lowered_by_hand_is_found(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
+    charge(entry(), where)
     with opened(where).transaction() as account:
         account.run("UPDATE budgets SET spent = '0.0'")
     with refused("account-altered"):
-        charge_account(entry(1), where)
+        charge(entry(1), where)
 
 
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
-    charge(entry(), where)
-    true = spent_on(HERE, Neighbours("image"), 1e-5, where=where)
+    charge(entry(), where, checked=False)
+    true = spent(Neighbours("image"), 1e-5, where, of=HERE)
     with opened(
         where
     ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
-    assert spent_on(HERE, Neighbours("image"), 1e-5, where=where) == true
+    assert spent(Neighbours("image"), 1e-5, where, of=HERE) == true
 
 
 def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
     """Loss distributions of many kinds of runs take seconds."""
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
+    charge(entry(), where)
     states = budget_states(where=where)
     forget(where)
     monkeypatch.setattr(compositions, "composed", None)
@@ -613,7 +615,7 @@ def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
 
 
 def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
-    charge(entry(), where)
+    charge(entry(), where, checked=False)
     with opened(where).transaction() as account:
         account.set_meta("schema", "2")
     forget(where)
@@ -633,18 +635,18 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
 
 
 def test_a_full_disk_is_one_line(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     with opened(tmp_path).transaction() as account:
         pages = account.rows("PRAGMA page_count")[0][0]
         account.rows(f"PRAGMA max_page_count = {pages}")  # of this connection, which is used again
     with refused("disk-full"):
-        charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path)
+        charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path, checked=False)
     assert len(charges(tmp_path)) == 1
 
 
 def test_who_writes_waits_before_anything_is_read(where):
     """Else two could decide by the same reading."""
-    charge_account(entry(0), where)
+    charge(entry(0), where)
     inside, done = threading.Event(), threading.Event()
 
     def other():

@@ -30,7 +30,7 @@ from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import losses, told_pixels
+from dpose.release.counting import charged_events, told_pixels
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
@@ -542,7 +542,7 @@ class TestAccount:
     def test_it_is_charged_for_all_its_pixels_wherever_they_lie(self, delta):
         shape = Shape.of(24, 32, 3, frames=6)
         plan = bind(ReleaseConfig.of(2, "box:9x5/frames:3", 8, delta), shape)
-        (loss,) = losses(plan, seeded=False)
+        (loss,) = charged_events(plan, seeded=False)
         assert told_pixels(plan) == loss.pixels == 135
         if delta:
             spent = float(sum(e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events))

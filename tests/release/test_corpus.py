@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import clips
-from dpose.account import Budget, charges, readers, set_budget
+from dpose.account import Budget, charges, set_budget
 from dpose.cli import main
 from dpose.engines.local import LocalEngine
 from dpose.engines.ray import ITEM_BYTES
@@ -293,7 +293,7 @@ def test_a_key_travels_with_little_however_long_a_video_is(tmp_path, out, monkey
         assert item.secret in pickle.dumps(item)
     first, second = charges()
     assert first.stored.sets == second.stored.sets, "another attempt is one at all its frames, too"
-    found = {entry.id for entry in readers(marks_of(frames[-1:]))}
+    found = {entry.id for entry in charges(of=marks_of(frames[-1:]))}
     assert found == {first.id, second.id}
 
 

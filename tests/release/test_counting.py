@@ -14,7 +14,7 @@ import pytest
 
 import dpose
 from clips import write as write_clip
-from dpose.account import Budget, State, charges, composed, readers, set_budget
+from dpose.account import Budget, State, charges, composed, set_budget
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
@@ -264,7 +264,7 @@ class TestPython:
         dpose.pixelize(clip, 1, 16, again=True)
         with refused("released-before", where="both together cost epsilon 2"):
             dpose.pixelize(COLOUR[::-1], 1, 16)
-        assert len(readers(marks_of([pixel_hash(COLOUR)]))) == 2
+        assert len(charges(of=marks_of([pixel_hash(COLOUR)]))) == 2
 
     def test_what_fails_is_still_counted(self, monkeypatch):
         def broken(*given):
@@ -437,16 +437,16 @@ class TestCommand:
 
     def test_of_two_that_race_one_is_told(self, monkeypatch):
         """Both have looked before either reserves."""
-        real = counting.reserve_after
+        real = counting.charge_all
         inside = []
 
-        def late(charge, known, *more):
-            inside.append(charge)
+        def late(entries, **more):
+            inside.append(entries)
             if len(inside) == 1:
                 dpose.pixelize(COLOUR, 1, 16)
-            return real(charge, known, *more)
+            return real(entries, **more)
 
-        monkeypatch.setattr(counting, "reserve_after", late)
+        monkeypatch.setattr(counting, "charge_all", late)
         with refused("charge-made-meanwhile"):
             dpose.pixelize(COLOUR, 1, 16)
         assert states() == [State.COMMITTED]
@@ -506,7 +506,7 @@ def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp
     assert "frames in common with another file of this command" in refusal(capsys)
     assert charges() == []
     assert main([*video, "--again"]) == 0
-    assert [len(readers(entry)) for entry in [marks_of(["a frame of both"])]] == [2]
+    assert [len(charges(of=entry)) for entry in [marks_of(["a frame of both"])]] == [2]
 
 
 class TestVerify:

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from dpose import account as odometer
-from dpose.account import charges, composed, ledgers
+from dpose.account import charges, composed
+from dpose.account import reservations as ledgers
 from dpose.errors import DposeError
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian

@@ -1,12 +1,15 @@
 """What private pictures have been spent for, over all runs and releases: epsilon belongs to the data, not to a run.
 
-    charge_account(Charge(...))                            # everything does so before it computes anything
-    found = readers(marks)                                 # what has read any of these pictures
-    composed(found, delta=1e-5)                            # epsilon of all of it together
+    charge(Charge(...))                                    # everything does so before it computes anything
+    charges(of=marks)                                      # what has read any of these pictures
+    spent(Neighbours("image"), 1e-5, of=marks).epsilon     # of the one that has given the most
 
 Tuning runs, audits, releases and the run that is published have all read the same people. Their mechanisms compose,
-whoever ran them and whatever was published. The account is a database that a team may share (`store`); a budget is
-kept by a filter that holds for runs chosen after seeing results (`filters`).
+whoever ran them and whatever was published. The account is a database that a team may share. From the bottom up:
+`keys` (its key, how far this machine has seen it), `store` (the database, its journal), `sets` (of pictures), `charges`
+(one run's or release's share), `history` (what has read some pictures), `composition` (what charges cost together),
+`budgets` (their filters hold for runs chosen after seeing results), `reservations` (charging, and the steps of a run's
+ledger), `words`.
 
 **Guarantee.** docs/proofs/odometer.md. Data are told by the contents of pictures, so that a subset, a second copy or
 another order of the same pictures is the same data. What is not charged to the account is not known to it.
@@ -15,6 +18,7 @@ another order of the same pictures is the same data. What is not charged to the 
 from __future__ import annotations
 
 from dpose.account.budgets import (
+    Budget,
     BudgetState,
     budget_states,
     budgets,
@@ -22,48 +26,22 @@ from dpose.account.budgets import (
     set_budget,
     what_fits,
 )
-from dpose.account.composition import composed
-from dpose.account.questions import (
-    Spent,
-    charges,
-    check_account,
-    composed_each,
-    finished_alike,
-    groups,
-    lineage,
-    read_with,
-    readers,
-    spent_among,
-    spent_on,
-    times_set_back,
-    touching,
-)
-from dpose.account.records import (
+from dpose.account.charges import (
     ATTACK,
     EVALUATION,
     EXPERIMENT,
     PAGE,
     PIXEL,
     TUNING,
-    Budget,
     Charge,
     State,
+    lineage,
     names_of_run,
     unbounded,
 )
-from dpose.account.reservations import (
-    charge,
-    charge_account,
-    check_budgets,
-    commit,
-    commit_each,
-    committing,
-    fail,
-    note_weights,
-    reserve_after,
-    reserve_all,
-    reserve_all_after,
-)
+from dpose.account.composition import Spent, composed, composed_each, spent
+from dpose.account.history import charges, check_account, groups, times_set_back, touching
+from dpose.account.reservations import charge, charge_all, committing, note_weights, settle
 from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [
@@ -84,30 +62,20 @@ __all__ = [
     "budget_states",
     "budgets",
     "charge",
-    "charge_account",
+    "charge_all",
     "charges",
     "check_account",
-    "check_budgets",
-    "commit",
-    "commit_each",
     "committing",
     "composed",
     "composed_each",
-    "fail",
-    "finished_alike",
     "groups",
     "lift_budget",
     "lineage",
     "names_of_run",
     "note_weights",
-    "read_with",
-    "readers",
-    "reserve_after",
-    "reserve_all",
-    "reserve_all_after",
     "set_budget",
-    "spent_among",
-    "spent_on",
+    "settle",
+    "spent",
     "times_set_back",
     "touching",
     "unbounded",

@@ -15,40 +15,106 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from dpose.account.charges import EVALUATION, PIXEL, SHOWN, Charge, restated, unbounded, worst_case
 from dpose.account.composition import (
     APPROXIMATE_SHARE,
+    Compositions,
     composed,
     filter_epsilon,
     order_of_budget,
     renyi_cost,
 )
-from dpose.account.compositions import Compositions
-from dpose.account.fitting import Cost, fitting_words
-from dpose.account.history import (
-    History,
-    KeptBudget,
-    budget_from,
-    budget_name,
-    budget_to_dict,
-    history,
-    worst_case,
-)
-from dpose.account.journal import Transaction
+from dpose.account.history import History, history
 from dpose.account.keys import owner_hash
-from dpose.account.records import EVALUATION, SHOWN, Budget, Charge, restated, unbounded
 from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.account.store import Where, opened
+from dpose.account.store import JournalRow, Transaction, Where, opened
 from dpose.errors import DposeError
-from dpose.privacy.marks import Marks
+from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.units import Unit
 
 SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
 LEVELS = (50, 80, 100)
 """Per cent of a budget at which its owner is told."""
+EXAMPLES = 3
+"""Of what would fit: so many, of the newest kinds."""
+
+Cost = tuple[float, float]
+"""Renyi divergence at the budget's order, and the probability that it does not hold."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        data: The data, for readers.
+        marks: The pictures; empty where the budget comes from the account.
+        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
+            is bounded by nothing here.
+        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+    neighbours: Neighbours = field(default_factory=lambda: Neighbours(Unit.IMAGE))
+    owner: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class KeptBudget:
+    """A budget as the account holds it.
+
+    Attributes:
+        budget: It, without its pictures.
+        set_id: Which pictures.
+    """
+
+    budget: Budget
+    set_id: int
+
+    @property
+    def name(self) -> str:
+        """What the account calls it: there is one for a set of pictures."""
+        return budget_name(self.set_id)
+
+
+def budget_name(set_id: int) -> str:
+    """What the account calls the budget of a set of pictures."""
+    return f"budget {set_id}"
+
+
+def budget_to_dict(budget: Budget, set_id: int, digest: str, owner: str) -> dict[str, Any]:
+    """What the journal keeps of a budget."""
+    return {
+        "epsilon": repr(float(budget.epsilon)),
+        "delta": repr(float(budget.delta)),
+        "data": budget.data,
+        "unit": budget.neighbours.unit.value,
+        "neighbours": budget.neighbours.to_dict(),
+        "owner": owner,
+        "set": set_id,
+        "digest": digest,
+    }
+
+
+def budget_from(row: JournalRow) -> KeptBudget:
+    """The budget in a row of the journal."""
+    values = row.body
+    near = Neighbours.read(values["neighbours"], values["unit"])
+    assert near is not None
+    budget = Budget(float(values["epsilon"]), float(values["delta"]), str(values["data"]), NO_MARKS, near)
+    return KeptBudget(budget, int(values["set"]))
 
 
 @dataclass(frozen=True)
@@ -136,8 +202,8 @@ def _set(account: Transaction, budget: Budget) -> None:
     owner = owner_hash(account.key, budget.owner)
     digest = str(account.rows("SELECT digest FROM sets WHERE id = :id", id=set_id)[0][0])
     known = history(account)
-    seq = account.append("budget", name, budget_to_dict(budget, set_id, digest, owner))
-    reasons, shares = _shares(account, KeptBudget(budget, set_id, owner, seq), known)
+    account.append("budget", name, budget_to_dict(budget, set_id, digest, owner))
+    reasons, shares = _shares(account, KeptBudget(budget, set_id), known)
     bound = (math.inf, math.inf)
     if not reasons:
         for share in shares:
@@ -176,7 +242,7 @@ def budgets(where: Where = None) -> list[Budget]:
         DposeError: the account cannot be read.
     """
     with opened(where).transaction(write=False) as account:
-        return [kept.budget for kept in history(account).budgets.values()]
+        return [budget_from(row).budget for row in history(account).budgets.values()]
 
 
 def budget_states(
@@ -194,7 +260,7 @@ def budget_states(
     """
     with opened(where).transaction(write=False) as account:
         known, computed = history(account), Compositions(account)
-        kept = list(known.budgets.values())
+        kept = [budget_from(row) for row in known.budgets.values()]
         if marks is not None:
             touched = sets_of(account, marks)
             kept = [one for one in kept if one.set_id in touched]
@@ -483,3 +549,44 @@ def _check_owner(account: Transaction, name: str, word: str) -> None:
             row.body["data"],
             "give its owner's word",
         )
+
+
+def fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
+    """What of the kinds of `like` a budget of which this is spent would still let in; "" where nothing would."""
+    order, cap = order_of_budget(budget.epsilon, budget.delta)
+    left = max(0.0, cap - spent[0])
+    said = [
+        words
+        for charge in like
+        for event in charge.events
+        if (words := _fitting(budget.neighbours, left, order, charge, event))
+    ]
+    if not said:
+        return ""
+    rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
+    return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
+
+
+def _fitting(asked: Neighbours, left: float, order: float, charge: Charge, event: Event) -> str:
+    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
+    if unbounded(charge, asked.unit):
+        return ""
+    if isinstance(event, SampledGaussian):
+        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        steps = min(int(left / one), 10**9) if one else 10**9
+        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
+        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
+        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
+    if charge.unit != PIXEL:
+        return ""
+    (wide,) = restated(replace(charge, events=(event,)), asked)
+    if isinstance(event, Laplace) and isinstance(wide, Laplace):
+        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
+        what = f"at {lower(room, 2)}"
+    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
+        room = left / order / float(wide.rho() / event.rho())
+        what = f"at rho {lower(room, 2)} of zCDP"
+    else:
+        return ""
+    pixels = f" for {event.pixels} pixels" if event.pixels else ""
+    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""

@@ -28,17 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from dpose.account import (
-    PIXEL,
-    Charge,
-    State,
-    committing,
-    composed,
-    readers,
-    reserve_after,
-    unbounded,
-)
-from dpose.account.records import restated
+from dpose.account import PIXEL, Charge, State, charge_all, charges, committing, composed, unbounded
+from dpose.account.charges import restated
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.identity import LINKED_FRAMES
@@ -266,7 +257,7 @@ def account_standing(charge: Charge) -> Standing:
     Raises:
         DposeError: the account cannot be read.
     """
-    return Standing(charge, tuple(entry for entry in readers(charge.marks) if entry.what == RELEASE))
+    return Standing(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -390,7 +381,7 @@ def reserved_release(
     found = account_standing(charge)
     found.check(again=again)
     with alive(charge.id):
-        reserve_after(charge, {entry.id: entry.state for entry in found.before})
+        charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
         count = Count(found.counted(linked=linked), about)
         with committing(charge.id, count.outputs):
             yield count

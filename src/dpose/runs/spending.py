@@ -24,14 +24,13 @@ from dpose.account import (
     Spent,
     Where,
     budget_states,
+    charges,
     composed_each,
     groups,
-    readers,
-    spent_among,
-    spent_on,
+    spent,
     unbounded,
 )
-from dpose.account.records import restated
+from dpose.account.charges import restated
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.marks import Marks
@@ -135,8 +134,8 @@ def answered(
     at = delta_of(entries, delta)
     found: list[Spent] = []
     for one in asked:
-        by_marks = None if marks is None else spent_on(marks, one, at, where=where, same=same)
-        found.append(by_marks or spent_among(entries, one, at, where))
+        by_marks = None if marks is None else spent(one, at, where, of=marks, same=same)
+        found.append(by_marks or spent(one, at, where, among=entries))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
         Answer(
@@ -195,7 +194,7 @@ def dataset_of(
     Raises:
         DposeError: the account cannot be read.
     """
-    entries = tuple(readers(marks, where))
+    entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
     answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
     return DataSpending(name, entries, answers, tuple(states))
@@ -219,7 +218,7 @@ def picture_of(
     Raises:
         DposeError: the account cannot be read.
     """
-    entries = tuple(readers(marks, where))
+    entries = tuple(charges(where, of=marks))
     states = tuple(budget_states(marks, where))
     whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
     wanted = tuple(asked) or tuple(

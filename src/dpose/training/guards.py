@@ -23,7 +23,7 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
 
 from dpose.account import Charge
-from dpose.account.history import worst_case
+from dpose.account.charges import worst_case
 from dpose.errors import DposeError
 from dpose.media.fingerprint import BITS, distances
 from dpose.privacy.merged import first_entries

@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.account.ledgers import CountedSteps, LedgerTakenError
+from dpose.account.reservations import CountedSteps, LedgerTakenError
 from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import upper

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dpose.account import Charge, charge_account, commit
-from dpose.account.ledgers import CountedSteps, place_of
+from dpose.account import Charge, charge, settle
+from dpose.account.reservations import CountedSteps, place_of
 from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
@@ -225,7 +225,7 @@ class TrainingSession:
                 write_config(self.folder, loop.config)
             counted = self._ledger(noise.key_id, closing)
             if not self.trial and not self.entry.ledger:
-                charge_account(self.entry, self.state_dir)
+                charge(self.entry, self.state_dir)
             log = closing.enter_context(RunLog(self.folder / "log.jsonl"))
             if not goes_on:
                 loop.save(counted.head if counted else "")
@@ -318,6 +318,6 @@ class TrainingSession:
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""
         if not self.trial:
-            commit(self.entry.id, where=self.state_dir)
+            settle({self.entry.id: ()}, where=self.state_dir)
         if self.run_id and self.seed is None:
             forget_key(self.run_id, self.state_dir)

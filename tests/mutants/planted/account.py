@@ -18,11 +18,11 @@ def _own_plan_for_each_copy(patch: Patches) -> None:
 
         return moving
 
-    patch.replace("dpose.account.ledgers:CountedSteps._moving", make)
+    patch.replace("dpose.account.reservations:CountedSteps._moving", make)
 
 
 def _reserved_forgotten(patch: Patches) -> None:
-    reserved = patch.get("dpose.account.records:State").RESERVED
+    reserved = patch.get("dpose.account.charges:State").RESERVED
 
     def make(original):
         def shares(account, kept, known, without=""):
@@ -76,7 +76,7 @@ def _seen(account) -> object:
 
 
 def _older_copy(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         def head(self):
@@ -86,11 +86,11 @@ def _older_copy(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _another_history(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         def head(self):
@@ -100,11 +100,11 @@ def _another_history(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _begun_anew(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         return lambda self: original(SimpleNamespace(file=self.file, folder=self.folder, seen=nothing_seen))
@@ -125,14 +125,14 @@ def _read_later(patch: Patches) -> None:
 
 
 def _committed_early(patch: Patches) -> None:
-    commit = patch.get("dpose.account.reservations:commit")
+    settle = patch.get("dpose.account.reservations:settle")
 
     def make(original):
         @contextlib.contextmanager
         def committing(name, outputs=(), where=None):
             with original(name, outputs, where):
                 if name:
-                    commit(name, tuple(outputs), where)
+                    settle({name: tuple(outputs)}, where=where)
                 yield
 
         return committing
@@ -149,21 +149,21 @@ def _another_claim(patch: Patches) -> None:
             replace(before, **{name: getattr(entry, name) for name in CLAIM}), entry
         )
 
-    patch.replace("dpose.account.records:joined", make)
+    patch.replace("dpose.account.charges:joined", make)
 
 
 def _bounded_later(patch: Patches) -> None:
     def make(original):
         return lambda before, entry: original(replace(before, events=before.events or entry.events), entry)
 
-    patch.replace("dpose.account.records:joined", make)
+    patch.replace("dpose.account.charges:joined", make)
 
 
 def _always_planned(patch: Patches) -> None:
     chosen = patch.get("dpose.account.composition:chosen_epsilon")
     share = patch.get("dpose.account.composition:chosen_share")
     patch.replace(
-        "dpose.account.compositions:Compositions.chosen",
+        "dpose.account.composition:Compositions.chosen",
         lambda _: (
             lambda self, entries, delta, asked: chosen(
                 entries, delta, asked, self.of(entries, share(delta), asked)
@@ -173,7 +173,7 @@ def _always_planned(patch: Patches) -> None:
 
 
 def _scores_passed_over(patch: Patches) -> None:
-    score = patch.get("dpose.account.records:EVALUATION")
+    score = patch.get("dpose.account.charges:EVALUATION")
 
     def make(original):
         def spent(account, found, chains, asked, delta, also=()):
@@ -184,14 +184,14 @@ def _scores_passed_over(patch: Patches) -> None:
 
         return spent
 
-    patch.replace("dpose.account.questions:_spent", make)
+    patch.replace("dpose.account.composition:_spent", make)
 
 
 ACCOUNT = (
     Planted(
         "account: steps past the plan are not charged",
         lambda patch: patch.seen_by(
-            "dpose.account.ledgers",
+            "dpose.account.reservations",
             "charge_within",
             lambda _: lambda *args, **kw: None,
             "CountedSteps._note",
@@ -201,7 +201,7 @@ ACCOUNT = (
     Planted(
         "account: a copy that is behind goes on under its key",
         lambda patch: patch.replace(
-            "dpose.account.ledgers:CountedSteps._may",
+            "dpose.account.reservations:CountedSteps._may",
             lambda original: (
                 lambda self, use, *rest: original(self, use and replace(use, head=self.ledger.head), *rest)
             ),
@@ -260,7 +260,7 @@ ACCOUNT = (
     Planted(
         "people in parallel, as if each were in one picture",
         lambda patch: patch.replace(
-            "dpose.account.records:Neighbours.together", lambda _: lambda self: self.unit == "video"
+            "dpose.privacy.neighbours:Neighbours.together", lambda _: lambda self: self.unit == "video"
         ),
         ("account/test_store.py::test_people_are_added_up_whatever_pictures_share",),
     ),
@@ -321,7 +321,7 @@ ACCOUNT = (
     Planted(
         "charged again: two equal losses become one",
         lambda patch: patch.result(
-            "dpose.account.records:_joined_events",
+            "dpose.account.charges:_joined_events",
             lambda events, before, after: tuple(dict.fromkeys(events)),
         ),
         ("account/test_account.py::test_charged_again_events_only_grow",),

@@ -11,16 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.account import (
-    EVALUATION,
-    BudgetState,
-    Charge,
-    Where,
-    charges,
-    names_of_run,
-    read_with,
-    unbounded,
-)
+from dpose.account import EVALUATION, BudgetState, Charge, Where, charges, names_of_run, unbounded
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, lower, upper
@@ -160,7 +151,7 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
         own = [entry for entry in charges(where) if name and entry.id in names_of_run(name)]
         if not own:
             return ("The account of the machine that wrote this page does not know this run.",)
-        entries = tuple(read_with(own, where))
+        entries = tuple(charges(where, near=own))
         answers = answered(entries, relations_of(entries), None, where=where)
         others = len(entries) - len(own)
         lead = (

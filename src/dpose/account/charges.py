@@ -1,26 +1,25 @@
-"""What the account holds: charges with their events, and budgets.
+"""Charges: what one run, release, audit or evaluation took from some pictures, with the events that bound it.
 
     Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
 
-What an event bounds: `dpose.privacy.events`.
+What an event bounds: `dpose.privacy.events`. What is charged twice under one name is joined: docs/proofs/odometer.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
+from dpose.account.store import JournalRow, Where
 from dpose.errors import DposeError
-from dpose.privacy.events import Event, SampledGaussian
+from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
 from dpose.units import Unit
-
-if TYPE_CHECKING:
-    from dpose.account.store import Where
 
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
@@ -37,11 +36,13 @@ SHOWN = {
 }
 """What shows pictures as they are; and what else its user may do where a budget stands."""
 
-EACH_IMAGE = Neighbours(Unit.IMAGE)
 TUNING = ("tuning", "scores of tuning")
 """What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
 PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
+
+
+_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
 
 
 class State(StrEnum):
@@ -136,28 +137,6 @@ class Charge:
     def folders(self) -> tuple[str, ...]:
         """Every folder of it, the last one first."""
         return (self.folder, *self.elsewhere)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The most that may be spent on some pictures.
-
-    Attributes:
-        epsilon: Of everything together.
-        delta: At which it is counted.
-        data: The data, for readers.
-        marks: The pictures; empty where the budget comes from the account.
-        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
-            is bounded by nothing here.
-        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
-    """
-
-    epsilon: float
-    delta: float
-    data: str
-    marks: Marks = field(repr=False, compare=False)
-    neighbours: Neighbours = EACH_IMAGE
-    owner: str = field(default="", repr=False, compare=False)
 
 
 def names_of_run(run_id: str) -> tuple[str, str]:
@@ -279,3 +258,95 @@ def _counted(events: tuple[Event, ...]) -> Counter[Event]:
         else:
             counted[event] += 1
     return counted
+
+
+def worst_case(entry: Charge) -> Charge:
+    """`entry` as it counts for pictures that it took to be public: nothing bounds what it tells of those."""
+    return replace(entry, events=(), beyond=False)
+
+
+def charge_to_dict(
+    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
+) -> dict[str, Any]:
+    """What the journal keeps of a charge: its sets by name and digest, and no picture."""
+    return {
+        **{name: getattr(entry, name) for name in _TEXTS},
+        "delta": repr(float(entry.delta)),
+        "relation": entry.relation.value,
+        "events": [event.to_dict() for event in entry.events],
+        "beyond": entry.beyond,
+        "weights": list(entry.weights),
+        "area": entry.area,
+        "units": entry.units,
+        "outputs": list(entry.outputs),
+        "elsewhere": list(entry.elsewhere),
+        "state": entry.state.value,
+        "sets": {str(name): digest for name, digest in sets.items()},
+        "opened": {str(name): digest for name, digest in opened.items()},
+        "marks": marks,
+    }
+
+
+def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
+    """The charge in a row of the journal; its place is that of row `first`, which first named it.
+
+    Raises:
+        DposeError: the row was written by another dpose.
+    """
+    values = row.body
+    try:
+        return Charge(
+            **{name: str(values[name]) for name in _TEXTS},
+            relation=Relation(values["relation"]),
+            delta=float(values["delta"]),
+            events=tuple(
+                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
+            ),
+            beyond=values["beyond"] is True,
+            weights=tuple(map(str, values["weights"])),
+            marks=NO_MARKS,
+            opened=NO_MARKS,
+            area=int(values["area"]),
+            units=int(values.get("units", 0)),
+            outputs=tuple(map(str, values["outputs"])),
+            elsewhere=tuple(map(str, values["elsewhere"])),
+            state=State(values["state"]),
+            stored=Stored(
+                row.seq if first is None else first,
+                frozenset(map(int, values["sets"])),
+                frozenset(map(int, values["opened"])),
+                int(values["marks"]),
+                where,
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(
+            "account-row-unreadable",
+            f"row {row.seq} of the account cannot be read ({error})",
+            fix="update dpose",
+        ) from error
+
+
+def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
+    """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
+
+    Args:
+        digests: SHA-256 of files of weights.
+        entries: Of the account.
+
+    Returns:
+        The runs, each once; and the digests that no run of the account released.
+    """
+    found: dict[str, Charge] = {}
+    left, seen, unknown = list(digests), set[str](), []
+    while left:
+        digest = left.pop()
+        if not digest or digest in seen:
+            continue
+        seen.add(digest)
+        by = [entry for entry in entries if digest in entry.weights]
+        if not by:
+            unknown.append(digest)
+        found |= {entry.id: entry for entry in by}
+        left += [entry.start for entry in by]
+    return list(found.values()), unknown
