@@ -16,8 +16,7 @@ from dpose.cli import main
 from dpose.media import write_image
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
-from dpose.runs.account import marks_of_file
-from dpose.runs.budget import identity_of_data
+from dpose.runs.account import identity_of_data, marks_of_file
 from quick import quick  # noqa: F401
 from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union

@@ -23,7 +23,7 @@ from dpose import files
 from dpose.account import PAGE, Budget, State, charges, set_budget
 from dpose.cli import main
 from dpose.pose.data import SOURCES
-from dpose.runs.budget import identity_of_data
+from dpose.runs.account import identity_of_data
 from dpose_scene.splits import scene_seed
 from dpose_scene.stage import identity_of
 from quick import drawn, fine  # noqa: F401

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from dpose.account import Budget, State, budget_states, charge, charges, composed, groups, set_budget, spent
+from dpose.account.words import datasets, lines_of
 from dpose.cli import main
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import Renyi, SampledGaussian
@@ -28,7 +29,6 @@ from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import trial_score, tune
-from dpose.runs.spending import datasets, lines_of
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig

@@ -117,8 +117,8 @@ def show(
     The figure is of the picture that has given most; pictures that nothing read together compose in parallel. What
     cannot be told for the neighbours asked about counts as infinite, and the words say which and why.
     """
+    from dpose.account.words import DELTA
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
-    from dpose.runs.spending import DELTA
 
     console = plain_console()
     asked = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
@@ -216,7 +216,7 @@ def _set(
     account: str | None,
 ) -> None:
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
-    from dpose.runs.budget import set_budget_of
+    from dpose.runs.account import set_budget_of
 
     console = plain_console()
     asked: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
@@ -225,7 +225,7 @@ def _set(
 
 
 def _lift(data: str, owner: str, limit: int | None, account: str | None) -> None:
-    from dpose.runs.budget import lift_budget_of
+    from dpose.runs.account import lift_budget_of
 
     console = plain_console()
     console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)

@@ -12,25 +12,29 @@ from pathlib import Path
 from rich.console import Console
 
 from dpose.account import EVALUATION, BudgetState, Charge, Where, charges, names_of_run, unbounded
+from dpose.account.words import (
+    PLANNED,
+    DataSpending,
+    answer_lines,
+    answered,
+    budget_lines,
+    check_there,
+    dataset_of,
+    datasets,
+    lines_of,
+    picture_of,
+    relations_of,
+    row_of,
+    set_back_line,
+)
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of, set_back_line
-from dpose.runs.budget import budget_lines, identity_of_data
+from dpose.runs.account import identity_of_data, marks_of_file
 from dpose.runs.report.record import RunRecord
-from dpose.runs.spending import (
-    PLANNED,
-    DataSpending,
-    answered,
-    dataset_of,
-    datasets,
-    lines_of,
-    picture_of,
-    relations_of,
-)
 from dpose.training.kept import run_name
 
 POINTS = 24

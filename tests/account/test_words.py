@@ -3,11 +3,11 @@
 import pytest
 
 from dpose.account import charges
+from dpose.account.words import answered, datasets, lines_of, picture_of, relations_of
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours, Relation
-from dpose.runs.spending import answered, datasets, lines_of, picture_of, relations_of
 from quick import quick  # noqa: F401
 from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union

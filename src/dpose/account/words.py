@@ -1,7 +1,8 @@
-"""What pictures have been spent for, as values that a terminal and a page show alike.
+"""What pictures have been spent for, as values and sentences that a terminal and a page show alike.
 
     for dataset in datasets():                     # all that the account holds, by what was read together
         dataset.answers                            # one figure for each neighbouring relation
+        [line for answer in dataset.answers for line in answer_lines(answer)]
 
 A figure is of the picture that has given the most: charges that share no picture compose in parallel. It holds for a
 plan fixed beforehand; what holds for runs that were chosen after seeing results is a budget's filter
@@ -11,36 +12,31 @@ plan fixed beforehand; what holds for runs that were chosen after seeing results
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from dpose.account import (
-    EVALUATION,
-    PIXEL,
-    BudgetState,
-    Charge,
-    Spent,
-    Where,
-    budget_states,
-    charges,
-    composed_each,
-    groups,
-    spent,
-    unbounded,
-)
-from dpose.account.charges import restated
+from dpose.account.budgets import BudgetState, budget_states, what_fits
+from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
+from dpose.account.composition import Spent, composed_each, spent
+from dpose.account.history import charges, groups, times_set_back
+from dpose.account.store import VARIABLE, Where, opened
+from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.rounding import as_given, upper
 from dpose.units import Unit
 
 DELTA = 1e-5
 """At which epsilon is told where nothing names a delta."""
 PLANNED = "for a plan fixed beforehand"
 """What every figure that composes loss distributions must say beside itself."""
+CHOSEN = "For runs and releases chosen after seeing earlier ones"
+"""What holds for those is told beside every figure for a plan fixed beforehand."""
 SIZES = 3
 """Of how many numbers of pixels a figure is told without being asked: the largest that releases were made for."""
 
@@ -312,3 +308,124 @@ def own_neighbours(entry: Charge) -> Neighbours:
         size = max((event.pixels for event in entry.events), default=0)
         return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
     return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)
+
+
+def row_of(line: ChargeLine) -> tuple[str, ...]:
+    """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
+    entry = line.entry
+    what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
+    epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
+    return (
+        entry.at[:10],
+        what,
+        _own_neighbours(line) + (" *" if entry.beyond else ""),
+        upper(line.epsilon) if math.isfinite(line.epsilon) else epsilon,
+        as_given(entry.delta) if entry.events else "",
+        entry.state.value,
+    )
+
+
+def _own_neighbours(line: ChargeLine) -> str:
+    entry = line.entry
+    if entry.unit != PIXEL:
+        return f"{entry.unit}, {entry.relation.value}"
+    size = max((event.pixels for event in entry.events), default=0)
+    return f"{size:,} pixels" if size else f"whole {entry.within}"
+
+
+def answer_lines(answer: Answer) -> list[str]:
+    """A figure in words; where something has no bound, which, and the sum of the rest."""
+    of = answer.asked.describe()
+    of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
+    lines = []
+    if answer.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
+        rest = (
+            f" What has a bound, added up: epsilon {upper(answer.together)} at {at}."
+            if answer.together
+            else ""
+        )
+        lines.append(f"{of}: no bound ({counted}).{rest}")
+    elif answer.together:
+        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
+        if upper(answer.together) != upper(answer.epsilon):
+            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
+        lines.append(f"{said}.")
+    else:
+        lines.append(f"{of}: nothing with a bound has read them.")
+    if answer.together or answer.unbounded or answer.scores:
+        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        lines.append(f"{CHOSEN}: {told}.")
+    if answer.scores:
+        lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
+    return lines
+
+
+def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]:
+    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what would still fit.
+
+    Where something has no bound, that and no number.
+
+    Args:
+        state: It.
+        like: What may be asked to fit; what was charged by default.
+    """
+    limit = state.budget
+    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
+    said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
+    if state.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
+        return [
+            f"{said}what is spent has no bound: {counted}.",
+            "Nothing more is let in until it is lifted.",
+        ]
+    said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
+    if state.closed:
+        return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
+    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
+    if state.level:
+        lines.append(
+            "WARNING: all of it is used; what comes next is refused."
+            if state.level >= 100
+            else f"WARNING: more than {state.level} % of it is used."
+        )
+    if fits := what_fits(state, like or state.charges):
+        lines.append(f"What would fit, {fits}.")
+    return lines
+
+
+def notes_of(lines: Iterable[ChargeLine]) -> list[str]:
+    """What a reader of these lines must know besides."""
+    said = []
+    if any(line.entry.beyond for line in lines):
+        said.append("* protects only what a picture holds beyond its public view and labels.")
+    if any(line.entry.state is State.FAILED for line in lines):
+        said.append("What failed counts: nobody knows what it had computed by then.")
+    elif any(line.entry.state is State.RESERVED for line in lines):
+        said.append("What is reserved counts from the moment that it was: it may have been computed.")
+    return said
+
+
+def set_back_line(where: Where = None) -> str:
+    """That the account was once set back and taken as it was; "" if it never was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    times = times_set_back(where)
+    how = "once" if times == 1 else f"{times} times"
+    return f"The account was set back {how}: more may have been spent than it says." if times else ""
+
+
+def check_there(where: Where = None) -> None:
+    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
+
+    Raises:
+        DposeError: it is a file that does not exist.
+    """
+    store = opened(where)
+    named = where is not None or VARIABLE in os.environ
+    if named and store.file is not None and not store.file.exists():
+        raise DposeError(
+            "account-missing", "there is no account here", store.name, "see that its name is right"
+        )
