@@ -28,12 +28,13 @@ from dpose.account import (
     touching,
     unbounded,
 )
-from dpose.account.composition import CHOSEN, chosen_epsilon, chosen_share, order_of_budget, renyi_cost
+from dpose.account.composition import CHOSEN, chosen_epsilon, chosen_share, renyi_cost
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import order_of_budget
 from refusals import refused
 from stored import pure, release_charge, run_charge, zcdp
 

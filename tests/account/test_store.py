@@ -37,7 +37,7 @@ from dpose.account import (
 from dpose.account import (
     composition as compositions,
 )
-from dpose.account.composition import ORDERS, order_of_budget, renyi_cost
+from dpose.account.composition import renyi_cost
 from dpose.account.history import history
 from dpose.account.keys import AccountKey
 from dpose.account.sets import sets_of
@@ -47,7 +47,7 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.renyi import zcdp_epsilon
+from dpose.privacy.renyi import ORDERS, order_of_budget, zcdp_epsilon
 from refusals import refused
 from stored import pure, run_charge, zcdp
 
@@ -116,7 +116,7 @@ def test_racing_processes_never_spend_more_than_a_budget_whoever_is_killed(where
     order, _ = order_of_budget(8.0, 1e-5)
     each = renyi_cost([pure(1.0)], order, replaces=False)[0]
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    cap = budget_states(where=where)[0].cap
+    cap = budget_states(where=where)[0].budget.cap
     told = race(where, 4, 12, kill=2)
     kept = charges(where)
     assert len(kept) == math.floor(cap / each) < 24

@@ -405,7 +405,7 @@ class TestCommand:
         code = (
             "import os, sys\nfrom dpose.release import files\n"
             "def dead(*given, **more): os._exit(9)\n"
-            "from dpose.account import reservations\nreservations.commit = dead\n"
+            "from dpose.account import reservations\nreservations.settle = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]
@@ -532,7 +532,7 @@ class TestVerify:
         def altered():
             (entry,) = real
             if change == "cost":
-                return [replace(entry, events=(replace(entry.events[0], epsilon=0.1),))]
+                return [replace(entry, events=(replace(entry.events[0], sensitivity=Fraction(1)),))]
             if change == "unbounded":
                 return [replace(entry, events=())]
             earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))

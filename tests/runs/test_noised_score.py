@@ -349,7 +349,7 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 
 
 @pytest.mark.parametrize(
-    ("asked", "spent"),
+    ("asked", "taken"),
     [
         (NoisedEvaluation(TENTH), TENTH),
         (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), TENTH),
@@ -359,7 +359,7 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
     ],
     ids=str,
 )
-def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, spent):
+def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, taken):
     set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
@@ -369,7 +369,7 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
         "image",
     )
     assert spent(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
-        float(spent), rel=1e-3
+        float(taken), rel=1e-3
     )
     with refused("budget-exceeded"):
         evaluate_noised(folder, "held-out", replace(asked, epsilon=Fraction(3)), console=QUIET)

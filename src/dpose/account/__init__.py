@@ -18,7 +18,6 @@ another order of the same pictures is the same data. What is not charged to the 
 from __future__ import annotations
 
 from dpose.account.budgets import (
-    Budget,
     BudgetState,
     budget_states,
     budgets,
@@ -33,6 +32,7 @@ from dpose.account.charges import (
     PAGE,
     PIXEL,
     TUNING,
+    Budget,
     Charge,
     State,
     lineage,

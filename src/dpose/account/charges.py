@@ -1,4 +1,4 @@
-"""Charges: what one run, release, audit or evaluation took from some pictures, with the events that bound it.
+"""What the account holds: charges, each with the events that bound it, and budgets.
 
     Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
 
@@ -19,6 +19,7 @@ from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.renyi import order_of_budget
 from dpose.units import Unit
 
 EVALUATION = "evaluation"
@@ -350,3 +351,76 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
         found |= {entry.id: entry for entry in by}
         left += [entry.start for entry in by]
     return list(found.values()), unknown
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        data: The data, for readers.
+        marks: The pictures; empty where the budget comes from the account.
+        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
+            is bounded by nothing here.
+        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
+        set_id: What the account calls these pictures; 0 where it does not hold the budget.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+    neighbours: Neighbours = field(default_factory=lambda: Neighbours(Unit.IMAGE))
+    owner: str = field(default="", repr=False, compare=False)
+    set_id: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What the account calls it: there is one for a set of pictures."""
+        return budget_name(self.set_id)
+
+    @property
+    def order(self) -> float:
+        """The order of its filter."""
+        return order_of_budget(self.epsilon, self.delta)[0]
+
+    @property
+    def cap(self) -> float:
+        """The Renyi divergence of that order that may be spent."""
+        return order_of_budget(self.epsilon, self.delta)[1]
+
+
+def budget_name(set_id: int) -> str:
+    """What the account calls the budget of a set of pictures."""
+    return f"budget {set_id}"
+
+
+def budget_to_dict(budget: Budget, digest: str, owner: str) -> dict[str, Any]:
+    """What the journal keeps of a budget."""
+    return {
+        "epsilon": repr(float(budget.epsilon)),
+        "delta": repr(float(budget.delta)),
+        "data": budget.data,
+        "unit": budget.neighbours.unit.value,
+        "neighbours": budget.neighbours.to_dict(),
+        "owner": owner,
+        "set": budget.set_id,
+        "digest": digest,
+    }
+
+
+def budget_from(row: JournalRow) -> Budget:
+    """The budget in a row of the journal."""
+    values = row.body
+    near = Neighbours.read(values["neighbours"], values["unit"])
+    assert near is not None
+    return Budget(
+        float(values["epsilon"]),
+        float(values["delta"]),
+        str(values["data"]),
+        NO_MARKS,
+        near,
+        set_id=int(values["set"]),
+    )

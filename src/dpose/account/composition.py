@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from dpose.account.charges import EVALUATION, PIXEL, Charge, restated, unbounded
@@ -21,26 +21,16 @@ from dpose.account.history import history, touching_sets
 from dpose.account.sets import cells_of, cells_within, chains_of
 from dpose.account.store import Transaction, Where, opened
 from dpose.privacy.accounting import added_up, cost
-from dpose.privacy.events import Approximate, Event
+from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.renyi import ORDERS, converted
+from dpose.privacy.renyi import APPROXIMATE_SHARE, converted, order_of_budget
+from dpose.privacy.rounding import as_given, lower
 
 CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
 """Epsilons of the filters that `chosen_epsilon` asks: public, and fixed before anything is seen; 1/32 to 2,048."""
-APPROXIMATE_SHARE = 0.1
-"""The share of a budget's delta that is kept for events that have a delta of their own."""
-
-
-def order_of_budget(budget_epsilon: float, delta: float) -> tuple[float, float]:
-    """The order of a budget's filter and the most Renyi divergence that it may spend: a public rule.
-
-    Of `ORDERS` the one at which the most rho of zCDP fits; the delta of the conversion is (1 - `APPROXIMATE_SHARE`)
-    of the budget's.
-    """
-    rest = delta * (1 - APPROXIMATE_SHARE)
-    caps = [(order, budget_epsilon - converted(order, rest)) for order in ORDERS]
-    return max(caps, key=lambda pair: pair[1] / pair[0])
+EXAMPLES = 3
+"""Of what would fit: so many, of the newest kinds."""
 
 
 def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tuple[float, float]:
@@ -131,6 +121,42 @@ def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: flo
         return math.inf
     order, _ = order_of_budget(budget_epsilon, delta)
     return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
+
+
+def fitting(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
+    """How much of the newest kinds of `like` fits into what is left of a Renyi divergence of `order`, in words."""
+    said = [
+        words
+        for charge in like
+        for event in charge.events
+        if (words := _fitting(asked, left, order, charge, event))
+    ]
+    return list(dict.fromkeys(said))[-EXAMPLES:]
+
+
+def _fitting(asked: Neighbours, left: float, order: float, charge: Charge, event: Event) -> str:
+    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
+    if unbounded(charge, asked.unit):
+        return ""
+    if isinstance(event, SampledGaussian):
+        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        steps = min(int(left / one), 10**9) if one else 10**9
+        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
+        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
+        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
+    if charge.unit != PIXEL:
+        return ""
+    (wide,) = restated(replace(charge, events=(event,)), asked)
+    if isinstance(event, Laplace) and isinstance(wide, Laplace):
+        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
+        what = f"at {lower(room, 2)}"
+    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
+        room = left / order / float(wide.rho() / event.rho())
+        what = f"at rho {lower(room, 2)} of zCDP"
+    else:
+        return ""
+    pixels = f" for {event.pixels} pixels" if event.pixels else ""
+    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
 
 
 class Compositions:

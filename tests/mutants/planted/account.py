@@ -44,7 +44,7 @@ def _bound_does_not_grow(patch: Patches) -> None:
         def admit(account, kept, *rest):
             stored = read(account, kept)
             original(account, kept, *rest)
-            write(account, kept.name, kept.set_id, stored)
+            write(account, kept, stored)
 
         return admit
 
