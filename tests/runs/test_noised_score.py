@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from dpose.account import Budget, State, charges, set_budget
+from dpose.account import Budget, State, charges, set_budget, spent
 from dpose.pose.metrics import SCORED, PCKh
 from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
