@@ -4,7 +4,7 @@ A run that was stopped goes on from its last checkpoint. The steps after that ha
 may be taken again under their old key if the result is the same to the last bit, since nothing new is then released.
 In every other case a new key draws new samples and new noise, and the ledger counts the steps twice. Which case it is
 does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used, and
-the account lets one copy of the run go on under a key (`dpose.account.ledgers`).
+the account lets one copy of the run go on under a key (`dpose.account.reservations`).
 """
 
 from __future__ import annotations
