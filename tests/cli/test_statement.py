@@ -58,7 +58,7 @@ def test_it_is_shown_and_checked(folder, capsys):
     assert "Ward 7" in told(capsys, "statement", "show", folder)
     assert main(["statement", "show", str(folder / "privacy.json"), "--json"]) == 0
     assert capsys.readouterr().out == (folder / "privacy.json").read_text()
-    assert "as schema 2 says" in told(capsys, "statement", "check", folder)
+    assert "as schema 3 says" in told(capsys, "statement", "check", folder)
     assert json.loads(told(capsys, "statement", "schema"))["title"] == "dpose privacy statement"
 
 
@@ -137,7 +137,7 @@ def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_
     for word in ("Ward 7", "dpo@example.org", "our board's", "Several times as much", "32: 4, 48: 6"):
         assert word in shown
     assert shown.count("Several times as much") == 1
-    assert "as schema 2 says" in told(capsys, "statement", "check", released)
+    assert "as schema 3 says" in told(capsys, "statement", "check", released)
     values = json.loads(_printed(capsys, "statement", "show", released, "--json"))
     assert [group["units"] for group in values["groups"]] == list(range(1, 11))
     assert values["groups"][9]["epsilon"] == "20.0"

@@ -57,7 +57,7 @@ def registry_entry(
             "unprotected_quantities": _listed(statement.public),
         },
         "privacy_loss": {
-            "privacy_unit": statement.unit,
+            "privacy_unit": statement.unit.value,
             "privacy_unit_details": f"{words.difference} Relation: {statement.neighbours.relation.value}, "
             f"scope: {statement.neighbours.scope}.",
             "privacy_parameters": {

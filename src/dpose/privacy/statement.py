@@ -130,7 +130,8 @@ class PrivacyStatement(StatementPart):
         software: Versions by package.
         ledger_head: The ledger's last hash; empty without a ledger.
         plan_sha256: The plan's digest; empty without a plan.
-        release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
+        release: How a picture or clip was released: its configuration and sizes (`dpose.release.record`), or what
+            else there is to say of it by name; empty for anything else.
         odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
@@ -167,7 +168,7 @@ class PrivacyStatement(StatementPart):
     software: Mapping[Text, Text] = field(default_factory=software_versions)
     ledger_head: Text = ""
     plan_sha256: Text = ""
-    release: Mapping[Text, Text] = optional(default={})
+    release: Mapping[Text, Any] = optional(default={})
     odometer: Mapping[Text, Text] = optional(default={})
     artefact_sha256: Text = optional(default="")
     seal: Text = optional(default="")

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import noised_sums
-from dpose.privacy.odometer import committing
 from dpose.privacy.sections import EVERYBODY
 from dpose.runs.evaluate import record_score
 from dpose.runs.group_scores import SIZES, attributes_of
@@ -157,7 +157,7 @@ def evaluate_groups_noised(
         members = members_of(_said(protected.data))
         found = ratios_of(query, noised_sums(query, (members, counts), event, source))
         result = _result(found, f"joints found by groups, {asked.joints} a unit, noised")
-        result = replace(result, price=price_of(asked, protected.unit))
+        result = replace(result, price=price_of(asked, protected.neighbours))
         privacy = score_statement(
             asked, event, protected, units, result.metric, seeded=source.seeded, query=_words(query, asked)
         )

@@ -15,9 +15,9 @@ from dpose.pose.codec import codec_of
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
+from dpose.pose.whole_pictures import regions_for
 from dpose.runs.build import (
     build_model,
     check_settings,
@@ -47,7 +47,7 @@ from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, UnitDataset, View
 
-NOBODY = "synthetic:studio:train"
+NO_MARKS = "synthetic:studio:train"
 """Rendered people."""
 
 
@@ -255,7 +255,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         return task, []
     size = config.input_size
     nobody = open_data(
-        NOBODY,
+        NO_MARKS,
         purpose="train",
         input_size=size,
         augment=Augment.none(),

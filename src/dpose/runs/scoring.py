@@ -9,10 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
+from dpose.pose.boxes import read_detections
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.labels import Labels, units_of
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.evaluate import (
@@ -25,7 +26,6 @@ from dpose.pose.evaluate import (
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.whole_pictures import finder_of, whole_picture_pckh
-from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
 
