@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpose.account import Charge, charge
 from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import Charge, charge_account, marks_of
 
 
 def pure(epsilon, pixels=0, points=()) -> Laplace:
@@ -52,7 +53,7 @@ def release_charge(number, marks, epsilon=2.0, pixels=16, **changes) -> Charge:
 
 def charged(*entries, where=None) -> None:
     for entry in entries:
-        charge_account(entry, where)
+        charge(entry, where)
 
 
 def union(*marks):

@@ -14,6 +14,8 @@ import pytest
 import dpose
 from clips import write
 from dots import train
+from dpose.account import State, charges
+from dpose.account.keys import account_key
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
 from dpose.cli import main
@@ -40,8 +42,6 @@ from dpose.pose.folder import load_model
 from dpose.pose.weights_file import read_tensors
 from dpose.privacy.canaries import Opening
 from dpose.privacy.ledger import Ledger, read_ledger
-from dpose.privacy.odometer import State, charges
-from dpose.privacy.odometer.subjects import account_key
 from dpose.privacy.signing import Signature, check_signature
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.files import carried

@@ -18,13 +18,13 @@ from rich.console import Console
 
 from clips import write as write_clip
 from dots import Dots, DotsTask, train
+from dpose.account.store import close_connections, opened
 from dpose.media.images import encode_image
 from dpose.pose.data import synthetic
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import marks_of
-from dpose.privacy.odometer.store import close_connections, opened
+from dpose.privacy.marks import marks_of
 from dpose.privacy.signing import new_key, sign
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive

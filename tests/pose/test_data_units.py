@@ -15,8 +15,8 @@ from dpose.pose.data.augment import Augment, _colour_matrix, recolour
 from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import MPII
+from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
-from dpose.privacy.odometer import marks_of
 from dpose.privacy.protected import protect
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from dots import train
+from dpose.account import charges
 from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import PoseUnits
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import charges
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig

@@ -14,15 +14,16 @@ import pytest
 
 import dpose
 from clips import write as write_clip
+from dpose.account import Budget, State, charges, composed, set_budget
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
-from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Budget, State, charges, composed, marks_of, readers, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
@@ -145,7 +146,7 @@ class TestCosts:
                     spent += Fraction(sum(v * v for v in moved)) / (2 * stage.event.variance)
                 else:
                     spent += Fraction(sum(moved)) / stage.event.scale
-            found = [loss.for_neighbours(m, area) for loss in events]
+            found = [loss.for_neighbours(Neighbours.of_pixels(m), area) for loss in events]
             cost = sum(loss.rho() if delta else loss.pure() for loss in found)
             assert cost >= spent
             if m in (1, 2, 3, 16, 64, area):  # a point: exactly that
@@ -160,8 +161,8 @@ class TestCosts:
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
-        costs = [loss.for_neighbours(m, 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
-            loss.for_neighbours(0, 4608).rho()
+        costs = [loss.for_neighbours(Neighbours.of_pixels(m), 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
+            loss.for_neighbours(Neighbours("image"), 4608).rho()
         ]
         assert costs == sorted(costs)
         # the noise's own event: for what the claim is about, no less
@@ -172,7 +173,7 @@ class TestCosts:
         plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
         (loss,) = charged_events(plan, seeded=False)
         assert (loss.pure(), loss.pixels) == (2, 20)
-        assert loss.for_neighbours(4, 16 * 16 * 5).pure() == pytest.approx(2 / 5)
+        assert loss.for_neighbours(Neighbours.of_pixels(4), 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
         config = ReleaseConfig.of(2, 4, 8)
@@ -263,7 +264,7 @@ class TestPython:
         dpose.pixelize(clip, 1, 16, again=True)
         with refused("released-before", where="both together cost epsilon 2"):
             dpose.pixelize(COLOUR[::-1], 1, 16)
-        assert len(readers(marks_of([pixel_hash(COLOUR)]))) == 2
+        assert len(charges(of=marks_of([pixel_hash(COLOUR)]))) == 2
 
     def test_what_fails_is_still_counted(self, monkeypatch):
         def broken(*given):
@@ -286,7 +287,7 @@ class TestPython:
 
     def test_a_budget_refuses_before_anything_is_computed(self, monkeypatch):
         marks = marks_of([pixel_hash(COLOUR)])
-        set_budget(Budget(1.5, 1e-5, "x", marks, "pixel", Relation.REPLACE, 16))
+        set_budget(Budget(1.5, 1e-5, "x", marks, Neighbours.of_pixels(16)))
         dpose.pixelize(COLOUR, 1, 16)
         monkeypatch.setattr("dpose.release.api.noised", None)
         with refused("budget-exceeded"):
@@ -404,7 +405,7 @@ class TestCommand:
         code = (
             "import os, sys\nfrom dpose.release import files\n"
             "def dead(*given, **more): os._exit(9)\n"
-            "from dpose.privacy.odometer import reservations\nreservations.commit = dead\n"
+            "from dpose.account import reservations\nreservations.settle = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]
@@ -436,16 +437,16 @@ class TestCommand:
 
     def test_of_two_that_race_one_is_told(self, monkeypatch):
         """Both have looked before either reserves."""
-        real = counting.reserve_after
+        real = counting.charge_all
         inside = []
 
-        def late(charge, known, *more):
-            inside.append(charge)
+        def late(entries, **more):
+            inside.append(entries)
             if len(inside) == 1:
                 dpose.pixelize(COLOUR, 1, 16)
-            return real(charge, known, *more)
+            return real(entries, **more)
 
-        monkeypatch.setattr(counting, "reserve_after", late)
+        monkeypatch.setattr(counting, "charge_all", late)
         with refused("charge-made-meanwhile"):
             dpose.pixelize(COLOUR, 1, 16)
         assert states() == [State.COMMITTED]
@@ -505,7 +506,7 @@ def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp
     assert "frames in common with another file of this command" in refusal(capsys)
     assert charges() == []
     assert main([*video, "--again"]) == 0
-    assert [len(readers(entry)) for entry in [marks_of(["a frame of both"])]] == [2]
+    assert [len(charges(of=entry)) for entry in [marks_of(["a frame of both"])]] == [2]
 
 
 class TestVerify:
@@ -531,7 +532,7 @@ class TestVerify:
         def altered():
             (entry,) = real
             if change == "cost":
-                return [replace(entry, events=(replace(entry.events[0], epsilon=0.1),))]
+                return [replace(entry, events=(replace(entry.events[0], sensitivity=Fraction(1)),))]
             if change == "unbounded":
                 return [replace(entry, events=())]
             earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from dpose import files
+from dpose.account import State, charges
 from dpose.pose.data import Augment, DataSpec, open_data
-from dpose.privacy.odometer import State, charges
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs import group_scores
 from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table

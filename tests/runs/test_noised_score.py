@@ -10,12 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from dpose.account import Budget, State, charges, set_budget, spent
 from dpose.pose.metrics import SCORED, PCKh
+from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_ratio import dearer
-from dpose.privacy.odometer import Asked, Budget, State, charges, marks_of, set_budget, spent_on
 from dpose.privacy.scores import check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
@@ -348,7 +349,7 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 
 
 @pytest.mark.parametrize(
-    ("asked", "spent"),
+    ("asked", "taken"),
     [
         (NoisedEvaluation(TENTH), TENTH),
         (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), TENTH),
@@ -358,7 +359,7 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
     ],
     ids=str,
 )
-def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, spent):
+def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, taken):
     set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
@@ -367,8 +368,8 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
         State.COMMITTED,
         "image",
     )
-    assert spent_on(PEOPLE, Asked("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
-        float(spent), rel=1e-3
+    assert spent(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
+        float(taken), rel=1e-3
     )
     with refused("budget-exceeded"):
         evaluate_noised(folder, "held-out", replace(asked, epsilon=Fraction(3)), console=QUIET)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.data import open_data
-from dpose.privacy.odometer import EVALUATION, Budget, State, charges, marks_of, set_budget
-from dpose.runs.budget import identity_of_data
+from dpose.privacy.marks import marks_of
+from dpose.runs.account import identity_of_data
 from dpose.runs.scoring import score_file
 from quick import quick  # noqa: F401
 from refusals import refused

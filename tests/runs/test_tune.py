@@ -16,31 +16,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import Budget, State, budget_states, charge, charges, composed, groups, set_budget, spent
+from dpose.account.words import datasets, lines_of
 from dpose.cli import main
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import Renyi, SampledGaussian
 from dpose.privacy.keys import keys_kept
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
-    Asked,
-    Budget,
-    State,
-    budget_states,
-    charge_account,
-    charges,
-    composed,
-    groups,
-    readers,
-    set_budget,
-    spent_on,
-)
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import trial_score, tune
-from dpose.runs.spending import datasets, lines_of
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
@@ -129,16 +117,16 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     entry, scores = charges()
     assert (entry.what, scores.what) == ("tuning", "scores of tuning")
     assert (entry.state, scores.state) == (State.COMMITTED, State.COMMITTED)
-    assert [charge.events for charge in (entry, scores)] == [
+    assert [one_side.events for one_side in (entry, scores)] == [
         (Renyi(curve),) for curve in statement.tuning.curves()
     ]
     sides = split_sides(protect(Shades(600, 1)), 0.2)
-    for charge, side in ((entry, sides.training), (scores, sides.scored)):
-        assert [one.id for one in readers(side.identity.marks)] == [charge.id]
-        assert charge.units == side.identity.units
-    each = tuple(composed([charge], DELTA) for charge in (entry, scores))
+    for one_side, side in ((entry, sides.training), (scores, sides.scored)):
+        assert [one.id for one in charges(of=side.identity.marks)] == [one_side.id]
+        assert one_side.units == side.identity.units
+    each = tuple(composed([one_side], DELTA) for one_side in (entry, scores))
     assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
-    assert spent_on(protect(Shades(600, 1)).identity.marks, Asked(), DELTA).epsilon == max(each)
+    assert spent(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(each)
     assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon
@@ -353,7 +341,7 @@ def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, mo
     assert state.fixed == pytest.approx(claim)
     for picture in marks[::100]:  # nothing more is let in, on either side
         with refused("budget-exceeded"):
-            charge_account(run_charge(9, marks[marks == picture], events=(pure(1e-3),)))
+            charge(run_charge(9, marks[marks == picture], events=(pure(1e-3),)))
 
 
 def test_units_of_several_pictures_are_charged_once_at_the_dearer_side(tmp_path, monkeypatch):

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from clips import write
+from dpose.account import Budget, charges, set_budget
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
 from dpose.release.verify import verify_release
@@ -198,7 +199,7 @@ def test_a_second_release_has_to_be_asked_for(ask, opened, studio, near):
 def test_a_budget_is_told_and_kept(ask, studio, near):
     opened = ask("open_file", place="0/inner/b.png")
     marks = marks_of(studio.files.get(opened["id"]).facts["hashes"])
-    set_budget(Budget(3.0, 1e-5, "ward", marks, PIXEL, Relation.REPLACE, 16))
+    set_budget(Budget(3.0, 1e-5, "ward", marks, Neighbours.of_pixels(16)))
     (state,) = ask("standing", file=opened["id"], epsilon="2")["budgets"]
     assert (state["epsilon"], state["spent"], state["left"], state["used"]) == ("3", "0", "3", 0.0)
     assert ended(ask, ask("release", file=opened["id"], epsilon="4"))["state"] == "failed"

@@ -14,14 +14,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from dpose import account as odometer
+from dpose.account import charges, composed
+from dpose.account import reservations as ledgers
 from dpose.errors import DposeError
-from dpose.privacy import odometer
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import Key
-from dpose.privacy.odometer import charges, composed, ledgers
 from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training import step as steps

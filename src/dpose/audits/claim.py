@@ -26,7 +26,7 @@ from dpose.runs.canaries import canary_scores
 from dpose.runs.tasks import task_entry, task_of
 from dpose.runs.verify import verify_run
 
-NOBODY = "nobody can audit a model whose canaries were not committed to before it was trained"
+NO_MARKS = "nobody can audit a model whose canaries were not committed to before it was trained"
 EVERY_COIN = "somebody who was told every coin"
 """The control: the most that so many canaries can show."""
 THREAT_MODEL = {
@@ -80,7 +80,7 @@ def audit_claim(
     if opening is None:
         raise DposeError(
             "opening-not-published",
-            f"{NOBODY}, and these are not opened yet",
+            f"{NO_MARKS}, and these are not opened yet",
             "--opening",
             "ask whoever trained it: dpose audit opening",
         )
@@ -149,7 +149,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
 def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
     planted = statement.sections.canaries
     if planted is None:
-        raise DposeError("commitment-missing", NOBODY, str(folder), "train with --canaries")
+        raise DposeError("commitment-missing", NO_MARKS, str(folder), "train with --canaries")
     if statement.kind is not Kind.PRIVATE:
         raise DposeError(
             "claim-missing",

@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import check_rate, check_sigma, check_steps, exact_text, parse_decimal, parse_exact
 from dpose.privacy.renyi import in_two_steps, library_event, step_divergence
 from dpose.privacy.rounding import not_below
@@ -65,8 +66,8 @@ class Event:
 
         return dp_event.UnsupportedDpEvent()
 
-    def for_neighbours(self, pixels: int, area: int) -> Event:
-        """What it is for `pixels` pixels (0 for all) of a picture of `area` (0 where unknown); it may cost infinity."""
+    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
+        """What it is for these neighbours in a picture of `area` pixels (0: unknown); its cost may be infinite."""
         return self
 
     def times(self, k: int) -> Event:
@@ -182,10 +183,16 @@ class Laplace(Event):
         """As `Event.renyi`: of each step, added up."""
         return self.steps * _renyi_of_pure(not_below(self.sensitivity / self.scale), order)
 
-    def for_neighbours(self, pixels: int, area: int) -> Event:
+    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k times the sensitivity over k neighbours."""
-        found = _least((self.pixels, self.sensitivity), self.points, pixels, area, lambda k, bound: k * bound)
-        return BOUNDLESS if found is None else replace(self, sensitivity=found, pixels=pixels, points=())
+        found = _least(
+            (self.pixels, self.sensitivity), self.points, _pixels_of(asked), area, lambda k, bound: k * bound
+        )
+        return (
+            BOUNDLESS
+            if found is None
+            else replace(self, sensitivity=found, pixels=_pixels_of(asked), points=())
+        )
 
     def times(self, k: int) -> Laplace:
         """As `Event.times`."""
@@ -240,17 +247,19 @@ class Gaussian(Event):
 
         return dp_event.ZCDpEvent(not_below(self.rho()))
 
-    def for_neighbours(self, pixels: int, area: int) -> Event:
+    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k^2 times the squared sensitivity over k neighbours."""
         found = _least(
             (self.pixels, self.sensitivity_squared),
             self.points,
-            pixels,
+            _pixels_of(asked),
             area,
             lambda k, bound: k * k * bound,
         )
         return (
-            BOUNDLESS if found is None else replace(self, sensitivity_squared=found, pixels=pixels, points=())
+            BOUNDLESS
+            if found is None
+            else replace(self, sensitivity_squared=found, pixels=_pixels_of(asked), points=())
         )
 
     def times(self, k: int) -> Gaussian:
@@ -298,18 +307,18 @@ class Approximate(Event):
         """As `Event.renyi`, but for an event of probability delta."""
         return _renyi_of_pure(self.epsilon, order)
 
-    def for_neighbours(self, pixels: int, area: int) -> Approximate:
+    def for_neighbours(self, asked: Neighbours, area: int) -> Approximate:
         """As `Event.for_neighbours`.
 
         k (epsilon, delta)-neighbours one after another: (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
         """
-        k = _neighbours_between(self.pixels, pixels, area)
+        k = _neighbours_between(self.pixels, _pixels_of(asked), area)
         if k is None or k * self.epsilon > 700:
             return BOUNDLESS
         grown = sum(math.exp(i * self.epsilon) for i in range(k)) if k < 1000 else math.inf
         if grown * self.delta >= 1 or (math.isinf(grown) and self.delta):
             return BOUNDLESS
-        return Approximate(k * self.epsilon, self.delta * grown if self.delta else 0.0, pixels)
+        return Approximate(k * self.epsilon, self.delta * grown if self.delta else 0.0, _pixels_of(asked))
 
     def to_dict(self) -> dict[str, Any]:
         """As `Event.to_dict`."""
@@ -419,6 +428,11 @@ def merge(events: Sequence[E]) -> tuple[E, ...]:
 def _renyi_of_pure(epsilon: float, order: float) -> float:
     """Bun and Steinke 2016, Proposition 3.3; a divergence of any order is at most that of infinite order."""
     return min(epsilon, order * epsilon**2 / 2)
+
+
+def _pixels_of(asked: Neighbours) -> int:
+    """How many pixels of a picture may change; 0 for all of them, where whole units may."""
+    return 0 if asked.of_units else asked.count
 
 
 def _neighbours_between(own: int, wanted: int, area: int) -> int | None:

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
+from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import Marks, marks_of
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, is_own, read_shared, told_to_all
 from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View

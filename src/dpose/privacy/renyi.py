@@ -29,6 +29,8 @@ ORDERS = tuple(
 HIGHEST_SAMPLED = 1024
 """The highest order that a step of a replacement is asked for, which takes the longer the higher it is: beyond it, no
 more is known of a replacement than without sampling."""
+APPROXIMATE_SHARE = 0.1
+"""The share of a budget's delta that is kept for events that have a delta of their own."""
 SPLITS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 9.0)
 
 
@@ -93,6 +95,18 @@ def in_two_steps(curve: Callable[[float], float], order: float) -> float:
 def converted(order: float, delta: float) -> float:
     """What is added to a Renyi divergence of `order` to have an epsilon at `delta` (Canonne et al. 2020, Prop. 12)."""
     return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+
+@lru_cache(maxsize=1024)
+def order_of_budget(budget_epsilon: float, delta: float) -> tuple[float, float]:
+    """The order of a budget's filter and the most Renyi divergence that it may spend: a public rule.
+
+    Of `ORDERS` the one at which the most rho of zCDP fits; the delta of the conversion is (1 - `APPROXIMATE_SHARE`)
+    of the budget's.
+    """
+    rest = delta * (1 - APPROXIMATE_SHARE)
+    caps = [(order, budget_epsilon - converted(order, rest)) for order in ORDERS]
+    return max(caps, key=lambda pair: pair[1] / pair[0])
 
 
 def zcdp_epsilon(rho: Fraction | float, delta: float) -> float:

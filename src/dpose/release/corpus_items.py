@@ -9,11 +9,11 @@ import pickle
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import bind, bind_video, video_work
 from dpose.release.config import ReleaseConfig

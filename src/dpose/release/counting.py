@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from dpose.account import PIXEL, Charge, State, charge_all, charges, committing, composed, unbounded
+from dpose.account.charges import restated
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.identity import LINKED_FRAMES
@@ -35,18 +37,6 @@ from dpose.privacy.accounting import added_up
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.odometer import (
-    PIXEL,
-    Asked,
-    Charge,
-    State,
-    committing,
-    composed,
-    readers,
-    reserve_after,
-    unbounded,
-)
-from dpose.privacy.odometer.records import restated
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
@@ -267,7 +257,7 @@ def account_standing(charge: Charge) -> Standing:
     Raises:
         DposeError: the account cannot be read.
     """
-    return Standing(charge, tuple(entry for entry in readers(charge.marks) if entry.what == RELEASE))
+    return Standing(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -282,7 +272,7 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
     """
     if any(unbounded(entry, PIXEL) for entry in entries) or not pixels:
         return math.inf, 0.0
-    asked = Asked(PIXEL, pixels=pixels)
+    asked = Neighbours.of_pixels(pixels)
     pure = added_up(event.pure() for entry in entries for event in restated(entry, asked))
     if math.isfinite(pure):
         return pure, 0.0
@@ -391,7 +381,7 @@ def reserved_release(
     found = account_standing(charge)
     found.check(again=again)
     with alive(charge.id):
-        reserve_after(charge, {entry.id: entry.state for entry in found.before})
+        charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
         count = Count(found.counted(linked=linked), about)
         with committing(charge.id, count.outputs):
             yield count

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dpose.account import Charge, account_exists, charges
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.privacy.events import Event, Gaussian, Laplace
-from dpose.privacy.odometer import Charge, account_exists, charges
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.counting import RELEASE, charged_events, repeated_words
 from dpose.release.record import recorded_plan

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import noised_sums
-from dpose.privacy.odometer import committing
 from dpose.privacy.sections import EVERYBODY
 from dpose.runs.evaluate import record_score
 from dpose.runs.group_scores import SIZES, attributes_of

@@ -17,6 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import is_shipped
 from dpose.privacy.accounting import Accountant
@@ -34,7 +35,6 @@ from dpose.privacy.noised_ratio import (
     noised_sums,
     ratio_of,
 )
-from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
 from dpose.privacy.ranges import check_delta, exact_text
 from dpose.privacy.rounding import as_given, between, upper

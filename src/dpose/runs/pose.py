@@ -47,7 +47,7 @@ from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, UnitDataset, View
 
-NOBODY = "synthetic:studio:train"
+NO_MARKS = "synthetic:studio:train"
 """Rendered people."""
 
 
@@ -255,7 +255,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         return task, []
     size = config.input_size
     nobody = open_data(
-        NOBODY,
+        NO_MARKS,
         purpose="train",
         input_size=size,
         augment=Augment.none(),

@@ -17,24 +17,23 @@ from secrets import token_hex
 import numpy as np
 from rich.console import Console
 
-from dpose.errors import DposeError
-from dpose.privacy.events import ExactEvent
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.noised_ratio import NoisedQuery, dearer
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PAGE,
     PIXEL,
     Charge,
-    Marks,
     budgets,
-    charge_account,
+    charge,
     charges,
     lineage,
-    marks_of,
     names_of_run,
     touching,
 )
+from dpose.errors import DposeError
+from dpose.privacy.events import ExactEvent
+from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.noised_ratio import NoisedQuery, dearer
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
@@ -91,7 +90,7 @@ def reserve_score(
     marks = own.identity.marks
     if protects:
         _check_unprotected(folder, own, name, console)
-    return "" if public else charge_account(reading_charge(folder, name, marks, unit)).id
+    return "" if public else charge(reading_charge(folder, name, marks, unit)).id
 
 
 def reserve_noised_score(
@@ -169,7 +168,7 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
         DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
-    return charge_account(reading_charge(place, name, marks, unit)).id
+    return charge(reading_charge(place, name, marks, unit)).id
 
 
 def reserve_labels(
@@ -204,7 +203,7 @@ def reserve_labels(
     known = marks_of(hashlib.sha256(f"dpose/labels/1 {text}".encode()).hexdigest() for text in absent)
     if units is not None:
         known = np.union1d(known, protect(units, console=console).identity.marks)
-    return charge_account(reading_charge(place, name, known, "image")).id
+    return charge(reading_charge(place, name, known, "image")).id
 
 
 def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:
@@ -223,7 +222,7 @@ def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Consol
         DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
-    return charge_account(reading_charge(place, name, marks, PIXEL, PAGE)).id
+    return charge(reading_charge(place, name, marks, PIXEL, PAGE)).id
 
 
 def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeError:
@@ -285,7 +284,7 @@ def _reserve_release(score: Charge, query: NoisedQuery, event: ExactEvent, delta
     """
     name = token_hex(16)
     charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=delta)
-    charge_account(replace(charged, events=() if seeded else (dearer(query, event),)))
+    charge(replace(charged, events=() if seeded else (dearer(query, event),)))
     return name
 
 

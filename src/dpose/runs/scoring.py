@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
 from dpose.pose.boxes import read_detections
@@ -25,7 +26,6 @@ from dpose.pose.evaluate import (
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.whole_pictures import finder_of, whole_picture_pckh
-from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
 

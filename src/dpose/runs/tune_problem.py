@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from dpose.account import TUNING, Charge, charges, names_of_run
 from dpose.errors import DposeError
 from dpose.known_sets import set_names_of
 from dpose.privacy.events import Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import TUNING, Charge, charges, marks_of, names_of_run
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, upper

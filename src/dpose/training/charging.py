@@ -11,12 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dpose.account import EVALUATION, Charge
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.ledger import head_kept
-from dpose.privacy.odometer import EVALUATION, Charge, Marks, marks_of
+from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import checkpoints

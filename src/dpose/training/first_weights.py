@@ -21,13 +21,13 @@ from typing import Any
 import torch
 
 from dpose import files
+from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, touching
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Relation
-from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -414,9 +414,7 @@ def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
         return (first.given, *(conditions_of(first.learnt, unit, told) if first.learnt.how else ()))
     if own and first.statement is None:
         return conditions_of(first.learnt, unit, told)
-    if digest == UNKNOWN:
-        which = "that the first weights' own training began with"
-    elif digest == first.digest:
+    if digest == first.digest:
         which = f"that the first weights{first.short}"
     else:
         which = f"that weights they come from (sha256 {digest[:16]}...)"

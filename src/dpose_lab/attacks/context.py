@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import ATTACK, PIXEL, charge, committing
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.privacy.neighbours import CELL_FORMS, Neighbours
-from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
 from dpose.privacy.rounding import upper
 from dpose.release.config import AUTO
 from dpose.runs.scored import reading_charge
@@ -294,7 +294,7 @@ def _reserved(
     """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
     people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
     data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
-    return people, charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id
+    return people, charge(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:

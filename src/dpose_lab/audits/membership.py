@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from dpose.account import settle
 from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
@@ -21,7 +22,6 @@ from dpose.pose.data import DataSpec
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
@@ -36,7 +36,7 @@ from dpose.training.plan import BoundPlan
 from dpose_lab.audits.lira import ScoredUnits, adversaries
 from dpose_lab.audits.shadow_runs import ShadowJob, run_jobs
 
-NOBODY = "synthetic:ward:train"
+NO_MARKS = "synthetic:ward:train"
 """What controls train on: rendered people."""
 CONTROL_UNITS, CONTROL_EPOCHS, CONTROL_BATCH = 24, 20, 12
 """Few units, seen often: a model learns them by heart in seconds."""
@@ -201,7 +201,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     write_audit_report(report, out)
     if reading:
-        commit(reading)
+        settle({reading: ()})
     return report
 
 
@@ -258,7 +258,7 @@ def _control(config: RunConfig, fault: str | None) -> RunConfig:
     return RunConfig.from_dict(
         {
             **values,
-            "data": {"private": NOBODY, "limit": CONTROL_UNITS},
+            "data": {"private": NO_MARKS, "limit": CONTROL_UNITS},
             "model": {**values["model"], "strategy": "full" if first_weights(config) else "scratch"},
             "plan": plan.to_dict(),
             "augment": "none",

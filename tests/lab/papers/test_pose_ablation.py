@@ -11,9 +11,9 @@ import scipy.io
 from rich.console import Console
 
 import dpose_scene.data as synthetic_module
+from dpose.account import EVALUATION, charges
 from dpose.media.images import write_image
 from dpose.pose.data import SOURCES
-from dpose.privacy.odometer import EVALUATION, charges
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.recipes import RECIPES

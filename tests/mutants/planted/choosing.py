@@ -132,7 +132,7 @@ CHOOSING = (
     Planted(
         "choosing: nothing is charged",
         lambda patch: patch.seen_by(
-            "dpose.runs.tune", "reserve_all", lambda _: lambda *args, **kw: None, "tune_runs"
+            "dpose.runs.tune", "charge_all", lambda _: lambda *args, **kw: None, "tune_runs"
         ),
         ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
@@ -140,7 +140,7 @@ CHOOSING = (
         "choosing: one side is charged and the other not",
         lambda patch: patch.seen_by(
             "dpose.runs.tune",
-            "reserve_all",
+            "charge_all",
             lambda original: lambda entries, *rest: original(entries[:1], *rest),
             "tune_runs",
         ),

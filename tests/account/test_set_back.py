@@ -1,30 +1,18 @@
-"""An account that is not the one that was left: an older copy, one of several of a key, of an older schema."""
+"""An account that is not the one that was left: an older copy, one or one of several of a key."""
 
 import json
 import shutil
 import sqlite3
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
+from dpose.account import accept_account, charges, check_account, keys, times_set_back
+from dpose.account import store as store_module
+from dpose.account.store import opened
 from dpose.cli import main
-from dpose.errors import DposeError
 from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer import (
-    Budget,
-    accept_account,
-    charge_account,
-    charges,
-    check_account,
-    high_water,
-    readers,
-    set_budget,
-    times_set_back,
-)
-from dpose.privacy.odometer import store as store_module
-from dpose.privacy.odometer.store import SCHEMA, opened
 from refusals import refused
-from stored import WARD, charged, pure, run_charge
+from stored import WARD, charged, run_charge
 
 
 def forget(where):
@@ -50,7 +38,7 @@ def test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted(where):
     set_back(where, 2)
     for ask in (
         lambda: charges(where),
-        lambda: readers(WARD, where),
+        lambda: charges(where, of=WARD),
         lambda: charged(run_charge(3), where=where),
     ):
         with refused("account-set-back", where=("3", "ends at", "row 2")) as told:
@@ -148,7 +136,7 @@ def test_a_mark_that_cannot_be_written_stops_nobody(where, monkeypatch):
     def full(*args, **how):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(high_water.tempfile, "mkstemp", full)
+    monkeypatch.setattr(keys.tempfile, "mkstemp", full)
     charged(run_charge(1), where=where)
     assert (len(charges(where)), opened(where).seen.seq) == (2, 1)
 
@@ -218,78 +206,3 @@ def test_the_command_accepts_and_the_account_says_so(tmp_path, capsys):
     assert main(["account", "accept", "--yes"]) == 0
     assert main(["account"]) == 0
     assert "was set back once" in capsys.readouterr().out
-
-
-# schemas
-
-
-def step_with_a_column(account):
-    account.run("ALTER TABLE journal ADD COLUMN note VARCHAR(20)")
-    account.run("UPDATE journal SET note = 'before'")
-    account.run("CREATE TABLE notes (name VARCHAR(80) PRIMARY KEY)")
-    account.run("INSERT INTO notes (name) SELECT DISTINCT name FROM journal")
-
-
-def step_that_fails(account):
-    account.run("CREATE TABLE further (name VARCHAR(80) PRIMARY KEY)")
-    account.run("UPDATE journal SET body = '{}'")
-    account.run("UPDATE nothing_of_this_name SET x = 1")
-
-
-def newer(monkeypatch, *steps):
-    """A later dpose, which knows these steps."""
-    monkeypatch.setattr(store_module, "SCHEMA", SCHEMA + len(steps))
-    monkeypatch.setattr(store_module, "MIGRATIONS", {SCHEMA + k: step for k, step in enumerate(steps)})
-
-
-def state_of(where):
-    with opened(where).transaction(write=False) as account:
-        return account.meta("schema"), account.rows(
-            "SELECT seq, kind, name, body, mac FROM journal ORDER BY seq"
-        )
-
-
-def test_an_older_account_is_brought_to_the_schema_of_today(where, monkeypatch):
-    charged(run_charge(0), run_charge(1, WARD[:7]), where=where)
-    set_budget(Budget(3.0, 1e-5, "ward", WARD), where)
-    schema, rows = state_of(where)
-    found = charges(where)
-    forget(where)
-    with monkeypatch.context() as later:
-        newer(later, step_with_a_column)
-        assert charges(where) == found
-        assert state_of(where) == (str(int(schema) + 1), rows)
-        assert check_account(where) == ""  # every MAC holds
-        with refused("budget-exceeded"):
-            charge_account(run_charge(2, events=(pure(3.0),)), where)
-        charged(run_charge(3, WARD[:1], events=(pure(0.01),)), where=where)
-        with opened(where).transaction(write=False) as account:
-            assert account.rows("SELECT COUNT(*) FROM notes")[0][0] == 3
-            assert account.rows("SELECT COUNT(*) FROM journal WHERE note = 'before'")[0][0] == 3
-    # a process of the older dpose that had it open, and a new one
-    for _ in range(2):
-        with refused("account-newer"):
-            charged(run_charge(4), where=where)
-        forget(where)
-
-
-def test_a_step_that_fails_leaves_the_account_as_it_was(where, monkeypatch):
-    """And the step before it, which was well: all or none."""
-    charged(run_charge(0), where=where)
-    before = state_of(where)
-    forget(where)
-    with monkeypatch.context() as later:
-        newer(later, step_with_a_column, step_that_fails)
-        for _ in range(2):
-            with refused("account-unusable"):
-                charges(where)
-    assert state_of(where) == before
-    assert check_account(where) == ""
-    charged(run_charge(1), where=where)
-    for table in ("notes", "further"):
-        with pytest.raises((DposeError, SQLAlchemyError)), opened(where).transaction() as account:
-            account.rows(f"SELECT * FROM {table}")
-    forget(where)
-    with monkeypatch.context() as later:  # mended
-        newer(later, step_with_a_column)
-        assert len(charges(where)) == 2

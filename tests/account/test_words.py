@@ -2,17 +2,18 @@
 
 import pytest
 
+from dpose.account import charges
+from dpose.account.words import answered, datasets, lines_of, picture_of, relations_of
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import Asked, charges, marks_of
-from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours, Relation
 from quick import quick  # noqa: F401
 from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 THREE = [marks_of([f"picture {k}"]) for k in range(3)]
-IMAGE = Asked("image")
+IMAGE = Neighbours("image")
 
 
 def only(answers):
@@ -36,7 +37,7 @@ def test_the_worst_picture_is_the_one_that_most_have_read():
 
 def test_a_person_may_be_in_all_of_them():
     charged(*(run_charge(k, marks, unit="subject") for k, marks in enumerate(THREE)))
-    answer = only(answered(charges(), [Asked("subject")], 1e-5))
+    answer = only(answered(charges(), [Neighbours("subject")], 1e-5))
     assert answer.epsilon == answer.together > epsilon([EVENT], 1e-5)
 
 
@@ -52,10 +53,10 @@ def test_one_picture_by_two_digests_is_one_picture():
 def test_the_person_of_a_picture_is_asked_of_all_that_was_read_with_it():
     """The account does not know who is on a picture: her others are among those of the run for subjects."""
     charged(run_charge(0, union(THREE[0], THREE[1]), unit="subject"), run_charge(1, THREE[1], unit="subject"))
-    one = only(picture_of("a", THREE[0], 1e-5, [Asked("subject")]).answers)
+    one = only(picture_of("a", THREE[0], 1e-5, [Neighbours("subject")]).answers)
     assert one.epsilon == pytest.approx(epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5))
     assert [entry.id for entry in picture_of("a", THREE[0]).entries] == [f"{0:032x}"]
-    assert Asked("subject") in [answer.asked for answer in picture_of("a", THREE[0]).answers]
+    assert Neighbours("subject") in [answer.asked for answer in picture_of("a", THREE[0]).answers]
 
 
 def test_what_was_taken_to_be_public_has_no_bound():
@@ -65,9 +66,9 @@ def test_what_was_taken_to_be_public_has_no_bound():
 
 def test_training_enters_pixels_as_a_replacement():
     charged(run_charge(0, THREE[0]), release_charge(1, THREE[0]))
-    alone = only(answered(charges()[:1], [Asked("pixel", pixels=16)], 1e-5)).epsilon
+    alone = only(answered(charges()[:1], [Neighbours.of_pixels(16)], 1e-5)).epsilon
     assert alone == pytest.approx(epsilon([EVENT], 1e-5, relation=Relation.REPLACE))
-    assert only(answered(charges(), [Asked("pixel", pixels=16)], 1e-5)).epsilon > max(2, alone)
+    assert only(answered(charges(), [Neighbours.of_pixels(16)], 1e-5)).epsilon > max(2, alone)
 
 
 def test_a_reason_is_counted_for_each_that_has_it():
@@ -102,7 +103,7 @@ def test_lines_are_joined_only_where_nothing_tells_them_apart():
 def test_what_is_asked_by_default_is_what_the_charges_claim():
     made = [run_charge(0), run_charge(1, unit="subject"), release_charge(2, WARD, pixels=64)]
     assert [str(one) for one in relations_of(made)] == [
-        "64 pixels of a picture",
+        "any 64 pixels of the picture",
         "each image",
         "each subject",
         "each image",
@@ -112,5 +113,5 @@ def test_what_is_asked_by_default_is_what_the_charges_claim():
 
 @pytest.mark.parametrize("word", ["", "pixels", "pixels:-1", "image:removed", "frame", "pixels:16/frame"])
 def test_neighbours_that_are_none(word):
-    with refused("neighbours-unknown"):
-        parse_asked(word)
+    with refused("m-not-positive" if "-1" in word else "neighbours-unknown"):
+        Neighbours.parse(word, ACCOUNT_FORMS)

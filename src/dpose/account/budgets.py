@@ -15,47 +15,46 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dpose.errors import DposeError
-from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.privacy.odometer.composition import (
-    APPROXIMATE_SHARE,
-    composed,
-    filter_epsilon,
-    order_of_budget,
-    renyi_cost,
-)
-from dpose.privacy.odometer.compositions import Compositions
-from dpose.privacy.odometer.fitting import Cost, fitting_words
-from dpose.privacy.odometer.history import (
-    History,
-    KeptBudget,
+from dpose.account.charges import (
+    EVALUATION,
+    SHOWN,
+    Budget,
+    Charge,
     budget_from,
     budget_name,
     budget_to_dict,
-    history,
-    worst_case,
-)
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import (
-    EVALUATION,
-    SHOWN,
-    Asked,
-    Budget,
-    Charge,
-    Marks,
     restated,
     unbounded,
+    worst_case,
 )
-from dpose.privacy.odometer.store import Where, opened
-from dpose.privacy.odometer.subjects import owner_hash
-from dpose.privacy.rounding import as_given, upper
+from dpose.account.composition import (
+    Compositions,
+    composed,
+    filter_epsilon,
+    fitting,
+    renyi_cost,
+)
+from dpose.account.history import History, history
+from dpose.account.keys import owner_hash
+from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
+from dpose.account.store import Transaction, Where, opened
+from dpose.errors import DposeError
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.renyi import APPROXIMATE_SHARE
+from dpose.privacy.rounding import as_given, lower, upper
 
 SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
 LEVELS = (50, 80, 100)
 """Per cent of a budget at which its owner is told."""
+
+Cost = tuple[float, float]
+"""Renyi divergence at the budget's order, and the probability that it does not hold."""
+UNKNOWN: Cost = (math.inf, math.inf)
+"""The stored bound of a budget of which the next charge must add up what every picture has spent."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ class BudgetState:
 
     Attributes:
         budget: It, without its pictures.
-        order: Of its filter.
-        cap: The Renyi divergence of that order that may be spent.
-        spent: Of the worst picture, as the filter counts.
+        spent: Of the worst picture, as its filter counts.
         epsilon: The same as an epsilon at the budget's delta; infinite where something has no bound.
         fixed: Epsilon of the worst picture as if all had been planned beforehand.
         unbounded: Why nothing bounds it, and of how many charges each is true.
@@ -91,8 +88,6 @@ class BudgetState:
     """
 
     budget: Budget
-    order: float
-    cap: float
     spent: float
     epsilon: float
     fixed: float
@@ -106,7 +101,7 @@ class BudgetState:
         """The share of the budget that is used, of what the filter counts; infinite where something has no bound."""
         if self.unbounded:
             return math.inf
-        return 1.0 if self.closed else self.spent / self.cap
+        return 1.0 if self.closed else self.spent / self.budget.cap
 
     @property
     def level(self) -> int:
@@ -126,49 +121,30 @@ def set_budget(budget: Budget, where: Where = None) -> None:
             "budget-out-of-range",
             f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}",
         )
-    _ = budget.asked  # of a unit that there is
-    if order_of_budget(budget.epsilon, budget.delta)[1] <= 0:
+    if budget.cap <= 0:
         raise DposeError(
             "budget-too-small",
             f"no filter keeps a budget as small as {as_given(budget.epsilon)} at delta {as_given(budget.delta)}",
             fix="choose a larger epsilon or delta",
         )
     with opened(where).transaction() as account:
-        _set(account, budget)
-
-
-def adopt_budget(budget: Budget, where: Where = None) -> None:
-    """Take over a budget that stood elsewhere, even where more than it is spent: nothing more will be let in.
-
-    Raises:
-        DposeError: as `set_budget`.
-    """
-    with opened(where).transaction() as account:
-        _set(account, budget, adopted=True)
-
-
-def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None:
-    set_id = register_set(account, budget.marks)
-    name = budget_name(set_id)
-    _check_owner(account, name, budget.owner)
-    owner = owner_hash(account.key, budget.owner)
-    digest = str(account.rows("SELECT digest FROM sets WHERE id = :id", id=set_id)[0][0])
-    known = history(account)
-    seq = account.append("budget", name, budget_to_dict(budget, set_id, digest, owner))
-    reasons, shares = _shares(account, KeptBudget(budget, set_id, owner, seq), known)
-    bound = (math.inf, math.inf)
-    if not reasons and not adopted:
+        budget = replace(budget, set_id=register_set(account, budget.marks))
+        _check_owner(account, budget.name, budget.owner)
+        owner = owner_hash(account.key, budget.owner)
+        digest = str(account.rows("SELECT digest FROM sets WHERE id = :id", id=budget.set_id)[0][0])
+        known = history(account)
+        account.append("budget", budget.name, budget_to_dict(budget, digest, owner))
+        reasons, shares = _shares(account, budget, known)
         for share in shares:
-            if not _fits(budget, share.cost, share.charges):
+            if not _fits(budget, share):
                 raise DposeError(
                     "budget-already-passed",
                     f"more than a budget of epsilon {as_given(budget.epsilon)} is spent already: "
-                    f"{_spent_text(budget, share)}",
+                    f"{_told(budget, share)}",
                     budget.data,
                     "set a larger one, or see dpose account",
                 )
-        bound = _highest(budget, [(share.cost, share.charges) for share in shares])
-    _write_bound(account, name, set_id, bound)
+        _write_bound(account, budget, UNKNOWN if reasons else _highest(budget, shares))
 
 
 def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
@@ -194,7 +170,7 @@ def budgets(where: Where = None) -> list[Budget]:
         DposeError: the account cannot be read.
     """
     with opened(where).transaction(write=False) as account:
-        return [kept.budget for kept in history(account).budgets.values()]
+        return [budget_from(row) for row in history(account).budgets.values()]
 
 
 def budget_states(
@@ -212,7 +188,7 @@ def budget_states(
     """
     with opened(where).transaction(write=False) as account:
         known, computed = history(account), Compositions(account)
-        kept = list(known.budgets.values())
+        kept = [budget_from(row) for row in known.budgets.values()]
         if marks is not None:
             touched = sets_of(account, marks)
             kept = [one for one in kept if one.set_id in touched]
@@ -224,28 +200,26 @@ def budget_states(
     return states
 
 
-def _state(account: Transaction, kept: KeptBudget, known: History, computed: Compositions) -> BudgetState:
-    budget = kept.budget
-    order, cap = order_of_budget(budget.epsilon, budget.delta)
-    reasons, shares = _shares(account, kept, known)
+def _state(account: Transaction, budget: Budget, known: History, computed: Compositions) -> BudgetState:
+    reasons, shares = _shares(account, budget, known)
+    sets = _overlapping(account, budget.set_id)
     if reasons:
         counted, none = Counter(why for _, why in reasons), math.inf
-        touched = _overlapping(account, kept.set_id)
-        return BudgetState(budget, order, cap, none, none, none, counted, False, (), touched)
+        return BudgetState(budget, none, none, none, counted, closed=False, charges=(), sets=sets)
     worst = max(shares, key=lambda share: share.cost, default=Share(frozenset(), (), (0.0, 0.0)))
-    fixed = max((computed.of(s.charges, budget.delta, budget.asked) for s in _largest(shares)), default=0.0)
+    fixed = max(
+        (computed.of(s.charges, budget.delta, budget.neighbours) for s in _largest(shares)), default=0.0
+    )
     closed = not _within(budget, worst.cost)
     return BudgetState(
         budget=budget,
-        order=order,
-        cap=cap,
         spent=worst.cost[0],
         epsilon=fixed if closed else filter_epsilon(worst.cost, budget.epsilon, budget.delta),
         fixed=fixed,
         unbounded=Counter(),
         closed=closed,
         charges=worst.charges,
-        sets=_overlapping(account, kept.set_id),
+        sets=sets,
     )
 
 
@@ -277,45 +251,46 @@ def admit(
         DposeError: a budget would be passed, or nothing bounds what is taken.
     """
     read, public = frozenset(sets) | frozenset(public), frozenset(public)
-    for name, _ in _touched(account, read):
-        row = account.last_of(name)
-        if row is None or row.kind != "budget":
-            raise account.store.altered(f"the {name} stands in no row of its journal")
-        _admit(account, budget_from(row), entry, read, public, before)
+    for budget in _touched(account, read):
+        _admit(account, budget, entry, read, public, before)
 
 
 def forget_bounds(account: Transaction, sets: Iterable[int]) -> None:
     """Forget the stored bounds of the budgets that share a picture with `sets`: the next charge adds up anew."""
-    for name, set_id in _touched(account, sets):
-        _write_bound(account, name, set_id, (math.inf, math.inf))
+    for budget in _touched(account, sets):
+        _write_bound(account, budget, UNKNOWN)
 
 
-def _touched(account: Transaction, sets: Iterable[int]) -> list[tuple[str, int]]:
-    """Names and sets of the budgets that share a picture with `sets`."""
+def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
+    """The budgets that share a picture with `sets`."""
     found = account.rows(
-        "SELECT DISTINCT budgets.name, budgets.set_id FROM budgets JOIN meets ON budgets.set_id = meets.other "
+        "SELECT DISTINCT budgets.name FROM budgets JOIN meets ON budgets.set_id = meets.other "
         "WHERE meets.one IN ({each})",
         numbers=",".join(map(str, sorted(sets))),
     )
-    return sorted((str(name), int(set_id)) for name, set_id in found)
+    return [_kept(account, str(name)) for (name,) in sorted(found)]
+
+
+def _kept(account: Transaction, name: str) -> Budget:
+    row = account.last_of(name)
+    if row is None or row.kind != "budget":
+        raise account.store.altered(f"the {name} stands in no row of its journal")
+    return budget_from(row)
 
 
 def _admit(
     account: Transaction,
-    kept: KeptBudget,
+    budget: Budget,
     entry: Charge,
     read: frozenset[int],
     public: frozenset[int],
     before: Charge | None,
 ) -> None:
-    budget = kept.budget
-    limit = (
-        f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.asked})"
-    )
-    taken = worst_case(entry) if public & _overlapping(account, kept.set_id) else entry
-    if why := unbounded(taken, budget.unit):
+    limit = f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.neighbours})"
+    taken = worst_case(entry) if public & _overlapping(account, budget.set_id) else entry
+    if why := unbounded(taken, budget.neighbours.unit):
         lift = f"dpose account {budget.data} --no-budget"
-        fix = f"protect {budget.asked} with noise, or lift the budget ({lift})"
+        fix = f"protect {budget.neighbours} with noise, or lift the budget ({lift})"
         if entry.what == EVALUATION:
             fix = f"lift the budget first ({lift}); it is then listed in dpose account"
         elif entry.what in SHOWN:
@@ -326,16 +301,15 @@ def _admit(
             budget.data,
             fix,
         )
-    order, _ = order_of_budget(budget.epsilon, budget.delta)
-    cost = _cost([taken], budget.asked, order)
-    stored = _read_bound(account, kept)
+    cost = _cost([taken], budget.neighbours, budget.order)
+    stored = _read_bound(account, budget)
     if before is None:
         after = (stored[0] + cost[0], stored[1] + cost[1])
         if _within(budget, after):
-            _write_bound(account, kept.name, kept.set_id, after)
+            _write_bound(account, budget, after)
             return
     # the bound refuses: what has every picture spent?
-    reasons, shares = _shares(account, kept, history(account), without=entry.id)
+    reasons, shares = _shares(account, budget, history(account), without=entry.id)
     if reasons:
         at, why = reasons[0]
         raise DposeError(
@@ -344,31 +318,31 @@ def _admit(
             budget.data,
             f"see dpose account {budget.data}; --no-budget lifts the budget",
         )
-    ahead: list[tuple[Cost, tuple[Charge, ...]]] = []
+    ahead: list[Share] = []
     for share in shares:
-        if share.sets and not share.sets & read:
-            ahead.append((share.cost, share.charges))
-            continue
-        both = (share.cost[0] + cost[0], share.cost[1] + cost[1])
-        if not _fits(budget, both, (*share.charges, taken)):
-            after_text = _told(budget, both, (*share.charges, taken))
-            raise DposeError(
-                "budget-exceeded",
-                f"{limit} would be passed: {_spent_text(budget, share)} is spent, with this run {after_text} (what "
-                f"holds for runs chosen after seeing results: Renyi divergence of order {order:.4g})",
-                budget.data,
-                fitting_words(budget, share.cost, [taken]) or "see dpose account",
-            )
-        ahead.append((both, (*share.charges, taken)))
-    _write_bound(account, kept.name, kept.set_id, _highest(budget, ahead))
+        then = share
+        if not share.sets or share.sets & read:
+            both = (share.cost[0] + cost[0], share.cost[1] + cost[1])
+            then = Share(share.sets, (*share.charges, taken), both)
+            if not _fits(budget, then):
+                raise DposeError(
+                    "budget-exceeded",
+                    f"{limit} would be passed: {_told(budget, share)} is spent, with this run {_told(budget, then)} "
+                    "(what holds for runs chosen after seeing results: Renyi divergence of order "
+                    f"{budget.order:.4g})",
+                    budget.data,
+                    _fitting_words(budget, share.cost, [taken]) or "see dpose account",
+                )
+        ahead.append(then)
+    _write_bound(account, budget, _highest(budget, ahead))
 
 
 def _shares(
-    account: Transaction, kept: KeptBudget, known: History, without: str = ""
+    account: Transaction, budget: Budget, known: History, without: str = ""
 ) -> tuple[list[tuple[str, str]], list[Share]]:
     """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound."""
-    touched = _overlapping(account, kept.set_id)
-    order, _ = order_of_budget(kept.budget.epsilon, kept.budget.delta)
+    touched = _overlapping(account, budget.set_id)
+    order, asked = budget.order, budget.neighbours
     reasons: list[tuple[str, str]] = []
     of_set: dict[int, list[Charge]] = {}
     for charge in known.among(touched):
@@ -376,20 +350,19 @@ def _shares(
         if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
             continue
         counted = worst_case(charge) if charge.stored.opened & touched else charge
-        if why := unbounded(counted, kept.budget.unit):
+        if why := unbounded(counted, asked.unit):
             reasons.append((charge.at, why))
         for set_id in charge.stored.sets & touched:
             of_set.setdefault(set_id, []).append(charge)
     if reasons:
         return reasons, []
-    asked = kept.budget.asked
     if asked.together:
         # a person may be in pictures of different cells: nothing is parallel
         every = {charge.id: charge for found in of_set.values() for charge in found}
         return reasons, [Share(frozenset(), tuple(every.values()), _cost(every.values(), asked, order))]
     own = {set_id: _cost(found, asked, order) for set_id, found in of_set.items()}
     shares = []
-    for sets in _signatures(account, kept.set_id, frozenset(touched)):
+    for sets in _signatures(account, budget.set_id, touched):
         spending = sorted(sets & of_set.keys())
         cost = (math.fsum(own[s][0] for s in spending), math.fsum(own[s][1] for s in spending))
         shares.append(Share(sets, tuple(charge for s in spending for charge in of_set[s]), cost))
@@ -409,7 +382,7 @@ def _signatures(account: Transaction, set_id: int, of: frozenset[int]) -> set[fr
     return found
 
 
-def _cost(charges: Iterable[Charge], asked: Asked, order: float) -> Cost:
+def _cost(charges: Iterable[Charge], asked: Neighbours, order: float) -> Cost:
     events = [event for charge in charges for event in restated(charge, asked)]
     return renyi_cost(events, order, replaces=asked.replaces)
 
@@ -421,33 +394,30 @@ def _overlapping(account: Transaction, set_id: int) -> frozenset[int]:
 
 def _within(budget: Budget, cost: Cost) -> bool:
     """Whether the filter lets so much be spent."""
-    _, cap = order_of_budget(budget.epsilon, budget.delta)
-    return cost[0] <= cap * (1 + SLACK) and cost[1] <= APPROXIMATE_SHARE * budget.delta * (1 + SLACK)
+    return cost[0] <= budget.cap * (1 + SLACK) and cost[1] <= APPROXIMATE_SHARE * budget.delta * (1 + SLACK)
 
 
-def _fits(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> bool:
-    """Whether a picture may have been read by `charges`: by the filter, or the only one by its own epsilon."""
-    if _within(budget, cost):
+def _fits(budget: Budget, share: Share) -> bool:
+    """Whether a picture may have been read by so much: by the filter, or the only charge by its own epsilon."""
+    if _within(budget, share.cost):
         return True
     # no choice lies between the parts of one charge
-    return len(charges) == 1 and composed(charges, budget.delta, budget.asked) <= budget.epsilon * (1 + SLACK)
+    return len(share.charges) == 1 and _planned(budget, share) <= budget.epsilon * (1 + SLACK)
 
 
-def _highest(budget: Budget, parts: Iterable[tuple[Cost, tuple[Charge, ...]]]) -> Cost:
+def _planned(budget: Budget, share: Share) -> float:
+    return composed(share.charges, budget.delta, budget.neighbours)
+
+
+def _highest(budget: Budget, shares: Iterable[Share]) -> Cost:
     """The bound of what the worst picture has spent; infinite where one of them is closed."""
-    costs = [cost if _within(budget, cost) else (math.inf, math.inf) for cost, _ in parts]
+    costs = [share.cost if _within(budget, share.cost) else UNKNOWN for share in shares]
     return max((c[0] for c in costs), default=0.0), max((c[1] for c in costs), default=0.0)
 
 
-def _told(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> str:
-    by_filter = filter_epsilon(cost, budget.epsilon, budget.delta) if charges else 0.0
-    if len(charges) == 1:
-        by_filter = min(by_filter, composed(charges, budget.delta, budget.asked))
-    return upper(by_filter)
-
-
-def _spent_text(budget: Budget, share: Share) -> str:
-    return _told(budget, share.cost, share.charges)
+def _told(budget: Budget, share: Share) -> str:
+    by_filter = filter_epsilon(share.cost, budget.epsilon, budget.delta) if share.charges else 0.0
+    return upper(min(by_filter, _planned(budget, share)) if len(share.charges) == 1 else by_filter)
 
 
 def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
@@ -457,34 +427,41 @@ def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
     """
     if state.unbounded or state.closed:
         return ""
-    return fitting_words(state.budget, (state.spent, 0.0), like)
+    return _fitting_words(state.budget, (state.spent, 0.0), like)
 
 
-def _read_bound(account: Transaction, kept: KeptBudget) -> Cost:
+def _fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
+    """What of the kinds of `like` a budget of which this is spent would still let in; "" where nothing would."""
+    said = fitting(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
+    rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
+    return f"at epsilon {rest} left: {', or '.join(said)}" if said else ""
+
+
+def _read_bound(account: Transaction, budget: Budget) -> Cost:
     """The stored upper bound of the worst picture.
 
     Raises:
         DposeError: it is not as it was written.
     """
-    found = account.rows("SELECT spent, delta, mac FROM budgets WHERE name = :name", name=kept.name)
+    found = account.rows("SELECT spent, delta, mac FROM budgets WHERE name = :name", name=budget.name)
     if not found:
-        raise account.store.altered(f"the {kept.name} is missing")
+        raise account.store.altered(f"the {budget.name} is missing")
     spent, delta, mac = found[0]
-    if mac != account.key.mac("bound", kept.name, str(kept.set_id), spent, delta):
-        raise account.store.altered(f"what the {kept.name} says is spent is not what was written")
+    if mac != account.key.mac("bound", budget.name, str(budget.set_id), spent, delta):
+        raise account.store.altered(f"what the {budget.name} says is spent is not what was written")
     return float(spent), float(delta)
 
 
-def _write_bound(account: Transaction, name: str, set_id: int, cost: Cost) -> None:
+def _write_bound(account: Transaction, budget: Budget, cost: Cost) -> None:
     spent, delta = (repr(value) for value in cost)
-    account.run("DELETE FROM budgets WHERE name = :name", name=name)
+    account.run("DELETE FROM budgets WHERE name = :name", name=budget.name)
     account.run(
         "INSERT INTO budgets (name, set_id, spent, delta, mac) VALUES (:name, :set, :spent, :delta, :mac)",
-        name=name,
-        set=set_id,
+        name=budget.name,
+        set=budget.set_id,
         spent=spent,
         delta=delta,
-        mac=account.key.mac("bound", name, str(set_id), spent, delta),
+        mac=account.key.mac("bound", budget.name, str(budget.set_id), spent, delta),
     )
 
 

@@ -3,13 +3,13 @@
 import random
 import tracemalloc
 
+from dpose.account import Charge, charges
+from dpose.account.charges import charge_to_dict
+from dpose.account.history import Charges, GrowingMapping, history, likeness, packed, unpacked
+from dpose.account.reservations import charge
+from dpose.account.store import JournalRow, opened
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import Charge, charges, marks_of
-from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
-from dpose.privacy.odometer.history import Charges, charge_to_dict, history
-from dpose.privacy.odometer.journal import JournalRow
-from dpose.privacy.odometer.reservations import charge
-from dpose.privacy.odometer.store import opened
 from stored import pure
 
 
@@ -75,9 +75,9 @@ def test_a_charge_in_memory_is_some_hundred_bytes():
 
 
 def test_many_pages_of_the_journal_are_read_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpose.privacy.odometer.journal.PAGE", 3)
+    monkeypatch.setattr("dpose.account.store.PAGE", 3)
     for number in range(8):
-        charge(a_charge(f"c{number % 5}", str(number)), tmp_path)
+        charge(a_charge(f"c{number % 5}", str(number)), tmp_path, checked=False)
     expected = {entry.id: entry.stored.sets for entry in charges(tmp_path)}
     with opened(tmp_path).transaction(write=False) as account:
         account.known = None

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from dpose.account.composition import renyi_cost
 from dpose.privacy.events import SampledGaussian
-from dpose.privacy.odometer.composition import renyi_cost
 from dpose.privacy.renyi import HIGHEST_SAMPLED
 
 Q, SIGMA = 0.25, 1.5

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from dpose.privacy.odometer import Budget, budget_states, budgets, charge_account, lift_budget, set_budget
-from dpose.privacy.odometer.store import close_connections
+from dpose.account import Budget, budget_states, budgets, charge, lift_budget, set_budget
+from dpose.account.store import close_connections
 from refusals import refused
 from stored import WARD, run_charge
 
@@ -36,8 +36,8 @@ def spender(postgres):
 
 
 def test_a_role_that_may_spend_may_not_change_budgets(postgres, spender):
-    charge_account(run_charge(0), spender)
-    charge_account(run_charge(1, WARD[:5]), spender)
+    charge(run_charge(0), spender)
+    charge(run_charge(1, WARD[:5]), spender)
     (state,) = budget_states(where=spender)
     assert len(state.charges) == 2
     with refused("account-unusable", where="row-level security"):

@@ -1,7 +1,8 @@
-"""The account's key, and what stands for a picture in the account: a keyed hash that says nothing without the key.
+"""What stands apart from an account's database: its key, and how far this machine has seen its journal.
 
     key = account_key(state_folder(), make=True)
-    key.subjects(marks)                     # (n,) int64, sorted: AES-256 of each mark, its first eight bytes
+    key.subjects(marks)                            # (n,) int64, sorted: AES-256 of each mark, its first eight bytes
+    seen(folder, "postgresql://team/account")      # HighWater(seq=1204, mac="9f3c...")
 
 The key never stands in the account's database. A team shares it (`DPOSE_ACCOUNT_KEY`); one user's lies beside the
 account in a file that nobody else can read. The database holds a check value, so that a wrong key is told from the
@@ -10,6 +11,12 @@ right one: under a wrong key no picture would be found, and all budgets would lo
 **Guarantee.** Without the key the hashes are those of a random function (AES as a pseudo-random permutation, cut to 64
 bits): whoever reads the database alone learns how many pictures the charges read and share, and of no picture whether
 it is among them. Two pictures with one hash (one in 10^7 for a million) are counted as one: never less is spent.
+
+A database that is exchanged for an older copy of itself is consistent: every MAC in it holds. What it lacks is told by
+whoever has seen more: an account that ends before the row that this machine has seen last, or that holds another row in
+its place, is refused (`SetBackError`). The mark is written after a transaction, so that it may be behind its account
+and is never ahead of it. What only other machines have seen is not known here, and who may write to the state folder
+may take the mark away.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import re
 import secrets
@@ -29,11 +37,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_text, fsync_folder, private_folder
-from dpose.privacy.odometer.records import Marks
+from dpose.files import explain_os_error, file_bytes, file_text, fsync_folder, private_folder
+from dpose.privacy.marks import Marks
 
 VARIABLE = "DPOSE_ACCOUNT_KEY"
 FILE = "account.key"
+FOLDER = "accounts-seen"
+LARGEST_NUMBER = 2**63 - 1
+"""Of a row: what a database can compare with."""
 
 Subjects = NDArray[np.int64]
 """Sorted and each once: keyed hashes of pictures, as they stand in the account."""
@@ -176,3 +187,71 @@ def owner_hash(key: AccountKey, word: str) -> str:
     if not word:
         return ""
     return hashlib.scrypt(word.encode(), salt=key.derived("owners"), n=1 << 14, r=8, p=1, dklen=32).hex()
+
+
+class SetBackError(DposeError):
+    """An account holds less than this machine has seen of it."""
+
+
+@dataclass(frozen=True)
+class HighWater:
+    """The last row that was seen of a journal.
+
+    Attributes:
+        seq: Its number; 0 for none.
+        mac: Its MAC.
+    """
+
+    seq: int = 0
+    mac: str = ""
+
+
+def seen(folder: Path, account: str) -> HighWater:
+    """What this machine has seen of the account of that name.
+
+    Raises:
+        DposeError: the mark cannot be read.
+    """
+    file = _file(folder, account)
+    try:
+        content = file_bytes(file).rstrip(b"\0")
+        # not whole: power was cut before it was on the disk
+        values = json.loads(content if content.endswith(b"}") else b"{}")
+        found = HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
+        if not 0 <= found.seq <= LARGEST_NUMBER:
+            raise ValueError("there is no such row")
+        return found
+    except FileNotFoundError:
+        return HighWater()
+    except (OSError, ValueError, OverflowError, AttributeError, TypeError, RecursionError) as error:
+        raise DposeError(
+            "high-water-unreadable",
+            f"how far the account was seen cannot be read ({error})",
+            str(file),
+            "remove it, and it is kept anew",
+        ) from error
+
+
+def any_seen(folder: Path) -> bool:
+    """Whether an account was ever seen with this state folder."""
+    return any((folder / FOLDER).glob("*.json"))
+
+
+def note_seen(folder: Path, account: str, water: HighWater) -> None:
+    """Keep how far an account was seen; where it cannot be kept, the older mark stands.
+
+    Nothing waits for the disk: after a power cut an older mark is as good as a crash before this one.
+    """
+    file = _file(folder, account)
+    with contextlib.suppress(OSError):
+        if not file.parent.exists():
+            private_folder(folder)
+            private_folder(file.parent)
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".")  # 0600
+        with os.fdopen(descriptor, "w") as opened:
+            json.dump({"account": account, "seq": water.seq, "mac": water.mac}, opened)
+        os.replace(name, file)
+
+
+def _file(folder: Path, account: str) -> Path:
+    return folder / FOLDER / f"{hashlib.sha256(account.encode()).hexdigest()[:32]}.json"

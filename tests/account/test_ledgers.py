@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from dpose.account import charge, charges, check_account
+from dpose.account import reservations as ledgers
+from dpose.account.reservations import CountedSteps, LedgerTakenError, place_of
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import charge, charge_account, charges, check_account, ledgers, marks_of
-from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError, place_of
+from dpose.privacy.marks import marks_of
 from refusals import refused
 from stored import run_charge
 
@@ -159,14 +161,14 @@ def test_what_passes_the_plan_is_charged(copies):
 
 def test_another_ledger_of_one_name_is_refused(copies):
     for other in ("", "cd" * 32):
-        for charging in (charge, charge_account):
+        for checked in (False, True):
             with refused("account-ledger-differs"):
-                charging(replace(copies.entry, ledger=other), copies.where)
+                charge(replace(copies.entry, ledger=other), copies.where, checked=checked)
 
 
 def test_every_folder_of_a_run_is_listed(copies):
     for folder in ("/two", "/one", "/two"):
-        charge(replace(copies.entry, folder=folder), copies.where)
+        charge(replace(copies.entry, folder=folder), copies.where, checked=False)
     (entry,) = charges(copies.where)
     assert entry.folders == ("/two", "/one", copies.entry.folder)
 

@@ -1,30 +1,26 @@
-"""What the account holds: charges with their events, budgets, and the neighbours that are asked about.
+"""What the account holds: charges, each with the events that bound it, and budgets.
 
     Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
-    Asked("image")                       # the whole picture, zeroed out or replaced by another
-    Asked("pixel", pixels=64)            # 64 pixels of it
 
-What an event bounds: `dpose.privacy.events`.
+What an event bounds: `dpose.privacy.events`. What is charged twice under one name is joined: docs/proofs/odometer.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dpose.account.store import JournalRow, Where
 from dpose.errors import DposeError
-from dpose.privacy.events import Event, SampledGaussian
-from dpose.privacy.neighbours import Relation
-
-if TYPE_CHECKING:
-    from dpose.privacy.odometer.store import Where
+from dpose.privacy.events import Event, SampledGaussian, event_from_dict
+from dpose.privacy.marks import NO_MARKS, Marks
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.renyi import order_of_budget
+from dpose.units import Unit
 
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
@@ -41,28 +37,13 @@ SHOWN = {
 }
 """What shows pictures as they are; and what else its user may do where a budget stands."""
 
-UNKNOWN = "unknown"
-"""What stands as the first weights of a charge that was written before these were recorded."""
-STRENGTH = ("crop", "image", "video", "subject")
-"""Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
 TUNING = ("tuning", "scores of tuning")
 """What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
-PIXEL = "pixel"
+PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
 
-Marks = NDArray[np.uint64]
-"""Sorted, one for each picture: the first eight bytes of a hash of its content hash. They stand in no store: what
-stands there is made of them with the account's key."""
 
-
-def _none() -> Marks:
-    return np.empty(0, np.uint64)
-
-
-def marks_of(content_hashes: Iterable[str]) -> Marks:
-    """Marks of the pictures with these content hashes."""
-    digests = (hashlib.blake2b(h.encode(), digest_size=8, person=b"dpose/account/1") for h in content_hashes)
-    return np.unique(np.frombuffer(b"".join(d.digest() for d in digests), dtype="<u8").astype(np.uint64))
+_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
 
 
 class State(StrEnum):
@@ -113,7 +94,7 @@ class Charge:
             views and the labels and nothing else.
         marks: The pictures. Empty where the charge comes from the account, which keeps no marks (`stored`).
         views: With `beyond`, which public views those are, for readers.
-        start: SHA-256 of the file of weights that it began with; "" for none, `UNKNOWN` where it was not recorded.
+        start: SHA-256 of the file of weights that it began with; "" for none.
         weights: SHA-256 of every file of weights that it released.
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
         area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
@@ -142,7 +123,7 @@ class Charge:
     views: str = ""
     start: str = ""
     weights: tuple[str, ...] = ()
-    opened: Marks = field(default_factory=_none, repr=False, compare=False)
+    opened: Marks = field(default_factory=lambda: NO_MARKS, repr=False, compare=False)
     area: int = 0
     units: int = 0
     within: str = "image"
@@ -157,82 +138,6 @@ class Charge:
     def folders(self) -> tuple[str, ...]:
         """Every folder of it, the last one first."""
         return (self.folder, *self.elsewhere)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Which neighbours are asked about.
-
-    Attributes:
-        unit: One of `STRENGTH`, or `PIXEL` for some pixels of one picture.
-        relation: How a unit is hidden. Pixels are replaced, whatever is said here.
-        pixels: With `PIXEL`, how many; > 0.
-
-    Raises:
-        DposeError: there is no such unit, or a number of pixels is missing.
-    """
-
-    unit: str = "image"
-    relation: Relation = Relation.ZERO_OUT
-    pixels: int = 0
-
-    def __post_init__(self) -> None:
-        if self.unit not in (*STRENGTH, PIXEL):
-            raise DposeError(
-                "unit-unknown",
-                f"a budget cannot be for a unit {self.unit!r}",
-                fix=f"choose one of {', '.join((*STRENGTH, PIXEL))}",
-            )
-        if (self.unit == PIXEL) != (self.pixels > 0):
-            raise DposeError(
-                "pixels-without-unit",
-                "pixels are counted for the unit pixel, and only for it",
-                fix="say pixels:16",
-            )
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a unit is replaced by another."""
-        return self.unit == PIXEL or self.relation is Relation.REPLACE
-
-    @property
-    def together(self) -> bool:
-        """Whether charges that share no picture may still share a unit: a person is in more than one picture."""
-        return self.unit in ("video", "subject")
-
-    def __str__(self) -> str:
-        return f"{self.pixels} pixels of a picture" if self.unit == PIXEL else f"each {self.unit}"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The most that may be spent on some pictures.
-
-    Attributes:
-        epsilon: Of everything together.
-        delta: At which it is counted.
-        data: The data, for readers.
-        marks: The pictures; empty where the budget comes from the account.
-        unit: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views, is
-            bounded by nothing here.
-        relation: How a unit is hidden.
-        pixels: With the unit `PIXEL`, how many.
-        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
-    """
-
-    epsilon: float
-    delta: float
-    data: str
-    marks: Marks = field(repr=False, compare=False)
-    unit: str = "image"
-    relation: Relation = Relation.ZERO_OUT
-    pixels: int = 0
-    owner: str = field(default="", repr=False, compare=False)
-
-    @property
-    def asked(self) -> Asked:
-        """The neighbours that it is about."""
-        return Asked(self.unit, self.relation, self.pixels)
 
 
 def names_of_run(run_id: str) -> tuple[str, str]:
@@ -255,7 +160,9 @@ def unbounded(entry: Charge, unit: str) -> str:
     own = entry.within if entry.unit == PIXEL else entry.unit
     wanted = "image" if unit == PIXEL else unit
     if own == wanted or (
-        own in STRENGTH and wanted in STRENGTH and STRENGTH.index(own) > STRENGTH.index(wanted)
+        own in ACCOUNT_UNITS
+        and wanted in ACCOUNT_UNITS
+        and ACCOUNT_UNITS.index(own) > ACCOUNT_UNITS.index(wanted)
     ):
         return ""
     if entry.unit == PIXEL:
@@ -263,14 +170,22 @@ def unbounded(entry: Charge, unit: str) -> str:
     return f"only each {entry.unit} is protected, and not each {unit}"
 
 
-def restated(entry: Charge, asked: Asked) -> tuple[Event, ...]:
+def restated(entry: Charge, asked: Neighbours) -> tuple[Event, ...]:
     """The events of `entry`, each for the neighbours that are asked about; none that `unbounded` names.
 
     A training event bounds a unit under every relation (whoever composes takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
+
+    Raises:
+        DposeError: an account does not tell of such neighbours: of several units, or of pixels of every frame.
     """
-    pixels = asked.pixels if asked.unit == PIXEL else 0
-    return tuple(event.for_neighbours(pixels, entry.area) for event in entry.events)
+    if asked.scope == "frame" or asked.m is None or (asked.of_units and asked.m != 1):
+        raise DposeError(
+            "neighbours-unknown",
+            f"an account cannot tell of {asked}",
+            fix="say one unit, or pixels of all frames",
+        )
+    return tuple(event.for_neighbours(asked, entry.area) for event in entry.events)
 
 
 def joined(before: Charge, entry: Charge) -> Charge:
@@ -344,3 +259,168 @@ def _counted(events: tuple[Event, ...]) -> Counter[Event]:
         else:
             counted[event] += 1
     return counted
+
+
+def worst_case(entry: Charge) -> Charge:
+    """`entry` as it counts for pictures that it took to be public: nothing bounds what it tells of those."""
+    return replace(entry, events=(), beyond=False)
+
+
+def charge_to_dict(
+    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
+) -> dict[str, Any]:
+    """What the journal keeps of a charge: its sets by name and digest, and no picture."""
+    return {
+        **{name: getattr(entry, name) for name in _TEXTS},
+        "delta": repr(float(entry.delta)),
+        "relation": entry.relation.value,
+        "events": [event.to_dict() for event in entry.events],
+        "beyond": entry.beyond,
+        "weights": list(entry.weights),
+        "area": entry.area,
+        "units": entry.units,
+        "outputs": list(entry.outputs),
+        "elsewhere": list(entry.elsewhere),
+        "state": entry.state.value,
+        "sets": {str(name): digest for name, digest in sets.items()},
+        "opened": {str(name): digest for name, digest in opened.items()},
+        "marks": marks,
+    }
+
+
+def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
+    """The charge in a row of the journal; its place is that of row `first`, which first named it.
+
+    Raises:
+        DposeError: the row was written by another dpose.
+    """
+    values = row.body
+    try:
+        return Charge(
+            **{name: str(values[name]) for name in _TEXTS},
+            relation=Relation(values["relation"]),
+            delta=float(values["delta"]),
+            events=tuple(
+                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
+            ),
+            beyond=values["beyond"] is True,
+            weights=tuple(map(str, values["weights"])),
+            marks=NO_MARKS,
+            opened=NO_MARKS,
+            area=int(values["area"]),
+            units=int(values.get("units", 0)),
+            outputs=tuple(map(str, values["outputs"])),
+            elsewhere=tuple(map(str, values["elsewhere"])),
+            state=State(values["state"]),
+            stored=Stored(
+                row.seq if first is None else first,
+                frozenset(map(int, values["sets"])),
+                frozenset(map(int, values["opened"])),
+                int(values["marks"]),
+                where,
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(
+            "account-row-unreadable",
+            f"row {row.seq} of the account cannot be read ({error})",
+            fix="update dpose",
+        ) from error
+
+
+def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
+    """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
+
+    Args:
+        digests: SHA-256 of files of weights.
+        entries: Of the account.
+
+    Returns:
+        The runs, each once; and the digests that no run of the account released.
+    """
+    found: dict[str, Charge] = {}
+    left, seen, unknown = list(digests), set[str](), []
+    while left:
+        digest = left.pop()
+        if not digest or digest in seen:
+            continue
+        seen.add(digest)
+        by = [entry for entry in entries if digest in entry.weights]
+        if not by:
+            unknown.append(digest)
+        found |= {entry.id: entry for entry in by}
+        left += [entry.start for entry in by]
+    return list(found.values()), unknown
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        data: The data, for readers.
+        marks: The pictures; empty where the budget comes from the account.
+        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
+            is bounded by nothing here.
+        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
+        set_id: What the account calls these pictures; 0 where it does not hold the budget.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+    neighbours: Neighbours = field(default_factory=lambda: Neighbours(Unit.IMAGE))
+    owner: str = field(default="", repr=False, compare=False)
+    set_id: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What the account calls it: there is one for a set of pictures."""
+        return budget_name(self.set_id)
+
+    @property
+    def order(self) -> float:
+        """The order of its filter."""
+        return order_of_budget(self.epsilon, self.delta)[0]
+
+    @property
+    def cap(self) -> float:
+        """The Renyi divergence of that order that may be spent."""
+        return order_of_budget(self.epsilon, self.delta)[1]
+
+
+def budget_name(set_id: int) -> str:
+    """What the account calls the budget of a set of pictures."""
+    return f"budget {set_id}"
+
+
+def budget_to_dict(budget: Budget, digest: str, owner: str) -> dict[str, Any]:
+    """What the journal keeps of a budget."""
+    return {
+        "epsilon": repr(float(budget.epsilon)),
+        "delta": repr(float(budget.delta)),
+        "data": budget.data,
+        "unit": budget.neighbours.unit.value,
+        "neighbours": budget.neighbours.to_dict(),
+        "owner": owner,
+        "set": budget.set_id,
+        "digest": digest,
+    }
+
+
+def budget_from(row: JournalRow) -> Budget:
+    """The budget in a row of the journal."""
+    values = row.body
+    near = Neighbours.read(values["neighbours"], values["unit"])
+    assert near is not None
+    return Budget(
+        float(values["epsilon"]),
+        float(values["delta"]),
+        str(values["data"]),
+        NO_MARKS,
+        near,
+        set_id=int(values["set"]),
+    )

@@ -9,48 +9,38 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import epsilon
-from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PAGE,
     PIXEL,
-    UNKNOWN,
-    Asked,
     Budget,
     budget_states,
     budgets,
     charge,
-    charge_account,
     charges,
-    check_budgets,
     composed,
     groups,
     lift_budget,
     lineage,
-    marks_of,
     note_weights,
-    readers,
     set_budget,
-    spent_on,
+    spent,
     touching,
     unbounded,
 )
-from dpose.privacy.odometer.composition import (
-    CHOSEN,
-    chosen_epsilon,
-    chosen_share,
-    order_of_budget,
-    renyi_cost,
-)
+from dpose.account.composition import CHOSEN, chosen_epsilon, chosen_share, renyi_cost
+from dpose.errors import DposeError
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import order_of_budget
 from refusals import refused
 from stored import pure, release_charge, run_charge, zcdp
 
 EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
-IMAGE = Asked("image")
+IMAGE = Neighbours("image")
 THERE = marks_of([f"other {i}" for i in range(20)])
 
 
@@ -61,17 +51,17 @@ def entry(number=0, marks=HERE, **changes):
 def test_what_is_charged_is_read_back(where):
     first = entry(0, views="pixelize 86", start="f" * 64, weights=("a" * 64,), opened=THERE[:3])
     second = entry(1, THERE, what="audit", beyond=True, relation=Relation.REPLACE)
-    charge(first, where)
-    charge(second, where)
+    charge(first, where, checked=False)
+    charge(second, where, checked=False)
     assert charges(where) == [first, second]
-    assert [e.id for e in readers(HERE, where)] == [first.id]
-    assert [e.id for e in readers(THERE[5:], where)] == [second.id]
+    assert [e.id for e in charges(where, of=HERE)] == [first.id]
+    assert [e.id for e in charges(where, of=THERE[5:])] == [second.id]
     assert touching(charges(where), THERE[:1]) == [replace(first, events=()), second]  # taken to be public
 
 
 def test_a_second_charge_of_a_run_replaces_the_first(where):
-    charge(entry(), where)
-    charge(entry(events=(replace(EVENT, steps=120),)), where)
+    charge(entry(), where, checked=False)
+    charge(entry(events=(replace(EVENT, steps=120),)), where, checked=False)
     assert [e.events[0].steps for e in charges(where)] == [120]
 
 
@@ -87,17 +77,17 @@ def test_a_second_charge_of_a_run_replaces_the_first(where):
         ({"what": PAGE, "events": ()}, {"what": EVALUATION, "events": ()}),
         ({}, {"what": EVALUATION, "events": ()}),
         ({"events": ()}, {}),
-        ({"start": UNKNOWN}, {"start": ""}),
+        ({"start": "a" * 64}, {"start": ""}),
     ],
     ids=lambda changes: ", ".join(f"{k} {v}" for k, v in changes.items()) or "as it was",
 )
 def test_charged_again_a_charge_claims_no_more_than_before(where, first, again):
     """Read "beyond public views", each picture is bounded by nothing; charged again as each subject it became 5.1."""
-    charge(entry(0, **first), where)
+    charge(entry(0, **first), where, checked=False)
     before = charges(where)
-    for recorded in (charge_account, charge):
+    for checked in (True, False):
         with refused(("charge-claim-differs", "charge-unbounded", "first-weights-differ")):
-            recorded(entry(0, **again), where)
+            charge(entry(0, **again), where, checked=checked)
     assert charges(where) == before
 
 
@@ -119,31 +109,33 @@ SMALL = pure(1.0)
 )
 def test_charged_again_events_only_grow(where, before, after, kept):
     """Two equal losses became one, and 100 steps beside twice 60 became 100."""
-    charge(entry(0, events=before), where)
-    charge(entry(0, events=after), where)
+    charge(entry(0, events=before), where, checked=False)
+    charge(entry(0, events=after), where, checked=False)
     (found,) = charges(where)
     assert found.events == kept
 
 
 def test_a_picture_of_unknown_size_gets_none_by_being_charged_again(where):
     sizes = {"unit": PIXEL, "events": (pure(1.0, pixels=16),)}
-    charge(entry(0, area=0, **sizes), where)
-    charge(entry(0, area=640, **sizes), where)
+    charge(entry(0, area=0, **sizes), where, checked=False)
+    charge(entry(0, area=640, **sizes), where, checked=False)
     assert "was not recorded" in unbounded(charges(where)[0], "image")
 
 
 def test_charges_come_in_the_order_in_which_they_came_whatever_clocks_said(where):
     late, early = entry(0, at="2026-03-01T00:00:00+00:00"), entry(1, at="2026-02-01T00:00:00+00:00")
     for one in (late, early):
-        charge(one, where)
-    charge(replace(late, at="1970-01-01T00:00:00+00:00"), where)  # it went on, after a clock was set back
+        charge(one, where, checked=False)
+    charge(
+        replace(late, at="1970-01-01T00:00:00+00:00"), where, checked=False
+    )  # it went on, after a clock was set back
     assert [e.id for e in charges(where)] == [late.id, early.id]
 
 
 def test_what_a_run_has_read_stays_read(where):
     """A run that is taken up again with fewer pictures has seen the others all the same."""
-    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), where)
-    charge(entry(0, THERE, opened=marks_of(["shown too"])), where)
+    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), where, checked=False)
+    charge(entry(0, THERE, opened=marks_of(["shown too"])), where, checked=False)
     (found,) = charges(where)
     assert touching([found], HERE[:1])
     assert touching([found], THERE[:1])
@@ -194,9 +186,9 @@ def test_groups_are_joined_by_whoever_shares_a_picture(where):
     bridge = np.union1d(HERE[:1], THERE[:1])
     a, b, c, d = entry(0), entry(1, THERE), entry(2, bridge), entry(3, marks_of(["alone"]))
     for one in (a, b, d):
-        charge(one, where)
+        charge(one, where, checked=False)
     assert groups(where) == [[a], [b], [d]]
-    charge(c, where)
+    charge(c, where, checked=False)
     assert groups(where) == [[a, b, c], [d]]
 
 
@@ -204,8 +196,10 @@ def test_of_a_group_each_run_is_there_once(where):
     """Counted twice it would cost twice; left out it would cost nothing."""
     alike = [entry(k) for k in range(3)]
     for one in (alike[0], entry(3, THERE), *alike[1:]):
-        charge(one, where)
-    charge(entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where)  # in two sets of one charge
+        charge(one, where, checked=False)
+    charge(
+        entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where, checked=False
+    )  # in two sets of one charge
     assert groups(where) == [alike, [entry(3, THERE)]]
 
 
@@ -224,26 +218,26 @@ def fits(*events, delta=1e-5, replaces=False):
 def test_a_budget_refuses_beforehand(where):
     one, two = fits(EVENT), fits(EVENT, EVENT)
     set_budget(Budget((one + two) / 2, 1e-5, "ward", HERE), where)
-    check_budgets(entry(0), where)
-    charge_account(entry(0), where)
-    check_budgets(entry(0), where)  # the same run, taken up again
+    charge(entry(0), where, dry_run=True)
+    charge(entry(0), where)
+    charge(entry(0), where, dry_run=True)  # the same run, taken up again
     with refused("budget-exceeded"):
-        check_budgets(entry(1), where)
+        charge(entry(1), where, dry_run=True)
     assert len(charges(where)) == 1
-    check_budgets(entry(1, THERE), where)
+    charge(entry(1, THERE), where, dry_run=True)
     with refused("budget-charge-unbounded"):
-        check_budgets(entry(2, events=()), where)
+        charge(entry(2, events=()), where, dry_run=True)
 
 
 def test_a_budget_may_be_used_up_and_not_passed(where):
     """To the last digit of it; what is refused is refused by the budget's own number, not by one near it."""
     two = fits(EVENT, EVENT)
-    charge(entry(0), where)
+    charge(entry(0), where, checked=False)
     set_budget(Budget(two * (1 + 1e-9), 1e-5, "ward", HERE), where)
-    check_budgets(entry(1), where)
+    charge(entry(1), where, dry_run=True)
     set_budget(Budget(two * (1 - 1e-6), 1e-5, "ward", HERE), where)
     with refused("budget-exceeded"):
-        check_budgets(entry(1), where)
+        charge(entry(1), where, dry_run=True)
 
 
 def test_the_first_charge_of_a_picture_may_take_all_of_a_budget_by_its_own_epsilon(where):
@@ -251,13 +245,13 @@ def test_the_first_charge_of_a_picture_may_take_all_of_a_budget_by_its_own_epsil
     alone = composed([entry(0)], 1e-5)
     assert alone < fits(EVENT)
     set_budget(Budget(alone, 1e-5, "ward", HERE), where)
-    charge_account(entry(0), where)
+    charge(entry(0), where)
     (state,) = budget_states(where=where)
     assert (state.closed, state.level, state.epsilon) == (True, 100, alone)
     tiny = replace(EVENT, sigma=1000.0, steps=1)
     with refused("budget-exceeded"):
-        charge_account(entry(1, events=(tiny,)), where)
-    charge_account(entry(1, THERE, events=(tiny,)), where)
+        charge(entry(1, events=(tiny,)), where)
+    charge(entry(1, THERE, events=(tiny,)), where)
 
 
 def test_of_runs_that_start_together_one_gets_what_is_left(where):
@@ -267,7 +261,7 @@ def test_of_runs_that_start_together_one_gets_what_is_left(where):
 
     def start(number):
         try:
-            charge_account(entry(number), where)
+            charge(entry(number), where)
         except DposeError:
             refused.append(number)
 
@@ -283,7 +277,7 @@ def test_of_runs_that_start_together_one_gets_what_is_left(where):
 def test_a_run_on_one_picture_of_the_budget_is_refused_too(where):
     set_budget(Budget(0.01, 1e-5, "ward", HERE), where)
     with refused("budget-exceeded", where="ward"):
-        check_budgets(entry(0, np.union1d(THERE, HERE[:1])), where)
+        charge(entry(0, np.union1d(THERE, HERE[:1])), where, dry_run=True)
 
 
 def test_budgets_are_replaced_and_lifted(where):
@@ -327,11 +321,12 @@ def test_what_a_budget_bounds_and_what_it_does_not(where, changes, unit, why):
     asked = entry(0, **changes)
     assert unbounded(asked, unit).startswith(why) if not why else why in unbounded(asked, unit)
     assert bool(unbounded(asked, unit)) == bool(why)
-    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), where)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE, Neighbours(unit)), where)
     if not why:
-        return check_budgets(asked, where)
+        charge(asked, where, dry_run=True)
+        return
     with refused("budget-charge-unbounded") as caught:
-        check_budgets(asked, where)
+        charge(asked, where, dry_run=True)
     assert why in caught.value.line()
     assert "--no-budget" in caught.value.line()
     return None
@@ -339,10 +334,10 @@ def test_what_a_budget_bounds_and_what_it_does_not(where, changes, unit, why):
 
 def test_a_budget_set_after_something_without_bound_was_read_says_so(where):
     """It would have said that nothing is spent."""
-    charge(entry(0, events=(), what=EVALUATION), where)
+    charge(entry(0, events=(), what=EVALUATION), where, checked=False)
     set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
     with refused("budget-read-unbounded", where="2026-10-01"):
-        check_budgets(entry(1), where)
+        charge(entry(1), where, dry_run=True)
 
 
 def test_pictures_taken_to_be_public_are_not_bounded(where):
@@ -351,31 +346,31 @@ def test_pictures_taken_to_be_public_are_not_bounded(where):
     assert touching([read], THERE) == [read]
     set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
     with refused("budget-charge-unbounded", where=("taken to", "public")):
-        check_budgets(read, where)
+        charge(read, where, dry_run=True)
 
 
 def test_a_budget_is_for_a_unit(where):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), where)
-    assert budgets(where) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours("subject")), where)
+    assert budgets(where) == [Budget(1.0, 1e-5, "ward", HERE, Neighbours("subject"))]
     with refused("unit-unknown", where="person"):
-        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), where)
+        set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours("person")), where)
 
 
 def test_weights_are_noted_and_stay_with_their_run(where):
-    charge(entry(0, start="f" * 64), where)
+    charge(entry(0, start="f" * 64), where, checked=False)
     note_weights(entry(0).id, "a" * 64, where)
     note_weights(entry(0).id, "b" * 64, where)
     note_weights("0" * 31 + "9", "c" * 64, where)  # not of this account
-    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), where)  # it went on
+    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), where, checked=False)  # it went on
     (found,) = charges(where)
     assert found.weights == ("a" * 64, "b" * 64)
     assert found.events[0].steps == 120
 
 
 def test_a_run_goes_on_from_the_first_weights_that_it_began_with(where):
-    charge(entry(0, start="f" * 64), where)
+    charge(entry(0, start="f" * 64), where, checked=False)
     with refused("first-weights-differ"):
-        charge(entry(0, start="e" * 64), where)
+        charge(entry(0, start="e" * 64), where, checked=False)
 
 
 def test_weights_are_followed_to_all_runs_they_come_from():
@@ -401,9 +396,9 @@ def test_whatever_was_done_is_composed():
 
 def test_an_audit_counts_against_the_budget(where):
     set_budget(Budget(fits(EVENT) * 1.01, 1e-5, "ward", HERE), where)
-    charge_account(entry(0, what="audit"), where)
+    charge(entry(0, what="audit"), where)
     with refused("budget-exceeded"):
-        charge_account(entry(1), where)
+        charge(entry(1), where)
 
 
 def chosen(*found, delta=1e-5, asked=IMAGE):
@@ -412,7 +407,7 @@ def chosen(*found, delta=1e-5, asked=IMAGE):
 
 
 @pytest.mark.parametrize(
-    "asked", [IMAGE, Asked("image", Relation.REPLACE), Asked("pixel", pixels=16)], ids=str
+    "asked", [IMAGE, Neighbours("image", Relation.REPLACE), Neighbours.of_pixels(16)], ids=str
 )
 @pytest.mark.parametrize(
     "made",
@@ -431,15 +426,15 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
     point = chosen(*made, asked=asked)
     assert point in CHOSEN
     assert point >= composed(made, 1e-5, asked)
-    assert spent_on(HERE, asked, 1e-5, made, where).chosen == point
+    assert spent(asked, 1e-5, where, of=HERE, also=made).chosen == point
 
     def admit(epsilon):
         pictures = marks_of([f"of {epsilon}"])
         share = chosen_share(1e-5)
-        set_budget(Budget(epsilon, share, "ward", pictures, asked.unit, asked.relation, asked.pixels), where)
+        set_budget(Budget(epsilon, share, "ward", pictures, asked), where)
         for one in made:
             name = hashlib.sha256(f"{epsilon} {one.id}".encode()).hexdigest()[:32]
-            charge_account(replace(one, id=name, marks=pictures), where)
+            charge(replace(one, id=name, marks=pictures), where)
 
     admit(point)
     with refused(("budget-exceeded", "budget-too-small")):
@@ -461,9 +456,9 @@ def test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others(othe
 def test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses(where):
     set_budget(Budget(50.0, 1e-5, "ward", HERE), where)
     for number in range(2):
-        charge_account(entry(number, events=(Approximate(0.1, 5e-7),)), where)
+        charge(entry(number, events=(Approximate(0.1, 5e-7),)), where)
     with refused("budget-exceeded"):
-        charge_account(entry(2, events=(Approximate(0.1, 1e-8),)), where)
+        charge(entry(2, events=(Approximate(0.1, 1e-8),)), where)
 
 
 def test_the_filters_that_are_asked_together_share_delta():
@@ -473,7 +468,7 @@ def test_the_filters_that_are_asked_together_share_delta():
 
 def test_pure_losses_cost_their_sum_whoever_chose_them():
     releases = [release_charge(k, HERE, epsilon=0.3) for k in range(4)]
-    assert chosen(*releases, asked=Asked("pixel", pixels=16)) == pytest.approx(1.2, rel=1e-12)
+    assert chosen(*releases, asked=Neighbours.of_pixels(16)) == pytest.approx(1.2, rel=1e-12)
     assert chosen() == 0
 
 
@@ -483,10 +478,10 @@ def test_what_no_filter_lets_in_has_no_figure(where):
     assert chosen(leaks) < 1  # alone, it keeps its own delta
     charged = [entry(0), entry(1, events=(), what=EVALUATION)]
     for one in charged:
-        charge_account(one, where)
-    spent = spent_on(HERE, IMAGE, 1e-5, where=where)
-    assert math.isinf(spent.chosen)
-    assert math.isfinite(spent.epsilon)
+        charge(one, where)
+    found = spent(IMAGE, 1e-5, where, of=HERE)
+    assert math.isinf(found.chosen)
+    assert math.isfinite(found.epsilon)
 
 
 def test_an_adaptive_analyst_gains_nothing_beyond_the_figure_and_delta():
@@ -503,7 +498,7 @@ def test_an_adaptive_analyst_gains_nothing_beyond_the_figure_and_delta():
         return chosen(*(entry(k, events=(event,)) for k, event in enumerate(events)), delta=delta)
 
     def outputs(event):
-        leak, grown = getattr(event, "delta", 0.0), math.exp(event.epsilon)
+        leak, grown = getattr(event, "delta", 0.0), math.exp(getattr(event, "epsilon", event.pure()))
         more, less = (1 - leak) * grown / (1 + grown), (1 - leak) / (1 + grown)
         return [(leak, 0.0), (more, less), (less, more), (0.0, leak)]
 

@@ -1,50 +1,42 @@
-"""What pictures have been spent for, as values that a terminal and a page show alike.
+"""What pictures have been spent for, as values and sentences that a terminal and a page show alike.
 
     for dataset in datasets():                     # all that the account holds, by what was read together
         dataset.answers                            # one figure for each neighbouring relation
+        [line for answer in dataset.answers for line in answer_lines(answer)]
 
 A figure is of the picture that has given the most: charges that share no picture compose in parallel. It holds for a
 plan fixed beforehand; what holds for runs that were chosen after seeing results is a budget's filter
-(`dpose.privacy.odometer.filters`).
+(`dpose.account.budgets`).
 """
 
 from __future__ import annotations
 
 import math
-import re
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from dpose.errors import DposeError, did_you_mean
+from dpose.account.budgets import BudgetState, budget_states, what_fits
+from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
+from dpose.account.composition import Spent, composed_each, spent
+from dpose.account.history import charges, groups, times_set_back
+from dpose.account.store import VARIABLE, Where, opened
+from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import (
-    EVALUATION,
-    PIXEL,
-    STRENGTH,
-    Asked,
-    BudgetState,
-    Charge,
-    Marks,
-    Spent,
-    Where,
-    budget_states,
-    composed_each,
-    groups,
-    readers,
-    spent_among,
-    spent_on,
-    unbounded,
-)
-from dpose.privacy.odometer.records import restated
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.rounding import as_given, upper
+from dpose.units import Unit
 
 DELTA = 1e-5
 """At which epsilon is told where nothing names a delta."""
 PLANNED = "for a plan fixed beforehand"
 """What every figure that composes loss distributions must say beside itself."""
+CHOSEN = "For runs and releases chosen after seeing earlier ones"
+"""What holds for those is told beside every figure for a plan fixed beforehand."""
 SIZES = 3
 """Of how many numbers of pixels a figure is told without being asked: the largest that releases were made for."""
 
@@ -63,7 +55,7 @@ class Answer:
         chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
     """
 
-    asked: Asked
+    asked: Neighbours
     delta: float
     epsilon: float
     together: float
@@ -89,50 +81,7 @@ class DataSpending:
     budgets: tuple[BudgetState, ...] = ()
 
 
-def parse_asked(word: str, option: str = "--neighbours") -> Asked:
-    """The neighbours that `word` names.
-
-    >>> str(parse_asked("pixels:16")), str(parse_asked("subject"))
-    ('16 pixels of a picture', 'each subject')
-    >>> parse_asked("image:replace").replaces, parse_asked("image").replaces
-    (True, False)
-
-    Args:
-        word: "pixels:M", a unit (image, crop, video, subject), or a unit with ":replace".
-        option: Where it was given.
-
-    Raises:
-        DposeError: it is none of these.
-    """
-    if found := re.fullmatch(r"pixels:(\d{1,12})", word):
-        return Asked(PIXEL, pixels=int(found[1]))
-    unit, _, how = word.partition(":")
-    if unit in STRENGTH and how in ("", "replace"):
-        return Asked(unit, Relation.REPLACE if how else Relation.ZERO_OUT)
-    known = ", ".join(STRENGTH)
-    raise DposeError(
-        "neighbours-unknown",
-        f"{word!r} names no neighbours",
-        option,
-        did_you_mean(word, STRENGTH) or f"say pixels:M, one of {known}, or one of these with :replace",
-    )
-
-
-def told_neighbours(asked: Asked) -> str:
-    """The neighbours in words, as of one unit.
-
-    >>> told_neighbours(Asked("image", Relation.REPLACE))
-    'each image, replaced by another'
-    """
-    if asked.unit == PIXEL:
-        return f"any {asked.pixels:,} pixels of a picture"
-    if asked.replaces:
-        return f"each {asked.unit}, replaced by another"
-    how = "added or removed" if asked.relation is Relation.ADD_REMOVE else "left out"
-    return f"each {asked.unit}, {how}"
-
-
-def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Asked, ...]:
+def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Neighbours, ...]:
     """What to ask where nobody has said: what the charges themselves and the budgets are about.
 
     Releases are asked for the numbers of pixels that they were made for, the largest of them, and for the whole
@@ -140,15 +89,15 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
     """
     bounded = [entry for entry in entries if entry.events]
     sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
-    found = [Asked(PIXEL, pixels=size) for size in sizes[-SIZES:]]
-    units = {entry.unit for entry in bounded if entry.unit in STRENGTH}
-    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in STRENGTH)
-    for unit in sorted(units, key=STRENGTH.index):
-        found.append(Asked(unit, Relation.REPLACE if replaced else Relation.ZERO_OUT))
+    found = [Neighbours.of_pixels(size) for size in sizes[-SIZES:]]
+    units = {entry.unit for entry in bounded if entry.unit in ACCOUNT_UNITS}
+    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in ACCOUNT_UNITS)
+    for unit in sorted(units, key=ACCOUNT_UNITS.index):
+        found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
     for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
-        found.append(Asked(within, Relation.REPLACE))
-    found += [state.budget.asked for state in budgets]
-    return tuple(dict.fromkeys(found)) or (Asked(),)
+        found.append(Neighbours(Unit(within), Relation.REPLACE))
+    found += [state.budget.neighbours for state in budgets]
+    return tuple(dict.fromkeys(found)) or (Neighbours(Unit.IMAGE),)
 
 
 def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
@@ -158,7 +107,7 @@ def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
 
 def answered(
     entries: Sequence[Charge],
-    asked: Iterable[Asked],
+    asked: Iterable[Neighbours],
     delta: float | None,
     marks: Marks | None = None,
     where: Where = None,
@@ -181,8 +130,8 @@ def answered(
     at = delta_of(entries, delta)
     found: list[Spent] = []
     for one in asked:
-        by_marks = None if marks is None else spent_on(marks, one, at, where=where, same=same)
-        found.append(by_marks or spent_among(entries, one, at, where))
+        by_marks = None if marks is None else spent(one, at, where, of=marks, same=same)
+        found.append(by_marks or spent(one, at, where, among=entries))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
         Answer(
@@ -197,7 +146,7 @@ def _bounded(spent: Spent) -> list[Charge]:
 
 
 def datasets(
-    delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
@@ -226,27 +175,29 @@ def datasets(
         if id(state) not in shown:
             at = delta or state.budget.delta
             found.append(
-                DataSpending(state.budget.data, (), (Answer(state.budget.asked, at, 0.0, 0.0),), (state,))
+                DataSpending(
+                    state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,)
+                )
             )
     return tuple(found)
 
 
 def dataset_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What the pictures `marks` have been spent for: `datasets`, of them alone.
 
     Raises:
         DposeError: the account cannot be read.
     """
-    entries = tuple(readers(marks, where))
+    entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
     answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
     return DataSpending(name, entries, answers, tuple(states))
 
 
 def picture_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What one picture or clip has been spent for, and where people are known, its people.
 
@@ -263,10 +214,12 @@ def picture_of(
     Raises:
         DposeError: the account cannot be read.
     """
-    entries = tuple(readers(marks, where))
+    entries = tuple(charges(where, of=marks))
     states = tuple(budget_states(marks, where))
     whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
-    wanted = tuple(asked) or tuple(dict.fromkeys((*relations_of(entries), Asked(whole, Relation.REPLACE))))
+    wanted = tuple(asked) or tuple(
+        dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
+    )
     answers: list[Answer] = []
     for one in wanted:
         if one.unit != "subject":
@@ -349,9 +302,130 @@ def _pure(entry: Charge) -> float | None:
     return pure if math.isfinite(pure) else None
 
 
-def own_neighbours(entry: Charge) -> Asked:
+def own_neighbours(entry: Charge) -> Neighbours:
     """The neighbours of a charge's own claim."""
     if entry.unit == PIXEL:
         size = max((event.pixels for event in entry.events), default=0)
-        return Asked(PIXEL, pixels=size) if size else Asked(entry.within, Relation.REPLACE)
-    return Asked(entry.unit if entry.unit in STRENGTH else "image", entry.relation)
+        return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
+    return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)
+
+
+def row_of(line: ChargeLine) -> tuple[str, ...]:
+    """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
+    entry = line.entry
+    what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
+    epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
+    return (
+        entry.at[:10],
+        what,
+        _own_neighbours(line) + (" *" if entry.beyond else ""),
+        upper(line.epsilon) if math.isfinite(line.epsilon) else epsilon,
+        as_given(entry.delta) if entry.events else "",
+        entry.state.value,
+    )
+
+
+def _own_neighbours(line: ChargeLine) -> str:
+    entry = line.entry
+    if entry.unit != PIXEL:
+        return f"{entry.unit}, {entry.relation.value}"
+    size = max((event.pixels for event in entry.events), default=0)
+    return f"{size:,} pixels" if size else f"whole {entry.within}"
+
+
+def answer_lines(answer: Answer) -> list[str]:
+    """A figure in words; where something has no bound, which, and the sum of the rest."""
+    of = answer.asked.describe()
+    of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
+    lines = []
+    if answer.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
+        rest = (
+            f" What has a bound, added up: epsilon {upper(answer.together)} at {at}."
+            if answer.together
+            else ""
+        )
+        lines.append(f"{of}: no bound ({counted}).{rest}")
+    elif answer.together:
+        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
+        if upper(answer.together) != upper(answer.epsilon):
+            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
+        lines.append(f"{said}.")
+    else:
+        lines.append(f"{of}: nothing with a bound has read them.")
+    if answer.together or answer.unbounded or answer.scores:
+        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        lines.append(f"{CHOSEN}: {told}.")
+    if answer.scores:
+        lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
+    return lines
+
+
+def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]:
+    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what would still fit.
+
+    Where something has no bound, that and no number.
+
+    Args:
+        state: It.
+        like: What may be asked to fit; what was charged by default.
+    """
+    limit = state.budget
+    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
+    said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
+    if state.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
+        return [
+            f"{said}what is spent has no bound: {counted}.",
+            "Nothing more is let in until it is lifted.",
+        ]
+    said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
+    if state.closed:
+        return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
+    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
+    if state.level:
+        lines.append(
+            "WARNING: all of it is used; what comes next is refused."
+            if state.level >= 100
+            else f"WARNING: more than {state.level} % of it is used."
+        )
+    if fits := what_fits(state, like or state.charges):
+        lines.append(f"What would fit, {fits}.")
+    return lines
+
+
+def notes_of(lines: Iterable[ChargeLine]) -> list[str]:
+    """What a reader of these lines must know besides."""
+    said = []
+    if any(line.entry.beyond for line in lines):
+        said.append("* protects only what a picture holds beyond its public view and labels.")
+    if any(line.entry.state is State.FAILED for line in lines):
+        said.append("What failed counts: nobody knows what it had computed by then.")
+    elif any(line.entry.state is State.RESERVED for line in lines):
+        said.append("What is reserved counts from the moment that it was: it may have been computed.")
+    return said
+
+
+def set_back_line(where: Where = None) -> str:
+    """That the account was once set back and taken as it was; "" if it never was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    times = times_set_back(where)
+    how = "once" if times == 1 else f"{times} times"
+    return f"The account was set back {how}: more may have been spent than it says." if times else ""
+
+
+def check_there(where: Where = None) -> None:
+    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
+
+    Raises:
+        DposeError: it is a file that does not exist.
+    """
+    store = opened(where)
+    named = where is not None or VARIABLE in os.environ
+    if named and store.file is not None and not store.file.exists():
+        raise DposeError(
+            "account-missing", "there is no account here", store.name, "see that its name is right"
+        )

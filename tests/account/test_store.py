@@ -17,42 +17,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import epsilon
-from dpose.privacy.events import Approximate, Renyi, SampledGaussian
-from dpose.privacy.neighbours import Relation
-from dpose.privacy.odometer import (
-    Asked,
+from dpose.account import (
     Budget,
     State,
     budget_states,
     budgets,
     charge,
-    charge_account,
+    charge_all,
     charges,
     check_account,
-    check_budgets,
-    commit,
     composed,
-    compositions,
-    fail,
-    finished_alike,
     lift_budget,
-    marks_of,
-    readers,
-    reserve_all,
     set_budget,
-    spent_on,
+    settle,
+    spent,
     unbounded,
     what_fits,
 )
-from dpose.privacy.odometer.cells import sets_of
-from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_cost
-from dpose.privacy.odometer.history import history
-from dpose.privacy.odometer.store import opened
-from dpose.privacy.odometer.subjects import AccountKey
-from dpose.privacy.renyi import zcdp_epsilon
-from old_accounts import write_old_budget, write_old_charge
+from dpose.account import (
+    composition as compositions,
+)
+from dpose.account.composition import renyi_cost
+from dpose.account.history import history
+from dpose.account.keys import AccountKey
+from dpose.account.sets import sets_of
+from dpose.account.store import opened
+from dpose.errors import DposeError
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import Approximate, Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import ORDERS, order_of_budget, zcdp_epsilon
 from refusals import refused
 from stored import pure, run_charge, zcdp
 
@@ -74,9 +69,9 @@ RACER = """
 import secrets, sys
 from dataclasses import replace
 from pathlib import Path
-from test_odometer_store import entry, place
+from test_store import entry, place
 from dpose.errors import DposeError
-from dpose.privacy.odometer import charge_account
+from dpose.account import charge
 from stored import pure
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.events import Laplace
@@ -84,7 +79,7 @@ where, attempts = place(sys.argv[1]), int(sys.argv[2])
 for _ in range(attempts):
     name = secrets.token_hex(16)
     try:
-        charge_account(entry(0, id=name, events=(pure(1.0),)), where)
+        charge(entry(0, id=name, events=(pure(1.0),)), where)
     except DposeError as error:
         assert "would be passed" in error.line(), error
         continue
@@ -121,7 +116,7 @@ def test_racing_processes_never_spend_more_than_a_budget_whoever_is_killed(where
     order, _ = order_of_budget(8.0, 1e-5)
     each = renyi_cost([pure(1.0)], order, replaces=False)[0]
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    cap = budget_states(where=where)[0].cap
+    cap = budget_states(where=where)[0].budget.cap
     told = race(where, 4, 12, kill=2)
     kept = charges(where)
     assert len(kept) == math.floor(cap / each) < 24
@@ -153,7 +148,7 @@ def test_the_filter_lets_in_what_brute_force_lets_in(where):
             for p in mine
         )
         try:
-            charge_account(entry(number, marks_of(mine), events=(event,)), where)
+            charge(entry(number, marks_of(mine), events=(event,)), where)
         except DposeError:
             assert not allowed
             refused += 1
@@ -174,13 +169,13 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
     for number in range(9):
         mine = frozenset(p for p in pictures if rng.random() < 0.35) or frozenset(pictures[:1])
         read.append(mine)
-        charge(entry(number, marks_of(mine)), where)
+        charge(entry(number, marks_of(mine)), where, checked=False)
     ids = [one.id for one in charges(where)]
     for asked in [*({p} for p in pictures), {"p1", "p7"}, {"nobody"}, {"nobody", "p2"}, set(pictures)]:
         wanted = [name for name, mine in zip(ids, read, strict=True) if mine & asked]
-        assert [one.id for one in readers(marks_of(asked), where)] == wanted
+        assert [one.id for one in charges(where, of=marks_of(asked))] == wanted
         most = max(sum(p in mine for mine in read) for p in asked)
-        found = spent_on(marks_of(asked), Asked(), 1e-5, where=where).epsilon
+        found = spent(Neighbours("image"), 1e-5, where, of=marks_of(asked)).epsilon
         assert found == pytest.approx(epsilon([replace(EVENT, steps=100 * most)], 1e-5) if most else 0.0)
     with opened(where).transaction(write=False) as account:
         assert sets_of(account, marks_of(())) == frozenset()
@@ -189,31 +184,35 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
 
 def test_people_are_added_up_whatever_pictures_share(where):
     """Two pictures of one person in two runs: nothing is parallel for the person."""
-    charge(entry(0, marks_of(["a"]), unit="subject"), where)
-    charge(entry(1, marks_of(["b"]), unit="subject"), where)
+    charge(entry(0, marks_of(["a"]), unit="subject"), where, checked=False)
+    charge(entry(1, marks_of(["b"]), unit="subject"), where, checked=False)
     both = marks_of(["a", "b"])
     one, two = epsilon([EVENT], 1e-5), epsilon([replace(EVENT, steps=200)], 1e-5)
-    assert spent_on(both, Asked("image"), 1e-5, where=where).epsilon == pytest.approx(one)
-    assert spent_on(both, Asked("subject"), 1e-5, where=where).epsilon == pytest.approx(two)
+    assert spent(Neighbours("image"), 1e-5, where, of=both).epsilon == pytest.approx(one)
+    assert spent(Neighbours("subject"), 1e-5, where, of=both).epsilon == pytest.approx(two)
 
 
 # restating
 
 
 def test_losses_are_restated_by_group_privacy_or_better():
-    assert pure(0.5, 16).for_neighbours(17, 64).pure() == 1.0
-    assert pure(0.5, 16).for_neighbours(16, 64).pure() == 0.5
-    assert pure(0.5, 16).for_neighbours(3, 64).pure() == 0.5
-    assert pure(0.5, 16).for_neighbours(0, 65).pure() == 2.5
-    assert pure(0.5, 16).for_neighbours(10**9, 64).pure() == 2.0  # no more than there are
-    assert pure(0.5, 16).for_neighbours(0, 0).pure() == math.inf
-    assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(50, 64).pure() == Fraction(0.7)
-    assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(40, 0).pure() == Fraction(0.6)
-    assert pure(0.5).for_neighbours(5, 0).pure() == 0.5
-    assert zcdp(0.1, 16).for_neighbours(48, 64).rho() == pytest.approx(0.9)
-    twice = Approximate(0.5, 1e-6, 16).for_neighbours(32, 64)
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(17), 64).pure() == 1.0
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(16), 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(3), 64).pure() == 0.5
+    assert pure(0.5, 16).for_neighbours(Neighbours("image"), 65).pure() == 2.5
+    assert (
+        pure(0.5, 16).for_neighbours(Neighbours.of_pixels(10**9), 64).pure() == 2.0
+    )  # no more than there are
+    assert pure(0.5, 16).for_neighbours(Neighbours("image"), 0).pure() == math.inf
+    assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(Neighbours.of_pixels(50), 64).pure() == Fraction(0.7)
+    assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(Neighbours.of_pixels(40), 0).pure() == Fraction(0.6)
+    assert pure(0.5).for_neighbours(Neighbours.of_pixels(5), 0).pure() == 0.5
+    assert zcdp(0.1, 16).for_neighbours(Neighbours.of_pixels(48), 64).rho() == pytest.approx(0.9)
+    twice = Approximate(0.5, 1e-6, 16).for_neighbours(Neighbours.of_pixels(32), 64)
     assert (twice.epsilon, twice.delta) == (1.0, pytest.approx(1e-6 * (1 + math.exp(0.5))))
-    assert Approximate(0.5, 1e-3, 1).for_neighbours(0, 10**6) == Approximate(math.inf, 1.0, 0)
+    assert Approximate(0.5, 1e-3, 1).for_neighbours(Neighbours("image"), 10**6) == Approximate(
+        math.inf, 1.0, 0
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
@@ -222,7 +221,7 @@ def test_group_privacy_bounds_real_mechanisms(steps):
     sigma, order = 2.0, 3.0
     rho = 1 / (2 * sigma**2)
     far = order * (steps / sigma) ** 2 / 2
-    moved = zcdp(rho, 1).for_neighbours(steps, 10)
+    moved = zcdp(rho, 1).for_neighbours(Neighbours.of_pixels(steps), 10)
     assert renyi_cost([moved], order, replaces=True)[0] >= far * (1 - 1e-12)
     # randomised response on each of `steps` bits
     eps = 0.7
@@ -234,7 +233,10 @@ def test_group_privacy_bounds_real_mechanisms(steps):
         for out in outputs
     )
     true = math.log(total) / (order - 1)
-    assert renyi_cost([pure(eps, 1).for_neighbours(steps, 10)], order, replaces=True)[0] >= true
+    assert (
+        renyi_cost([pure(eps, 1).for_neighbours(Neighbours.of_pixels(steps), 10)], order, replaces=True)[0]
+        >= true
+    )
 
 
 def _renyi_of_mixtures(order, q, first, second, sigma):
@@ -284,15 +286,15 @@ def test_every_order_and_its_cap_come_from_a_public_rule():
 
 
 def test_compositions_of_one_kind_are_their_own_and_mixed_ones_lie_between():
-    assert composed([release(0), release(1)], 1e-5, Asked("pixel", pixels=16)) <= 1.0
+    assert composed([release(0), release(1)], 1e-5, Neighbours.of_pixels(16)) <= 1.0
     both = [release(0, event=zcdp(0.02, 16)), release(1, event=zcdp(0.03, 16))]
-    assert composed(both, 1e-5, Asked("pixel", pixels=16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
+    assert composed(both, 1e-5, Neighbours.of_pixels(16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
     mixed = [entry(0), release(1), *both]
-    whole = composed(mixed, 1e-5, Asked("image"))
-    alone = [composed([one], 1e-5, Asked("image")) for one in mixed]
+    whole = composed(mixed, 1e-5, Neighbours("image"))
+    alone = [composed([one], 1e-5, Neighbours("image")) for one in mixed]
     assert max(alone) < whole
     assert composed([release(0, event=Approximate(1.0, 1e-5, 0))] * 2, 1.5e-5) == math.inf
-    assert math.isinf(composed([release(0, area=0)], 1e-5, Asked("image")))
+    assert math.isinf(composed([release(0, area=0)], 1e-5, Neighbours("image")))
 
 
 @pytest.mark.parametrize(
@@ -318,37 +320,42 @@ def test_what_releases_bound(made, unit, why):
 # reservations
 
 
+def finished_alike(marks, settings, where):
+    found = charges(where, of=marks)
+    return [one for one in found if one.settings == settings and one.state is State.COMMITTED]
+
+
 def test_a_release_is_reserved_committed_and_found_again(where):
     asked = release(0, settings="s" * 64)
-    charge_account(asked, where)
+    charge(asked, where)
     assert finished_alike(asked.marks, "s" * 64, where) == []  # a crash between: not finished, and counted
-    assert spent_on(asked.marks, Asked("pixel", pixels=16), 1e-5, where=where).epsilon > 0.49
-    commit(asked.id, ("d" * 64,), where)
+    assert spent(Neighbours.of_pixels(16), 1e-5, where, of=asked.marks).epsilon > 0.49
+    settle({asked.id: ("d" * 64,)}, where=where)
     (done,) = finished_alike(asked.marks, "s" * 64, where)
     assert (done.state, done.outputs) == (State.COMMITTED, ("d" * 64,))
     assert finished_alike(asked.marks, "t" * 64, where) == []
     assert finished_alike(HERE[1:], "s" * 64, where) == []
     with refused("charge-complete"):
-        fail(asked.id, where)
+        settle({asked.id: ()}, State.FAILED, where)
     more = release(1)
-    charge_account(more, where)
-    fail(more.id, where)
+    charge(more, where)
+    settle({more.id: ()}, State.FAILED, where)
     assert charges(where)[1].state is State.FAILED
-    pixels = Asked("pixel", pixels=16)
-    assert spent_on(asked.marks, pixels, 1e-5, where=where).epsilon == pytest.approx(1.0, abs=1e-3)
-    again = spent_on(asked.marks, pixels, 1e-5, also=[release(2)], where=where)
+    pixels = Neighbours.of_pixels(16)
+    assert spent(pixels, 1e-5, where, of=asked.marks).epsilon == pytest.approx(1.0, abs=1e-3)
+    again = spent(pixels, 1e-5, where, of=asked.marks, also=[release(2)])
     assert again.epsilon == pytest.approx(1.5, abs=1e-3)
     assert len(again.charges) == 2
     with refused("charge-unknown"):
-        commit("f" * 32, (), where)
+        settle({"f" * 32: ()}, where=where)
 
 
 def test_file_and_pixels_are_two_names_of_one_picture(where):
     """Another decoder, the same file; another file, the same pixels."""
-    charge(release(0, marks_of(["file", "pixels"])), where)
-    charge(release(1, marks_of(["file", "pixels of another decoder"])), where)
-    charge(release(2, marks_of(["saved again", "pixels"])), where)
-    found = spent_on(marks_of(["file", "pixels"]), Asked("pixel", pixels=16), 1e-5, where=where)
+    charge(release(0, marks_of(["file", "pixels"])), where, checked=False)
+    charge(release(1, marks_of(["file", "pixels of another decoder"])), where, checked=False)
+    charge(release(2, marks_of(["saved again", "pixels"])), where, checked=False)
+    found = spent(Neighbours.of_pixels(16), 1e-5, where, of=marks_of(["file", "pixels"]))
     assert len(found.charges) == 3
     assert found.epsilon == pytest.approx(1.0, abs=1e-3)
 
@@ -365,11 +372,11 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
             if number % 5 == 0
             else {"marks": marks_of(some)}
         )
-        charge(entry(number, **kind), where)
+        charge(entry(number, **kind), where, checked=False)
         if step % 7 == 0:
             forget(where)  # as another process, which reads the journal from its beginning
         for asked in ([rng.choice(pictures)], rng.sample(pictures, 5)):
-            found = [found.id for found in readers(marks_of(asked), where)]
+            found = [found.id for found in charges(where, of=marks_of(asked))]
             assert set(found) == {entry(n).id for n, theirs in read.items() if theirs & set(asked)}
             every = [known.id for known in charges(where)]
             assert found == [name for name in every if name in found], "oldest first"
@@ -394,12 +401,12 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
 
 
 def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
-    charge(entry(0, HERE), where)
+    charge(entry(0, HERE), where, checked=False)
     with opened(where).transaction(write=False) as view:
         assert view.head.seq == 1  # from here on it sees what was there now
 
         def another() -> None:
-            charge(entry(1, HERE), where)
+            charge(entry(1, HERE), where, checked=False)
             assert len(charges(where)) == 2
 
         thread = threading.Thread(target=another)
@@ -411,11 +418,11 @@ def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
 
 
 def test_all_are_reserved_or_none(where):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE, "pixel", pixels=16), where)
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, Neighbours.of_pixels(16)), where)
     with refused("budget-exceeded"):
-        reserve_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
+        charge_all([release(k, event=pure(0.9, 16)) for k in range(3)], where)
     assert charges(where) == []
-    reserve_all([release(k, HERE[k : k + 1], pure(0.9, 16)) for k in range(3)], where)  # each another picture
+    charge_all([release(k, HERE[k : k + 1], pure(0.9, 16)) for k in range(3)], where)  # each another picture
     assert len(charges(where)) == 3
 
 
@@ -423,7 +430,7 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
     assert [state.level for state in budget_states(HERE, where)] == [0]
     for number in range(50):
-        charge_account(entry(number, events=(pure(1.0),)), where)
+        charge(entry(number, events=(pure(1.0),)), where)
         (state,) = budget_states(where=where)
         if state.used >= 0.8:
             break
@@ -433,14 +440,14 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
     found = re.search(r"one release of each image at (\S+) for 16 pixels", what_fits(state, [release(0)]))
     assert found
     fitting = float(found[1])
-    charge_account(release(90, HERE, pure(fitting, 16)), where)
+    charge(release(90, HERE, pure(fitting, 16)), where)
     with refused("budget-exceeded"):
-        charge_account(release(91, HERE, pure(fitting, 16)), where)
+        charge(release(91, HERE, pure(fitting, 16)), where)
 
 
 def test_a_budget_below_what_is_spent_is_refused(where):
     for number in range(3):
-        charge(entry(number), where)
+        charge(entry(number), where, checked=False)
     with refused("budget-already-passed"):
         set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
     assert budgets(where) == []
@@ -453,24 +460,24 @@ def test_another_owners_budget_stays(where):
             set_budget(Budget(80.0, 1e-5, "ward", HERE, owner=word), where)
         with refused("budget-of-other-owner"):
             lift_budget(HERE, where, word)
-    charge_account(entry(), where)
+    charge(entry(), where)
     assert lift_budget(HERE, where, "kestrel")
 
 
 def test_what_is_charged_past_a_budget_is_counted_all_the_same(where):
     """A run that lost steps and took them again has spent them, whatever anybody allowed."""
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
-    charge(entry(events=(replace(EVENT, steps=10_000),)), where)
+    charge(entry(), where)
+    charge(entry(events=(replace(EVENT, steps=10_000),)), where, checked=False)
     with refused("budget-exceeded"):
-        charge_account(entry(1, events=(pure(1e-3),)), where)
+        charge(entry(1, events=(pure(1e-3),)), where)
 
 
 # the key
 
 
 def test_nothing_in_the_database_tells_a_picture(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     raw = b"".join(file.read_bytes() for file in tmp_path.glob("account.sqlite*"))
     rows = [
         value
@@ -503,13 +510,13 @@ def forget(where):
 
 def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, monkeypatch):
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
-    charge(entry(), where)
+    charge(entry(), where, checked=False)
     forget(where)
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ac" * 32)
     for ask in (
         lambda: charges(where),
-        lambda: charge_account(entry(1), where),
-        lambda: readers(HERE, where),
+        lambda: charge(entry(1), where),
+        lambda: charges(where, of=HERE),
     ):
         with refused("account-key-wrong"):
             ask()
@@ -524,24 +531,24 @@ def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, m
 
 
 def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     for file in tmp_path.glob("account.sqlite*"):
         file.unlink()
     forget(tmp_path)
-    for ask in (lambda: charges(tmp_path), lambda: charge_account(entry(1), tmp_path)):
+    for ask in (lambda: charges(tmp_path), lambda: charge(entry(1), tmp_path)):
         with refused("account-set-back", where="here any more"):
             ask()
 
 
 def test_to_ask_makes_no_account(tmp_path):
     assert charges(tmp_path) == []
-    check_budgets(entry(), tmp_path)
-    assert spent_on(HERE, Asked(), 1e-5, where=tmp_path).epsilon == 0
+    charge(entry(), tmp_path, dry_run=True)
+    assert spent(Neighbours("image"), 1e-5, tmp_path, of=HERE).epsilon == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     forget(tmp_path)
     (tmp_path / "account.key").chmod(0o644)
     with refused("account-key-exposed"):
@@ -568,7 +575,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path):
 )
 def test_what_was_altered_by_hand_is_found(where, statement, said):
     for number in range(3):
-        charge(entry(number), where)
+        charge(entry(number), where, checked=False)
     forget(where)
     with opened(where).transaction() as account:
         account.run(statement)
@@ -580,27 +587,27 @@ def test_what_was_altered_by_hand_is_found(where, statement, said):
 
 def test_a_bound_that_was_lowered_by_hand_is_found(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
+    charge(entry(), where)
     with opened(where).transaction() as account:
         account.run("UPDATE budgets SET spent = '0.0'")
     with refused("account-altered"):
-        charge_account(entry(1), where)
+        charge(entry(1), where)
 
 
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
-    charge(entry(), where)
-    true = spent_on(HERE, Asked(), 1e-5, where=where)
+    charge(entry(), where, checked=False)
+    true = spent(Neighbours("image"), 1e-5, where, of=HERE)
     with opened(
         where
     ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
-    assert spent_on(HERE, Asked(), 1e-5, where=where) == true
+    assert spent(Neighbours("image"), 1e-5, where, of=HERE) == true
 
 
 def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
     """Loss distributions of many kinds of runs take seconds."""
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
-    charge_account(entry(), where)
+    charge(entry(), where)
     states = budget_states(where=where)
     forget(where)
     monkeypatch.setattr(compositions, "composed", None)
@@ -608,7 +615,7 @@ def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
 
 
 def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
-    charge(entry(), where)
+    charge(entry(), where, checked=False)
     with opened(where).transaction() as account:
         account.set_meta("schema", "2")
     forget(where)
@@ -628,52 +635,18 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
 
 
 def test_a_full_disk_is_one_line(tmp_path):
-    charge(entry(), tmp_path)
+    charge(entry(), tmp_path, checked=False)
     with opened(tmp_path).transaction() as account:
         pages = account.rows("PRAGMA page_count")[0][0]
         account.rows(f"PRAGMA max_page_count = {pages}")  # of this connection, which is used again
     with refused("disk-full"):
-        charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path)
+        charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path, checked=False)
     assert len(charges(tmp_path)) == 1
-
-
-# accounts of before
-
-
-def test_old_accounts_are_taken_over_once(where, monkeypatch, tmp_path):
-    state = where if isinstance(where, Path) else Path(os.environ["XDG_STATE_HOME"]) / "dpose"
-    file = write_old_charge(state, entry(0, weights=("a" * 64,)), HERE, marks_of(["shown"]))
-    oldest = ("views", "start", "weights", "opened")
-    write_old_charge(state, entry(1, at="2025-01-01T00:00:00+00:00"), HERE[:3], HERE[:0], without=oldest)
-    write_old_budget(state, Budget(30.0, 1e-5, "ward", HERE))
-    before = file.read_text()
-    found = charges(where)
-    assert [one.id for one in found] == [entry(1).id, entry(0).id]
-    assert (found[0].start, found[1].weights) == ("unknown", ("a" * 64,))
-    assert [one.id for one in readers(HERE[10:], where)] == [entry(0).id]
-    assert readers(marks_of(["shown"]), where)[0].events == ()
-    assert budgets(where) == [Budget(30.0, 1e-5, "ward", HERE)]
-    assert not (state / "account").exists()
-    assert (state / "account.imported1" / file.name).read_text() == before
-    # a process died between taking over and putting aside
-    file.parent.mkdir()
-    file.write_text(before)
-    forget(where)
-    assert len(charges(where)) == 2
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}'])
-def test_an_old_account_that_cannot_be_read_is_not_passed_over(tmp_path, content):
-    """Runs that it holds would be forgotten."""
-    write_old_charge(tmp_path, entry(), HERE, HERE[:0]).with_name("x.json").write_text(content)
-    for _ in range(2):
-        with refused("account-file-unreadable", where="x.json"):
-            charges(tmp_path)
 
 
 def test_who_writes_waits_before_anything_is_read(where):
     """Else two could decide by the same reading."""
-    charge_account(entry(0), where)
+    charge(entry(0), where)
     inside, done = threading.Event(), threading.Event()
 
     def other():

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import Marks
-from dpose.privacy.odometer.subjects import Subjects
+from dpose.account.keys import Subjects
+from dpose.account.store import Transaction
+from dpose.privacy.marks import Marks
 
 
 @dataclass(frozen=True)
