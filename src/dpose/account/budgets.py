@@ -37,9 +37,10 @@ from dpose.account.composition import (
     renyi_cost,
 )
 from dpose.account.history import History, history
+from dpose.account.journal import Transaction, Where
 from dpose.account.keys import owner_hash
 from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.errors import DposeError
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours

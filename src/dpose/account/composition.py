@@ -18,8 +18,9 @@ from importlib.metadata import version
 
 from dpose.account.charges import EVALUATION, PIXEL, Charge, restated, unbounded
 from dpose.account.history import history, touching_sets
+from dpose.account.journal import Transaction, Where
 from dpose.account.sets import cells_of, cells_within, chains_of
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.privacy.accounting import added_up, cost
 from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.marks import Marks

@@ -32,8 +32,9 @@ from pathlib import Path
 from dpose.account.budgets import admit, forget_bounds
 from dpose.account.charges import Charge, State, Stored, charge_from, charge_to_dict, joined, names_of_run
 from dpose.account.history import history, touching_sets
+from dpose.account.journal import Transaction, Where
 from dpose.account.sets import register_set, sets_of, without
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.errors import DposeError
 from dpose.files import private_folder
 from dpose.privacy.entries import EntryType, spent

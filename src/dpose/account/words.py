@@ -22,7 +22,8 @@ from dpose.account.budgets import BudgetState, budget_states, what_fits
 from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
 from dpose.account.composition import Spent, composed_each, spent
 from dpose.account.history import charges, groups, times_set_back
-from dpose.account.store import VARIABLE, Where, opened
+from dpose.account.journal import Where
+from dpose.account.store import VARIABLE, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace

@@ -86,7 +86,7 @@ def _older_copy(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.store:Transaction.head", make)
+    patch.replace("dpose.account.journal:Transaction.head", make)
 
 
 def _another_history(patch: Patches) -> None:
@@ -100,7 +100,7 @@ def _another_history(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.store:Transaction.head", make)
+    patch.replace("dpose.account.journal:Transaction.head", make)
 
 
 def _begun_anew(patch: Patches) -> None:
