@@ -21,8 +21,8 @@ from dpose.action.folder import load_action_model
 from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
 from dpose.media.images import encode_image
+from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo

@@ -31,8 +31,8 @@ from dpose.files import (
 )
 from dpose.media.images import encode_image, read_image
 from dpose.media.video import probe
+from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.problems import read_json

@@ -6,6 +6,7 @@ import pytest
 import scipy.io
 
 from dpose.media.images import read_image, write_image
+from dpose.pose.boxes import LabelledBoxes
 from dpose.pose.data import lspet as module
 from dpose.pose.data import open_data
 from dpose.pose.data.augment import Augment
@@ -88,6 +89,13 @@ class TestWhole:
         for index in range(len(units)):
             (view,) = load(units, index)
             assert np.array_equal(view.target["visible"], view.target["labelled"])
+
+    def test_labels_give_boxes_to_look_in(self, root):
+        labels = read_lspet(root, "private", splits=SMALL, parts=PARTS)
+        boxes = LabelledBoxes(labels)
+        points = make_labels()[:, :2, 6]  # image 7
+        (box,) = boxes("im00007.jpg", -1, scene(7))
+        assert np.allclose(box.corners, [*points.min(axis=0), *points.max(axis=0)], atol=1e-4)
 
     def test_the_first_line_of_the_report_counts(self, root):
         assert opened(root).report == ("lspet:private: 5 pictures, 5 people",)

@@ -12,7 +12,8 @@ from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data import units as units_module
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
-from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import MPII
 from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units

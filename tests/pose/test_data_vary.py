@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpose.pose.data import Augment, SubjectUnits, open_data
-from dpose.pose.data.vary import vary_view
+from dpose.pose.data.augment import vary_view
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, View

@@ -6,8 +6,8 @@ import scipy.io
 import torch
 
 from dpose.pose import evaluate as module
+from dpose.pose.boxes import read_detections
 from dpose.pose.data import open_labels
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.model import PoseConfig, PoseModel

@@ -10,7 +10,7 @@ import torch
 
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
-from dpose.pose.data.units import Person, Picture
+from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.evaluate import keypoint_ap, label_boxes, whole_picture_ap
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel

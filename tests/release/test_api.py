@@ -303,10 +303,10 @@ class TestStatement:
     def test_public_and_private_masks_are_told_apart(self):
         public = pixelize(GREY, 2, 4, 8, subdivide=2, regions=HALF).statement
         private = pixelize(GREY, 2, 4, 8, subdivide=2, regions="private").statement
-        assert public.release["regions"] == "public"
+        assert public.release["config"]["regions"]["kind"] == "public"
         assert any("was not made from this picture" in line for line in public.conditional_on)
         assert len(public.events) == 1
-        assert private.release["regions"] == "private"
+        assert private.release["config"]["regions"]["kind"] == "private"
         assert not private.conditional_on
         assert len(private.events) == 2
 

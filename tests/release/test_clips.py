@@ -35,6 +35,7 @@ from dpose.release.projections import rounded_up
 from dpose.release.verify import released_files, verify_release
 from dpose_lab.baselines.video_dprp import DensePlan
 from public_doors import release_array, release_file, release_video
+from records import recorded
 from refusals import refused
 
 SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
@@ -585,7 +586,7 @@ class TestFiles:
         struct.pack_into(">9i", data, data.index(b"tkhd") + 44, *matrix)
         source.write_bytes(data)
         statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5")
-        assert statement.release["size"] == "32x64"
+        assert (statement.release["shape"]["width"], statement.release["shape"]["height"]) == (32, 64)
         after = probe(tmp_path / "b.mp4")
         assert (after.width, after.height, after.rotation) == (32, 64, 0)
         verify_release(tmp_path / "b.mp4")
@@ -593,7 +594,7 @@ class TestFiles:
     def test_grey_videos(self, tmp_path):
         source = write(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
         statement = release_video(source, tmp_path / "b.mkv", 8, "1e-5", 4)
-        assert statement.release["channels"] == "1"
+        assert statement.release["shape"]["channels"] == 1
         assert statement.events[0].sensitivity_squared == 255**2 * 16
 
     def test_sound_that_is_kept_is_named(self, tmp_path):
@@ -627,33 +628,55 @@ class TestFiles:
         ("changes", "word"),
         [
             (
-                {"grid": "48x32x9"},
+                {"config.grid": [32, 48, 9]},
                 ("record-value-differs", "step"),
             ),  # all frequencies: another grid to round to, and more values
-            ({"grid": "16x6x5"}, (("record-sensitivity-smaller", "record-value-differs"),)),
+            ({"config.grid": [6, 16, 5]}, (("record-sensitivity-smaller", "record-value-differs"),)),
             ({"step": "1/1000000"}, ("record-value-differs", "step")),
             ({"step": "0"}, ("record-value-differs", "step")),
-            ({"frames": "90"}, ("pixels-differ-from-statement", "frames 9")),
-            ({"size": "48x31"}, ("pixels-differ-from-statement", "size 48x32")),
-            ({"operator": "magic"}, ("record-operator-unknown",)),
-            ({"grid": "100x1x1"}, ("record-incomplete",)),
-            ({"clip norm": "inf", "clipped together": "1"}, ("record-incomplete",)),
-            ({"clip norm": "1e6", "clipped together": "3"}, ("record-incomplete",)),
-            ({"channels": "4"}, ("record-incomplete",)),
-            ({"channels": "1"}, ("channels-differ",)),
-            ({"mechanism": "pixelization"}, ("record-incomplete",)),
-            ({"mood": "good"}, ("record-value-differs", ("mood good", "nothing"))),
-            ({"neighbours": 64}, (("record-sensitivity-smaller", "record-value-differs"),)),
-            ({"neighbours": 4}, ("record-value-differs", "step")),
-            ({"scope": "picture"}, ("record-neighbours-mixed",)),
+            ({"shape.frames": 90}, ("pixels-differ-from-statement", "frames 9")),
+            ({"shape.height": 31}, ("pixels-differ-from-statement", "size 48x32")),
+            ({"config.operator": "magic"}, ("record-operator-unknown",)),
+            ({"config.grid": [1, 100, 1]}, ("record-incomplete",)),
+            ({"config.grid": [1, 1]}, ("record-incomplete",)),
+            ({"config.grid": [6.0, 16, 5]}, ("record-incomplete",)),
+            ({"config.clip_norm": "inf"}, ("record-incomplete",)),
+            ({"config.clip_norm": "1e6"}, ("record-incomplete", "three values alike")),
+            (
+                {"config.clip_norm": "1e6", "config.colour": "rgb", "config.chroma": None},
+                (("record-sensitivity-smaller", "record-value-differs"),),
+            ),
+            ({"config.clip_segment": True}, ("record-incomplete",)),
+            ({"config.clip_segment": 0}, ("record-incomplete",)),
+            ({"shape.channels": 4}, ("record-incomplete",)),
+            ({"shape.channels": True}, ("record-incomplete",)),
+            ({"shape.channels": 1}, ("record-incomplete", "no chroma")),
+            (
+                {"shape.channels": 1, "config.colour": "grey", "config.chroma": None},
+                ("channels-differ",),
+            ),
+            ({"shape.frames": None}, ("pixels-differ-from-statement", "frames 9")),
+            ({"config.operator": "pixelization"}, ("record-incomplete",)),
+            ({"choice": "00"}, ("record-value-differs", ("choice", "nothing"))),
+            ({"mood": "good"}, ("record-value-differs", ("mood", "good", "nothing"))),
+            (
+                {"neighbours": 64, "config.neighbours.m": 64},
+                (("record-sensitivity-smaller", "record-value-differs"),),
+            ),
+            ({"neighbours": 4, "config.neighbours.m": 4}, ("record-value-differs", "step")),
+            ({"neighbours": 4}, ("record-value-differs", "neighbours")),
+            ({"config.neighbours.m": 4}, ("record-value-differs", "step")),
+            ({"scope": "picture"}, ("record-value-differs", "neighbours")),
+            ({"config.neighbours.scope": "picture"}, ("record-value-differs", "scope")),
             ({"event": 0.5}, ("record-sensitivity-smaller",)),
             ({"variance": 2}, ("record-value-differs", "variance")),
             ({"variance": "1.0001"}, ("record-value-differs", "variance")),
             ({"event": "0.9999"}, ("record-sensitivity-smaller",)),
             ({"steps": 2}, ("record-value-differs", ("steps 2", "but 1"))),
             ({"events": 2}, ("record-events-differ", ("2 events", "not 1"))),
-            ({"epsilon": 9.0}, ("record-value-differs", "variance")),
-            ({"unit": "image"}, ("record-neighbours-differ",)),
+            ({"epsilon": 9.0}, ("record-value-differs", "epsilon")),
+            ({"epsilon": 9.0, "config.epsilon": "9"}, ("record-value-differs", "variance")),
+            ({"unit": "image"}, ("record-value-differs", "unit")),
             ({"accountant": "zcdp"}, ("statement-does-not-add-up",)),
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),
@@ -686,9 +709,9 @@ class TestFiles:
             epsilon=claimed,
             unit=more.pop("unit", "pixel"),
             accountant=more.pop("accountant", made.accountant),
-            release={**made.release, **more},
             seal="",
         )
+        forged = recorded(forged, more)
         write_sidecar(target, target, forged)
         with refused(*word) as caught:
             verify_release(target)

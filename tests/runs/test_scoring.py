@@ -84,3 +84,9 @@ def test_mpii_too(pose_fixtures, tmp_path):
     )
     assert result.columns()["Mean"] == 100
     assert charges()[0].stored.marks == 5
+
+
+def test_data_without_a_measure_of_their_own_are_refused_before_they_are_read(tmp_path):
+    with refused("labels-format-unsupported"):
+        score_file(tmp_path / "found.json", f"lspet:{tmp_path}", Console(quiet=True))
+    assert charges() == []

@@ -199,7 +199,7 @@ def _boxes(
             raise DposeError("boxes-missing", "these data have no boxes to give", labels, f"use {having}")
         return LabelledBoxes(known)
     if detector == TORCHVISION:
-        from dpose.pose.detector import PersonDetector
+        from dpose.pose.boxes import PersonDetector
 
         console.print(
             "Detecting people; the detector's weights are fetched if they are not here yet", highlight=False

@@ -151,20 +151,15 @@ class OutputOptions:
             help="Keep the files' names. They are numbered otherwise: names may tell something.",
         ),
     ] = False
-    rename: Annotated[
-        bool, typer.Option("--rename", hidden=True, help="What is done anyhow: number the files.")
-    ] = False
 
     def folder(self, *, explain: bool = False) -> Path:
         """Where to write.
 
         Raises:
-            DposeError: it is not said, and something is to be written; or names are to be both kept and replaced.
+            DposeError: it is not said, and something is to be written.
         """
         if self.out is None and not explain:
             raise DposeError("out-missing", "releasing needs --out", fix="name a folder or a file")
-        if self.keep_names and self.rename:
-            raise DposeError("names-conflict", "--keep-names and --rename exclude each other")
         return self.out or Path("released")
 
     def say_names(self, names: Path | None, console: Console) -> None:

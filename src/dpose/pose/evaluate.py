@@ -14,15 +14,15 @@ from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box, zoom_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problems, numbers, read_json
+from dpose.pose.data.problems import Problems, numbers, read_json, results_of
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
 from dpose.pose.people import PeopleFinder
-from dpose.pose.predict import crop_area, predict_people
+from dpose.pose.predict import predict_people
 from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map
 
 
@@ -61,6 +61,7 @@ def keypoint_ap(
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
     finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
+    height, width = model.config.input_size
     for image in labels.pictures:
         found = list(boxes.get(image.id, ()))
         if found:
@@ -73,7 +74,7 @@ def keypoint_ap(
             points = way.points(np.stack([p.keypoints for p in people]))
             sure = way.values(np.stack([p.scores for p in people]))
             scores = person_score([b.score for b in found], sure)
-            areas = [crop_area(b.corners, model.config.input_size) for b in found]
+            areas = [height * width / zoom_of(b.crop((height, width))) ** 2 for b in found]
             kept = oks_nms(points[:, there], scores, areas, sigmas)
             metric.update(image.id, points[kept], sure[kept], scores[kept])
         advance()
@@ -152,13 +153,7 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
         )
     known, values = {image.id for image in labels.pictures}, 3 * len(labels.skeleton)
     usable: list[dict[str, Any]] = []
-    for number, entry in enumerate(content, 1):
-        where = f"{path.name} entry {number}"
-        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
-            problems.add("a person without the number of the picture", where)
-            continue
-        if entry.get("category_id", 1) != 1:
-            continue
+    for where, entry in results_of(content, path, "person", problems):
         flat, score = numbers(entry.get("keypoints"), values), numbers([entry.get("score")], 1)
         if flat is None:
             problems.add(f"keypoints are not {values} finite numbers", where)

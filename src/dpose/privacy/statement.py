@@ -24,7 +24,15 @@ from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian, event_from_dict, merge
 from dpose.privacy.group_privacy import MOST
-from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
+from dpose.privacy.json_fields import (
+    list_of,
+    member_of,
+    named_texts_of,
+    object_of,
+    object_with,
+    text_of,
+    texts_of,
+)
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
@@ -93,7 +101,8 @@ class PrivacyStatement:
         software: Versions by package.
         ledger_head: The ledger's last hash; empty without a ledger.
         plan_sha256: The plan's digest; empty without a plan.
-        release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
+        release: How a picture or clip was released: its configuration and sizes (`dpose.release.record`), or what
+            else there is to say of it by name; empty for anything else.
         odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
@@ -122,7 +131,7 @@ class PrivacyStatement:
     software: Mapping[str, str] = field(default_factory=software_versions)
     ledger_head: str = ""
     plan_sha256: str = ""
-    release: Mapping[str, str] = field(default_factory=dict)
+    release: Mapping[str, Any] = field(default_factory=dict)
     odometer: Mapping[str, str] = field(default_factory=dict)
     artefact_sha256: str = ""
     seal: str = ""
@@ -265,7 +274,7 @@ class PrivacyStatement:
                 software=named_texts_of(values["software"], "software"),
                 ledger_head=text_of(values["ledger_head"], "ledger_head"),
                 plan_sha256=text_of(values["plan_sha256"], "plan_sha256"),
-                release=named_texts_of(values["release"], "release"),
+                release=object_of(values["release"], "release"),
                 odometer=named_texts_of(values["odometer"], "odometer"),
                 artefact_sha256=text_of(values["artefact_sha256"], "artefact_sha256"),
                 seal=text_of(values["seal"], "seal"),

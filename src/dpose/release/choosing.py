@@ -102,7 +102,8 @@ def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
     chroma = None if "chroma" in config.chosen else config.chroma
     asked = replace(config, block=block, chroma=chroma, chosen=())
     found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
-    return any((one.block, one.chroma) == (config.block, config.chroma) for one in found)
+    wanted = (config.block, config.chroma, config.chosen)
+    return any((one.block, one.chroma, one.chosen) == wanted for one in found)
 
 
 def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:

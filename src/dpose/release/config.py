@@ -75,7 +75,7 @@ class ReleaseConfig:
     sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
     without noise, and stands in no statement (the account has one, under its key, and counts releases by it:
     `counting`); two pictures of one person have different ones anyhow: whoever is in several releases is told that
-    epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
+    epsilons add up. So `neighbours` alone, by which pixels are always replaced, carries all that a `Protected`
     would.
 
     Attributes:
@@ -91,6 +91,8 @@ class ReleaseConfig:
         chosen: Which of `CHOOSABLE` were chosen, from public numbers alone.
         subdivide: Cells: n, parts along each side of a block in a complex region.
         regions: Cells: where regions are complex; None for blocks of one size.
+        grid: Others: rows, columns and groups of frames, luma's where there are colours; None to have them chosen by k
+            and pool.
         k: Others: the most values kept of a group of frames; None to have it chosen.
         pool: Others: frames of a group; None to have it chosen.
         clip_norm: Others: bound on the L2 norm of the values; None for no clipping.
@@ -114,6 +116,7 @@ class ReleaseConfig:
     colour: str | None = "rgb"
     chroma: int | None = None
     chosen: tuple[str, ...] = ()
+    grid: tuple[int, int, int] | None = None
     k: int | None = None
     pool: int | None = None
     clip_norm: float | None = None

@@ -140,18 +140,18 @@ class LinearPlan(Plan):
         clip_neighbours(config, shape)
         config = replace(config, colour=operator_colour(config, shape))
         config.check_shape(shape)
-        best = choose_grid(config, shape)
         text = choice if OPERATORS[config.operator].drawn else ""
         colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
-        if colour.chroma:
-            config = replace(config, chroma=best.factor)
-        return cls.around(
-            make_planes(config.operator, shape, best.grid, colour, best.factor, text), config, text
-        )
+        if config.grid is None:
+            best = choose_grid(config, shape)
+            config = replace(config, grid=best.grid, chroma=best.factor if colour.chroma else config.chroma)
+        assert config.grid is not None
+        operator = make_planes(config.operator, shape, config.grid, colour, config.chroma or 1, text)
+        return cls.around(operator, config, text)
 
     @classmethod
     def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
-        """The plan for an operator that is given; what a config says of operator, k and pool is not looked at.
+        """The plan for an operator that is given; what a config says of operator, grid, k and pool is not used.
 
         **Guarantee.** As `LinearPlan.of` says.
 
@@ -164,6 +164,7 @@ class LinearPlan(Plan):
             DposeError: m is larger than the clip, or no noise meets the budget.
         """
         shape, groups = operator.shape, operator.groups
+        config = replace(config, grid=(operator.rows, operator.columns, groups))
         neighbours = clip_neighbours(config, shape)
         clipping = None
         if config.clip_norm is not None:

@@ -82,7 +82,7 @@ class NoiseStage:
 
 @dataclass(frozen=True)
 class Released:
-    """One released picture as whole gray levels: a published algorithm's, or one of an archive without sums.
+    """One released picture as whole gray levels: a published algorithm's.
 
     Attributes:
         cells: The partition.

@@ -63,7 +63,7 @@ class PixelizationPlan(Plan):
     mask: Mask | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape, colour: Colour | None = None) -> PixelizationPlan:
+    def of(cls, config: ReleaseConfig, shape: Shape) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
@@ -80,7 +80,6 @@ class PixelizationPlan(Plan):
         Args:
             config: What was asked for.
             shape: The picture's or clip's sizes.
-            colour: The combinations that a statement recorded; by default those of the config's colour.
 
         Raises:
             DposeError: the picture is too small, a mask has another size, or no noise meets the budget.
@@ -89,8 +88,7 @@ class PixelizationPlan(Plan):
             raise ValueError("the paper's algorithms have a plan of their own")
         config = choose_cells(config, shape)
         config.check_shape(shape)
-        if colour is None:
-            colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+        colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
         mask, shares = None, [(b"coarse", Fraction(1))]
         if isinstance(config.regions, PrivateRegions):
             share = config.regions.share

@@ -13,7 +13,7 @@ from dpose.files import file_digest
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.counting import RELEASE, charged_events, repeated_words
-from dpose.release.recompute import recorded_plan
+from dpose.release.record import recorded_plan
 
 FIELDS = {"releases", "epsilon", "delta", "pixels"}
 
@@ -22,7 +22,7 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
     """Refuse a count of releases that is none, costs less than this release alone, or is not told in words.
 
     Raises:
-        DposeError: it is; nothing where the statement has none (the original was public, or dpose older).
+        DposeError: it is; nothing where the statement has none: the original was public.
     """
     told = statement.odometer
     if not told:
@@ -80,7 +80,7 @@ def ask_account(statement: PrivacyStatement, path: Path) -> list[str]:
 def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], where: str) -> None:
     wanted: Sequence[Event] = ()
     if statement.kind is Kind.PRIVATE:
-        wanted = charged_events(recorded_plan(statement, where), seeded=False)
+        wanted = charged_events(recorded_plan(statement.release, where), seeded=False)
     if not _same(own.events, wanted):
         raise DposeError(
             "account-cost-differs",

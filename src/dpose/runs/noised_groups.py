@@ -157,7 +157,7 @@ def evaluate_groups_noised(
         members = members_of(_said(protected.data))
         found = ratios_of(query, noised_sums(query, (members, counts), event, source))
         result = _result(found, f"joints found by groups, {asked.joints} a unit, noised")
-        result = replace(result, price=price_of(asked, protected.unit))
+        result = replace(result, price=price_of(asked, protected.neighbours))
         privacy = score_statement(
             asked, event, protected, units, result.metric, seeded=source.seeded, query=_words(query, asked)
         )

@@ -46,7 +46,7 @@ from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, ta
 from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
 from dpose.training.trained_on import seen_line, trained_on
-from dpose.units import Result, Task, Unit
+from dpose.units import Result, Task
 
 INTERVAL = f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover which people were scored"
 
@@ -194,7 +194,7 @@ def evaluate_noised(
         sums = noised_sums(asked.query, values, event, source)
         divided = units if asked.joints is None else None
         ratio = ratio_of(asked.query, sums, event, divided)
-        result = _result(named, asked, ratio, protected.unit)
+        result = _result(named, asked, ratio, protected.neighbours)
         privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
         seen = seen_line(trained_on(folder), scored.names.declared)
         if seen:
@@ -254,30 +254,25 @@ def _by_unit(scored: ScoredData) -> Task:
     return scored.task
 
 
-def _result(named: Result, asked: NoisedEvaluation, ratio: NoisedRatio, unit: Unit) -> NoisedResult:
+def _result(named: Result, asked: NoisedEvaluation, ratio: NoisedRatio, near: Neighbours) -> NoisedResult:
     words = named.to_dict()
-    kind = f"mean over {unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
+    kind = f"mean over {near.unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
     return NoisedResult(
         metric=f"{words['metric']}, {kind}, noised",
         main=words["main"],
         threshold=words.get("threshold"),
         ratio=ratio,
-        price=price_of(asked, unit),
+        price=price_of(asked, near),
     )
 
 
-def price_of(asked: NoisedEvaluation, unit: str) -> str:
+def price_of(asked: NoisedEvaluation, near: Neighbours) -> str:
     """What a noised score costs, in words."""
-    how = {
-        Relation.ZERO_OUT: "left blank",
-        Relation.ADD_REMOVE: "added or left out",
-        Relation.REPLACE: "exchanged for any other",
-    }[asked.relation]
-    dearer = asked.joints is not None and asked.relation is not Relation.REPLACE
+    dearer = asked.joints is not None and not near.replaces
     return (
-        f"It costs epsilon {upper(asked.epsilon)} at delta {as_given(asked.delta or 0)} for each {unit} ({how}), which "
-        "stands in the account of these data"
-        + (f", there as the larger price of one {unit} exchanged for another" if dearer else "")
+        f"It costs epsilon {upper(asked.epsilon)} at delta {as_given(asked.delta or 0)} for {near} "
+        f"({near.relation.words}), which stands in the account of these data"
+        + (f", there as the larger price of one {near.unit} exchanged for another" if dearer else "")
         + ". Every further run of the command is another release, and adds as much."
     )
 
@@ -303,7 +298,8 @@ def score_statement(
         seeded: Whether the noise came from a seed.
         query: In words, with its sensitivity in L1 norm; that of `asked` where None.
     """
-    unit = protected.unit.value
+    near = protected.neighbours
+    unit = near.unit.value
     what, moved = query or _query_words(asked.query, unit)
     public = [
         "the model, the metric and its threshold",
@@ -315,7 +311,7 @@ def score_statement(
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=unit,
-        neighbours=Neighbours(protected.unit, asked.relation),
+        neighbours=near,
         epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
         delta=asked.delta if gaussian else 0.0,
         accountant=Accountant.GAUSSIAN if gaussian else Accountant.PURE,
@@ -331,7 +327,7 @@ def score_statement(
         release={
             "score": metric,
             "query": what,
-            "sensitivity": f"{exact_text(moved)} in L1 norm, {asked.relation.value}",
+            "sensitivity": f"{exact_text(moved)} in L1 norm, {near.relation.value}",
             **({} if query else {"grid": f"1/{GRID}"}),
             "noise": f"{event.type}, exact",
         },

@@ -146,7 +146,7 @@ def reserve_noised_score(
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)
     reserved = _reserve_release(
-        reading_charge(folder, name, marks, protected.unit.value), query, event, delta, seeded
+        reading_charge(folder, name, marks, protected.neighbours.unit.value), query, event, delta, seeded
     )
     return protected, reserved
 

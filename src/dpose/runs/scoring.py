@@ -12,8 +12,8 @@ from rich.progress import Progress
 from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
+from dpose.pose.boxes import read_detections
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.labels import Labels, units_of
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.evaluate import (

@@ -120,7 +120,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
         bounds, tuning = priced_trials(
             config, law, sides.training.identity.units, sides.scored.identity.units
         )
-    unit = every.unit.value
+    unit = every.neighbours.unit.value
     bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
     settled = found.config.model_copy(update={"seed": None})
     runs = tuple(

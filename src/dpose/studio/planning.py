@@ -14,7 +14,6 @@ from dpose.privacy.neighbours import Relation
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.tradeoff import of_events
 from dpose.report.numbers import tidy
-from dpose.runs.explain import RELATIONS
 from dpose.training.methods import METHODS
 from dpose.training.plan import BoundPlan, TrainingPlan
 
@@ -77,7 +76,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
         "rate": bound.sampling_rate,
         "protects": list(plan.kind.protects),
         "open": list(plan.kind.leaves_open),
-        "neighbours": f"{plan.relation.value}: {RELATIONS[plan.relation]}",
+        "neighbours": f"{plan.relation.value}: {plan.relation.rule}",
         "summary": plan.kind.summary,
         "commands": [
             f"dpose plan --units {bound.n} {options}",

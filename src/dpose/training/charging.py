@@ -70,8 +70,8 @@ def run_charge(
         data=options.data_name or type(own.source).__name__,
         folder=str(folder.resolve()),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=own.unit.value,
-        relation=own.relation,
+        unit=own.neighbours.unit.value,
+        relation=own.neighbours.relation,
         delta=plan.delta or 0.0,
         events=(bound.event,) if bound.event and not seeded else (),
         # a seeded run with public views protects nothing, beyond them or not

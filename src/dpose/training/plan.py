@@ -229,15 +229,16 @@ class TrainingPlan:
         Raises:
             DposeError: the plan names another unit, relation or nominal number than the data have; or as `bind`.
         """
-        self.check_unit(protected.unit)
+        near = protected.neighbours
+        self.check_unit(near.unit)
         if not protected.identity.units:
             raise DposeError(
                 "units-missing", "there are no units to train on", fix="check the data and --limit"
             )
-        if protected.relation is not self.relation:
+        if near.relation is not self.relation:
             raise DposeError(
                 "relation-differs",
-                f"the units were read for {protected.relation.value} and the plan says {self.relation.value}",
+                f"the units were read for {near.relation.value} and the plan says {self.relation.value}",
                 "--relation",
                 "give protect() the plan's relation",
             )
@@ -250,7 +251,7 @@ class TrainingPlan:
                 "--nominal-units",
                 "give the selection and the plan the same nominal number of units",
             )
-        return replace(self, unit=protected.unit.value).bind(protected.identity.units, limit)
+        return replace(self, unit=near.unit.value).bind(protected.identity.units, limit)
 
     def check_unit(self, unit: Unit) -> None:
         """Refuse data of another unit than the plan names.

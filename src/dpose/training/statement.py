@@ -161,7 +161,7 @@ def run_statement(
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=unit,
+        unit=unit.value,
         neighbours=Neighbours(unit, plan.relation, scope=BEYOND if beyond else "unit"),
         epsilon=claimed,
         delta=plan.delta,

@@ -122,7 +122,9 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     reading = ""
     if not spec.public:
-        reading = reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
+        reading = reserve_reading(
+            out, units, name=shown_spec(spec), unit=own.neighbours.unit.value, console=console
+        )
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets

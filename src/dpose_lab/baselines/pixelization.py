@@ -23,6 +23,7 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.pixelization import blocks_of, released_frames
+from dpose.release.record import config_record, shape_record
 from dpose.release.regions import PaperRegions, mirrored
 from dpose.tensors import is_tensor
 
@@ -93,7 +94,7 @@ class PaperPlan:
 
     def statement(self) -> PrivacyStatement:
         """What was claimed, and what does not hold."""
-        config, blocks = self.config, self.blocks
+        config = self.config
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
@@ -101,13 +102,8 @@ class PaperPlan:
             caveats=tuple(self._faults()),
             release={
                 "mechanism": f"pixelization as in Liu's Algorithm {config.paper}",
-                "size": f"{blocks.width}x{blocks.height}",
-                "channels": str(blocks.channels),
-                "levels": str(blocks.peak),
-                "block": str(blocks.block),
-                "subdivide": str(config.subdivide),
-                "regions": "none" if config.regions is None else "paper",
-                **({} if self.frames is None else {"frames": str(self.frames)}),
+                "config": config_record(config, self.shape),
+                "shape": shape_record(self.shape),
             },
         )
 

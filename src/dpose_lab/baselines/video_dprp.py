@@ -33,6 +33,7 @@ from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.operators import Sensitivity
 from dpose.release.projections import PEAK, rounded_up
+from dpose.release.record import config_record, shape_record
 
 ROWS_AT_ONCE = 4096
 """Rows of R in work at a time."""
@@ -252,9 +253,8 @@ class DensePlan:
             caveats=tuple(self.faults()),
             release={
                 "mechanism": "Video-DPRP as in Nken et al., Algorithm 1",
-                "size": f"{shape.width}x{shape.height}",
-                "channels": str(shape.channels),
-                "frames": str(shape.frames),
+                "config": config_record(config, shape),
+                "shape": shape_record(shape),
                 "k": str(self.k),
                 "b": as_given(self.split),
                 "sigma_1": lower(first, 6),

@@ -142,7 +142,7 @@ def chosen_by_the_picture(patch: Patches) -> None:
 
 
 def choice_unchecked(patch: Patches) -> None:
-    patch.seen_by("dpose.release.recompute", "is_chosen", lambda _: lambda *_: True, within="_check_choice")
+    patch.seen_by("dpose.release.record", "is_chosen", lambda _: lambda *_: True, within="_config")
 
 
 def shown_through(patch: Patches) -> None:

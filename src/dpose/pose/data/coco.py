@@ -28,11 +28,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpose.errors import DposeError
 from dpose.pose.data.files import LabelFile, PictureFinder
-from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset, clipped
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.data.problems import Problems, label_bytes, numbers, read_json
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
@@ -44,8 +42,6 @@ LABEL_FILE = LabelFile(
     b"{",
     "give the folder that holds annotations/ and train2017/ or val2017/ of COCO 2017",
 )
-FAR_OUTSIDE = 0.5
-"""A labelled joint further outside the picture than this share of its longer side is told as a problem; it is kept."""
 NAMES_READ = 1000
 """At most so many names of pictures are looked at to tell whether they are COCO's."""
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]*)"')
@@ -285,10 +281,6 @@ def _annotation(
     if box is None:
         problems.add("bbox is not 4 finite numbers", where)
         return None
-    points, flags = flat.reshape(-1, 3)[:, :2], flat.reshape(-1, 3)[:, 2]
-    if not np.isin(flags, (0, 1, 2)).all():
-        problems.add("a visibility other than 0, 1 or 2", where)
-        return None
     area = entry.get("area", box[2] * box[3])
     if type(area) not in (int, float) or not 0 <= area < 1e300:
         problems.add("area is no positive number", where)
@@ -298,42 +290,22 @@ def _annotation(
         problems.add("iscrowd is neither 0 nor 1", where)
         return None
     assert image.size is not None
-    corners = clipped(box, image.size) if flags.any() and not crowd else None
-    made = LabelledPerson(
-        entry["id"], points.copy(), flags.copy(), corners, box, float(area), crowd=bool(crowd)
+    made = boxed_person(
+        entry["id"],
+        flat.reshape(-1, 3),
+        box,
+        image.size,
+        area=float(area),
+        where=where,
+        problems=problems,
+        crowd=bool(crowd),
     )
-    _doubts(entry, image.size, where, made, problems)
+    if made is not None and entry.get("num_keypoints", made.labelled) != made.labelled:
+        told = f"{entry['num_keypoints']}, {made.labelled}"
+        problems.add("num_keypoints is not the number of labelled joints", where, "kept", told)
     return made
 
 
-def _doubts(
-    entry: dict[str, Any], size: tuple[int, int], where: str, made: LabelledPerson, problems: Problems
-) -> None:
-    """What is odd about an annotation without making it useless."""
-    height, width = size
-    counted = entry.get("num_keypoints", made.labelled)
-    if counted != made.labelled:
-        problems.add(
-            "num_keypoints is not the number of labelled joints", where, "kept", f"{counted}, {made.labelled}"
-        )
-    if made.labelled and not made.crowd and made.corners is None:
-        problems.add("an empty box", where, "not used", f"{entry['bbox']} in {width} x {height}")
-    reach = FAR_OUTSIDE * max(width, height)
-    far = (made.keypoints < -reach) | (made.keypoints > np.array([width, height]) + reach)
-    if (far.any(axis=1) & (made.flags > 0)).any():
-        problems.add("a labelled joint far outside the picture", where, "kept")
-
-
-DATASET = PoseDataset(
-    splits=("train", "val"),
-    default={"train": "train", "evaluate": "val"},
-    options=("annotations",),
-    distinct=("annotations",),
-    labels=read_coco,
-    skeleton=COCO,
-    own_skeleton=coco_skeleton,
-    several=True,
-    label_file=LABEL_FILE,
-    oks=True,
-    holds=coco_holds,
+DATASET = photographs(
+    read_coco, skeleton=COCO, own_skeleton=coco_skeleton, label_file=LABEL_FILE, oks=True, holds=coco_holds
 )

@@ -9,12 +9,11 @@ The folder is the dataset's own, called `HumanArt`: `annotations/training_humana
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from dpose.pose.data import coco
 from dpose.pose.data.files import LabelFile, PictureFinder
-from dpose.pose.data.labels import Labels
+from dpose.pose.data.labels import Labels, photographs
 from dpose.pose.skeletons import COCO
 
 LABEL_FILE = LabelFile(
@@ -45,4 +44,4 @@ def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool 
     )
 
 
-DATASET = replace(coco.DATASET, labels=read_humanart, label_file=LABEL_FILE, own_skeleton=None, holds=None)
+DATASET = photographs(read_humanart, skeleton=COCO, label_file=LABEL_FILE, oks=True)

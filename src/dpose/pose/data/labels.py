@@ -24,10 +24,14 @@ from dpose.pose.crops import PADDING
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
 from dpose.pose.data.files import LabelFile
+from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.problems import Problem, Problems
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII, Skeleton
 from dpose.privacy.selection import smallest
+
+FAR_OUTSIDE = 0.5
+"""A labelled joint further outside the picture than this share of its longer side is told as a problem; it is kept."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +223,59 @@ class PoseDataset(Dataset):
     choosing: tuple[str, str] | tuple[()] = ()
     label_file: LabelFile | None = None
     oks: bool = False
+
+
+def photographs(
+    labels: Callable[..., Labels], splits: tuple[str, ...] = ("train", "val"), **more: Any
+) -> PoseDataset:
+    """Photographs of several people with labels in a file that `,annotations=FILE` replaces (`PoseDataset`)."""
+    return PoseDataset(
+        splits=splits,
+        default={"train": "train", "evaluate": "val"},
+        options=("annotations",),
+        distinct=("annotations",),
+        labels=labels,
+        several=True,
+        **more,
+    )
+
+
+def boxed_person(
+    number: int,
+    joints: NDArray[np.float64],
+    box: NDArray[np.float64],
+    size: tuple[int, int],
+    *,
+    area: float,
+    where: str,
+    problems: Problems,
+    crowd: bool = False,
+) -> LabelledPerson | None:
+    """A person of a format that gives joints with a visibility, and a box; None, told in `problems`, where it is none.
+
+    Args:
+        number: `LabelledPerson.id`.
+        joints: (J, 3), x and y in pixels of the picture and 0 not labelled, 1 hidden, 2 seen.
+        box: (4,), x, y, width, height in pixels.
+        size: (H, W) of the picture, pixels.
+        area: Pixels squared.
+        where: The entry, for `problems`.
+        problems: Told of what makes no sense, and of what is odd.
+        crowd: Several people in one annotation.
+    """
+    points, flags = joints[:, :2].copy(), joints[:, 2].copy()
+    if not np.isin(flags, (0, 1, 2)).all():
+        problems.add("a visibility other than 0, 1 or 2", where)
+        return None
+    height, width = size
+    corners = clipped(box, size) if flags.any() and not crowd else None
+    if flags.any() and not crowd and corners is None:
+        problems.add("an empty box", where, "not used", f"{box.tolist()} in {width} x {height}")
+    reach = FAR_OUTSIDE * max(width, height)
+    far = (points < -reach) | (points > np.array([width, height]) + reach)
+    if (far.any(axis=1) & (flags > 0)).any():
+        problems.add("a labelled joint far outside the picture", where, "kept")
+    return LabelledPerson(number, points, flags, corners, box, area, crowd=crowd)
 
 
 def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32] | None:

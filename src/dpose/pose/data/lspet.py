@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.fingerprint import near_any
 from dpose.media.images import image_size
-from dpose.pose.data.hashing import fingerprint_files
+from dpose.pose.data.cache import fingerprint_files
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.skeletons import LSP, MPII, lsp_to_mpii

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.data.files import LabelFile, PictureFinder
-from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, photographs
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 from dpose.pose.skeletons import MPII
@@ -201,12 +201,4 @@ def _same_people(positions: Any, content: list[Any]) -> bool:
     return compared == 0 or agree / compared > 0.9
 
 
-DATASET = PoseDataset(
-    splits=("train", "val"),
-    default={"train": "train", "evaluate": "val"},
-    options=("annotations",),
-    distinct=("annotations",),
-    labels=read_mpii,
-    several=True,
-    label_file=LABEL_FILE,
-)
+DATASET = photographs(read_mpii, label_file=LABEL_FILE)

@@ -115,6 +115,25 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
         ) from error
 
 
+def results_of(
+    content: list[Any], path: Path, what: str, problems: Problems
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of COCO's results format that are of people (category 1), each with its place for `problems`.
+
+    Args:
+        content: Of the file: `{image_id, category_id, ...}` each.
+        path: The file.
+        what: What an entry is, for `problems`, which are told of one without the whole number of its picture.
+        problems: Told.
+    """
+    for number, entry in enumerate(content, 1):
+        where = f"{path.name} entry {number}"
+        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
+            problems.add(f"a {what} without the number of its picture", where)
+        elif entry.get("category_id", 1) == 1:
+            yield where, entry
+
+
 def holds_something(box: NDArray[Any]) -> bool:
     """Whether a box, (4,) x0, y0, x1, y1, has a width and a height: as numbers, very far out it may have none."""
     return bool(np.isfinite(box).all() and (box[2:] > box[:2]).all())

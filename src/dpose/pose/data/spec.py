@@ -16,7 +16,8 @@ from dpose.errors import DposeError
 from dpose.pose.data import coco, humanart, lspet, mpii, synthetic, yolo
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
-from dpose.pose.data.units import PoseUnits, Regions, UnitKind
+from dpose.pose.data.pictures import Regions
+from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 

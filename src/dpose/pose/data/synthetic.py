@@ -12,7 +12,8 @@ from dpose.extensions import rendered_people
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import PoseDataset
-from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.units import DEFAULT_CACHE_BYTES, PoseUnits, UnitKind
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""

@@ -8,14 +8,11 @@ labels.
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +21,10 @@ from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
-from dpose.pose.crops import PADDING, invert, transform_points, warp, zoom_of
-from dpose.pose.data.augment import Augment, Drawn, recolour
-from dpose.pose.data.detections import Box, crop_of
+from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_of
+from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
+from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
 from dpose.pose.data.problems import Problem
-from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
@@ -38,101 +34,6 @@ UnitKind = Literal["image", "crop"]
 
 DEFAULT_CACHE_BYTES = 512 * 2**20
 """Decoded pictures kept in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
-
-
-@dataclass(frozen=True)
-class Person:
-    """One labelled person, in the dataset's own skeleton of J joints.
-
-    Attributes:
-        keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
-        visible: (J,) bool, true where labelled.
-        box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
-        head_length: PCKh's reference length in picture pixels; nan where unknown.
-        area: OKS's area of the person in picture pixels squared; nan where unknown.
-    """
-
-    keypoints: NDArray[np.float32]
-    visible: NDArray[np.bool_]
-    box: NDArray[np.float32]
-    head_length: float = float("nan")
-    area: float = float("nan")
-
-    def __post_init__(self) -> None:
-        """Refuse arrays of another shape."""
-        joints = len(self.visible)
-        shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
-        if shapes != ((joints, 2), (joints,), (4,)):
-            raise ValueError(f"a person needs keypoints (J, 2), visible (J,) and box (4,), got {shapes}")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture and the people labelled in it, loaded on demand.
-
-    Attributes:
-        name: Unique in its dataset.
-        count: How many people `read` returns.
-        read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
-        subject: Who it shows, where that is known; equal names are the same person.
-        path: The file that it comes from, if any.
-    """
-
-    name: str
-    count: int
-    read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
-    subject: str = ""
-    path: Path | None = None
-
-
-class Regions(Protocol):
-    """Finds where in a picture the person of a labelled box is, and how turned: from this picture and box alone.
-
-    Attributes:
-        digest: Two of one digest find the same regions.
-    """
-
-    digest: str
-
-    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
-        """The region to crop, with all the room that it needs; the box itself, `padding` as large, where nobody is."""
-
-
-@dataclass
-class _Cache:
-    """Decoded pictures by index, the least recently used dropped first; safe to share between threads."""
-
-    limit: int
-    size: int = 0
-    held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
-    known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
-    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of pictures that were asked for it: the digest of the file."""
-    regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
-    """By the finder's digest, picture and person."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-        with self.lock:
-            if index in self.held:
-                self.held.move_to_end(index)
-                return self.held[index]
-        # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
-        loaded = picture.read()
-        loaded[0].setflags(write=False)
-        if isinstance(
-            loaded[0], np.memmap
-        ):  # the disk cache's: the system keeps those, and each would hold a file open
-            return loaded
-        with self.lock:
-            if index not in self.held and loaded[0].nbytes <= self.limit:
-                self.held[index] = loaded
-                self.size += loaded[0].nbytes
-                while self.size > self.limit:
-                    _, (old, _people) = self.held.popitem(last=False)
-                    self.size -= old.nbytes
-        return loaded
 
 
 @dataclass(frozen=True)
@@ -152,7 +53,7 @@ class _Source:
     pictures: tuple[Picture, ...]
     skeleton: Skeleton
     padding: float
-    cache: _Cache
+    cache: PictureMemory
     way: JointMap | None = None
 
 
@@ -217,7 +118,7 @@ class PoseUnits:
         self.report = tuple(report)
         self.problems = tuple(problems)
         self.skeleton = skeleton
-        own = _Source("", tuple(pictures), skeleton, padding, _Cache(cache_bytes))
+        own = _Source("", tuple(pictures), skeleton, padding, PictureMemory(cache_bytes))
         self._sources: tuple[_Source, ...] = (own,)
         self._regions: Regions | None = None
         self.selection: Selection | None = None
@@ -335,7 +236,7 @@ class PoseUnits:
         known = source.cache.known.get(picture)
         if known is None:
             image, people = source.cache.get(picture, source.pictures[picture])
-            known = pixel_hash(image), tuple(_labels_of(person) for person in people)
+            known = pixel_hash(image), tuple(labels_of(person) for person in people)
             source.cache.known[picture] = known
         return known
 
@@ -462,7 +363,7 @@ class PoseUnits:
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
     ) -> View:
         box, padding = (_labelled_box(person), source.padding) if region is None else (region, 1.0)
-        matrix = crop_of(box, self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
+        matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
@@ -484,12 +385,3 @@ class PoseUnits:
 
 def _labelled_box(person: Person) -> Box:
     return Box(np.asarray(person.box, np.float64), 1.0)
-
-
-def _labels_of(person: Person) -> str:
-    """Digests of a person's box, and of everything that is labelled of them."""
-    box = hashlib.sha256(np.ascontiguousarray(person.box, np.float32).tobytes()).hexdigest()
-    rest = hashlib.sha256(np.ascontiguousarray(person.keypoints, np.float32).tobytes())
-    rest.update(np.ascontiguousarray(person.visible, bool).tobytes())
-    rest.update(f"{float(person.head_length).hex()} {float(person.area).hex()}".encode())
-    return f"{box} {rest.hexdigest()}"
