@@ -231,7 +231,7 @@ GUARDED = {
         (
             "charge_all",
             "charge_within",
-            "settle",
+            "conclude",
             "committing",
             "note_weights",
             "CountedSteps._may",

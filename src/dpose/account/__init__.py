@@ -2,7 +2,7 @@
 
     charge(Charge(...))                                    # everything does so before it computes anything
     charges(of=marks)                                      # what has read any of these pictures
-    spent(Neighbours("image"), 1e-5, of=marks).epsilon     # of the one that has given the most
+    spending(Neighbours("image"), 1e-5, of=marks).epsilon     # of the one that has given the most
 
 Tuning runs, audits, releases and the run that is published have all read the same people. Their mechanisms compose,
 whoever ran them and whatever was published. The account is a database that a team may share. From the bottom up: `keys`
@@ -39,10 +39,10 @@ from dpose.account.charges import (
     names_of_run,
     unbounded,
 )
-from dpose.account.composition import Spent, composed, composed_each, spent
+from dpose.account.composition import Spent, composed, composed_each, spending
 from dpose.account.history import charges, check_account, groups, times_set_back, touching
 from dpose.account.journal import Where
-from dpose.account.reservations import charge, charge_all, committing, note_weights, settle
+from dpose.account.reservations import charge, charge_all, committing, conclude, note_weights
 from dpose.account.store import accept_account, account_exists
 
 __all__ = [
@@ -69,14 +69,14 @@ __all__ = [
     "committing",
     "composed",
     "composed_each",
+    "conclude",
     "groups",
     "lift_budget",
     "lineage",
     "names_of_run",
     "note_weights",
     "set_budget",
-    "settle",
-    "spent",
+    "spending",
     "times_set_back",
     "touching",
     "unbounded",

@@ -33,7 +33,7 @@ from dpose.account.composition import (
     Compositions,
     composed,
     filter_epsilon,
-    fitting,
+    fitting_words,
     renyi_cost,
 )
 from dpose.account.history import History, history
@@ -433,7 +433,7 @@ def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
 
 def _fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
     """What of the kinds of `like` a budget of which this is spent would still let in; "" where nothing would."""
-    said = fitting(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
+    said = fitting_words(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
     rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
     return f"at epsilon {rest} left: {', or '.join(said)}" if said else ""
 

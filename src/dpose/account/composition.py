@@ -2,7 +2,7 @@
 
     composed(found, delta=1e-5)                             # epsilon of all of them, for a plan fixed beforehand
     renyi_cost(events, order=6.5, replaces=False)           # what a budget's filter adds up
-    spent(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
+    spending(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
 
 docs/proofs/odometer.md proves both: the bound of each event, replacement under Poisson sampling by the weak triangle
 inequality, and the conversion.
@@ -124,7 +124,7 @@ def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: flo
     return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
 
 
-def fitting(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
+def fitting_words(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
     """How much of the newest kinds of `like` fits into what is left of a Renyi divergence of `order`, in words."""
     said = [
         words
@@ -225,7 +225,7 @@ class Spent:
     chosen: float
 
 
-def spent(
+def spending(
     asked: Neighbours,
     delta: float,
     where: Where = None,

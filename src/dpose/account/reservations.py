@@ -150,7 +150,9 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
     return charge_from(row, account.store.where) if row else None
 
 
-def settle(outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None) -> None:
+def conclude(
+    outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None
+) -> None:
     """Record how charges ended, all in one transaction: their output is complete, or they ended without.
 
     A charge that failed counts all the same: what it had computed by then nobody knows.
@@ -187,17 +189,17 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
         where: The account.
 
     Raises:
-        DposeError: as `settle`.
+        DposeError: as `conclude`.
     """
     try:
         yield
     except BaseException:
         if name:
             with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
-                settle({name: ()}, State.FAILED, where)
+                conclude({name: ()}, State.FAILED, where)
         raise
     if name:
-        settle({name: outputs}, where=where)
+        conclude({name: outputs}, where=where)
 
 
 def note_weights(run_id: str, digest: str, where: Where = None) -> None:

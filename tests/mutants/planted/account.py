@@ -125,14 +125,14 @@ def _read_later(patch: Patches) -> None:
 
 
 def _committed_early(patch: Patches) -> None:
-    settle = patch.get("dpose.account.reservations:settle")
+    conclude = patch.get("dpose.account.reservations:conclude")
 
     def make(original):
         @contextlib.contextmanager
         def committing(name, outputs=(), where=None):
             with original(name, outputs, where):
                 if name:
-                    settle({name: tuple(outputs)}, where=where)
+                    conclude({name: tuple(outputs)}, where=where)
                 yield
 
         return committing
