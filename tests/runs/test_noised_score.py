@@ -364,7 +364,7 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
     assert ([event.pure() for event in charge.events], charge.state, charge.unit) == (
-        [spent],
+        [taken],
         State.COMMITTED,
         "image",
     )
