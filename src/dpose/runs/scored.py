@@ -19,8 +19,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import ExactEvent, LaplaceEvent
-from dpose.privacy.noised_ratio import NoisedQuery, cost_of
+from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,
@@ -101,9 +100,7 @@ def reserve_noised_score(
     statement: PrivacyStatement | None,
     units: UnitDataset,
     query: NoisedQuery,
-    event: ExactEvent,
     *,
-    delta: float,
     seeded: bool,
     name: str,
     same: bool,
@@ -117,9 +114,7 @@ def reserve_noised_score(
         folder: A run or model folder.
         statement: Its; None where it has none.
         units: What is to be scored; all of them need protection.
-        query: What is asked of them.
-        event: The release.
-        delta: Of its claim; 0 for pure differential privacy.
+        query: The release.
         seeded: Whether its noise comes from a seed, which bounds nothing.
         name: Of the data, as readers elsewhere may see it.
         same: Whether the data have the name of those that the run was trained on.
@@ -141,17 +136,15 @@ def reserve_noised_score(
             raise DposeError(
                 "nobody-to-score", "there is nobody to score", name, "check the data and --limit"
             )
-        if delta:
-            check_delta(delta, protected.identity.units)
-        if warning := large_delta(delta, protected.identity.units):
+        if query.delta:
+            check_delta(query.delta, protected.identity.units)
+        if warning := large_delta(query.delta, protected.identity.units):
             console.print(warning, highlight=False, soft_wrap=True)
     marks = protected.identity.marks
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)
-    reserved = _reserve_release(
-        reading_charge(folder, name, marks, protected.unit.value), query, event, delta, seeded
-    )
-    return protected, reserved
+    charged = reading_charge(folder, name, marks, protected.unit.value)
+    return protected, _reserve_release(charged, query, seeded)
 
 
 def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> str:
@@ -279,16 +272,15 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     return [*own, *(entry for entry in before if entry.events)]
 
 
-def _reserve_release(score: Charge, query: NoisedQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
+def _reserve_release(score: Charge, query: NoisedQuery, seeded: bool) -> str:
     """Put one noised score on the account, under a name of its own, which is returned.
 
     A loss on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
-    costs and what replacement does (`cost_of`). Nothing bounds noise from a seed.
+    costs and what replacement does (`NoisedQuery.cost`). Nothing bounds noise from a seed.
     """
-    cost = cost_of(query, event)
-    loss = PureLoss(cost) if isinstance(event, LaplaceEvent) else ZcdpLoss(cost)
+    loss = PureLoss(query.cost) if query.delta is None else ZcdpLoss(query.cost)
     name = token_hex(16)
-    charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=delta)
+    charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=query.delta or 0.0)
     charge_account(replace(charged, events=() if seeded else (loss,)))
     return name
 
