@@ -24,35 +24,24 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dpose.account import Budget, Charge, Where, budget_states, charge, charges, set_budget, spent
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
-from dpose.privacy.odometer import (
-    Asked,
-    Budget,
-    Charge,
-    Marks,
-    PureLoss,
-    Where,
-    budget_states,
-    charge_account,
-    charges,
-    marks_of,
-    readers,
-    set_budget,
-    spent_on,
-)
+from dpose.privacy.events import Event, Laplace, SampledGaussian
+from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 
 PICTURES = marks_of([f"picture {k}" for k in range(1000)])
 EPSILON, DELTA, SEED = 40.0, 1e-5, 7
 
 
-def made(name: str, marks: Marks, events: tuple[Event | PureLoss, ...]) -> Charge:
+def made(name: str, marks: Marks, events: tuple[Event, ...]) -> Charge:
     return Charge(
         *(
             name,
@@ -75,7 +64,7 @@ def racer(where: Where, attempts: int) -> None:
     for _ in range(attempts):
         name, began = secrets.token_hex(16), time.perf_counter()
         try:
-            charge_account(made(name, PICTURES, (PureLoss(0.2),)), where)
+            charge(made(name, PICTURES, (Laplace(Fraction(5), Fraction(1)),)), where)
         except DposeError as error:
             if "would be passed" not in error.line():
                 raise
@@ -119,11 +108,11 @@ def race(where: Where, processes: int, attempts: int, kills: int, epsilon: float
 
 def alone(where: Where, count: int) -> str:
     """Milliseconds of one reservation against a stored bound, nobody else at work: median."""
-    charge_account(made(secrets.token_hex(16), PICTURES, (PureLoss(1e-4),)), where)
+    charge(made(secrets.token_hex(16), PICTURES, (Laplace(Fraction(10_000), Fraction(1)),)), where)
     took = []
     for _ in range(count):
         began = time.perf_counter()
-        charge_account(made(secrets.token_hex(16), PICTURES, (PureLoss(1e-4),)), where)
+        charge(made(secrets.token_hex(16), PICTURES, (Laplace(Fraction(10_000), Fraction(1)),)), where)
         took.append(time.perf_counter() - began)
     return f"{1e3 * statistics.median(took):.1f}"
 
@@ -134,7 +123,7 @@ def contention(where: Where, clients: int) -> str:
 
     def client() -> None:
         began = time.perf_counter()
-        charge_account(made(secrets.token_hex(16), PICTURES, (PureLoss(1e-4),)), where)
+        charge(made(secrets.token_hex(16), PICTURES, (Laplace(Fraction(10_000), Fraction(1)),)), where)
         took.append(time.perf_counter() - began)
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
@@ -148,19 +137,21 @@ def contention(where: Where, clients: int) -> str:
 def large(where: Where, pictures: int, artefacts: int) -> dict[str, str]:
     """A million pictures that a thousand artefacts have read: seconds of each question."""
     marks = np.unique(np.random.default_rng(SEED).integers(0, 2**63, pictures, dtype=np.uint64))
-    kinds = [Event(0.05, 1.5 + k / 4, 100, 1.0) for k in range(5)]
-    found = {"first charge, s": timed(lambda: charge_account(made("0" * 32, marks, (kinds[0],)), where))}
+    kinds = [SampledGaussian(0.05, 1.5 + k / 4, 100, 1.0) for k in range(5)]
+    found = {"first charge, s": timed(lambda: charge(made("0" * 32, marks, (kinds[0],)), where))}
     began = time.perf_counter()
     for k in range(1, artefacts):
-        charge_account(made(f"{k:032x}", marks, (kinds[k % 5],)), where)
+        charge(made(f"{k:032x}", marks, (kinds[k % 5],)), where)
     found["each charge after it, ms"] = f"{1e3 * (time.perf_counter() - began) / max(1, artefacts - 1):.0f}"
     one, half = marks[17:18], marks[::2]
     for name, asked in (("all", marks), ("one picture", one), ("half of them", half)):
         found[f"spent on {name}, first answer, s"] = timed(
-            lambda m=asked: spent_on(m, Asked(), DELTA, where=where)
+            lambda m=asked: spent(Neighbours("image"), DELTA, where, of=m)
         )
-        found[f"spent on {name}, again, s"] = timed(lambda m=asked: spent_on(m, Asked(), DELTA, where=where))
-    found["who read one picture, s"] = timed(lambda: readers(one, where))
+        found[f"spent on {name}, again, s"] = timed(
+            lambda m=asked: spent(Neighbours("image"), DELTA, where, of=m)
+        )
+    found["who read one picture, s"] = timed(lambda: charges(where, of=one))
     return found
 
 

@@ -40,7 +40,6 @@ from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.heads import temper
 from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
-from dpose.pose.simcc import simcc_loss
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic
@@ -179,15 +178,14 @@ class Bench:
     def score(self, model: PoseModel) -> dict[str, float]:
         """PCKh@0.5 in points, the mean loss, and the least one of `TEMPERATURES` and that temperature."""
         metric, losses, units = self.task.metric(), dict.fromkeys(TEMPERATURES, 0.0), 0
-        config = model.config
         model.eval()
         for batch in self.test:
             targets = {name: t[:, 0] for name, t in batch.targets.items()}
             x, y = model(batch.inputs[:, 0])
             metric.update((x, y), targets)
             for t in TEMPERATURES:
-                labels = targets["keypoints"], targets["visible"], config.split_ratio, config.sigma
-                losses[t] += float(simcc_loss(x / t, y / t, *labels).sum())
+                loss = model.codec.loss((x / t, y / t), targets["keypoints"], targets["visible"])
+                losses[t] += float(loss.sum())
             units += len(batch)
         coolest = min(TEMPERATURES, key=losses.__getitem__)
         return {

@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dpose.pose.data.lspet import open_lspet
+from dpose.pose.data import open_data
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
 from dpose.release.choosing import best_choice, cell_choices
@@ -27,7 +27,7 @@ HELD_OUT = 60
 
 def main(lspet: Annotated[Path, typer.Option()] = Path("../shared/data/lspet")) -> None:
     """Print mean PSNR in decibels by epsilon and width."""
-    public = open_lspet(lspet, "public", input_size=(128, 96)).pictures[-HELD_OUT::2]
+    public = open_data(f"lspet:{lspet}:public").pictures[-HELD_OUT::2]
     pictures = [picture.read()[0] for picture in public]
     widths = ", ".join(f"x{factor}" for factor in FACTORS)
     print(f"{len(pictures)} pictures, any 16 pixels; PSNR in dB for chroma {widths}")

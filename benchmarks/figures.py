@@ -121,8 +121,8 @@ def engine_sample(name: str, items: int, folder: Path) -> dict[str, Any]:
     """Small pictures by two workers: what the command itself, and the engine besides it, take for an item."""
     from scale import children, name_of, warm_worker
 
+    from dpose.account.store import DATABASE
     from dpose.engines import engine, run_items
-    from dpose.privacy.odometer.store import DATABASE
     from dpose.release.corpus import release_corpus
 
     source, out = folder / "in", folder / "out"

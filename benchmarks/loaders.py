@@ -37,7 +37,7 @@ from rich.table import Table
 
 from dpose.media.images import read_image
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data, open_labels
-from dpose.pose.data.coco import units_of
+from dpose.pose.data.labels import units_of
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import COCO
 from dpose.pose.task import PoseTask
@@ -175,7 +175,7 @@ def measure(spec: DataSpec, limit: int, rounds: int) -> None:
 
     nothing, disk, memory = units("off", 0), units("4G", 0), units("off", 4 * 2**30)
     wanted = {picture.name for picture in nothing.pictures}
-    paths = [image.path for image in labels.images if image.name in wanted]
+    paths = [image.path for image in labels.pictures if image.name in wanted]
     people = sum(picture.count for picture in nothing.pictures)
     ways: dict[str, Callable[[], object]] = {
         "bare decoding": lambda: [

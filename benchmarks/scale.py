@@ -287,7 +287,7 @@ def told(
     source: Path, out: Path, seen: dict[str, list[str]], done: dict[str, int], runs: int, code: int
 ) -> dict[str, int]:
     """What became of every picture, by the files and by the account."""
-    from dpose.privacy.odometer import State, charges
+    from dpose.account import State, charges
     from dpose.release.names import known_names
 
     counted: dict[str, int] = defaultdict(int)

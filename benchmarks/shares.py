@@ -29,7 +29,8 @@ from scale import draw
 def read(folder: Path) -> None:
     """In one process of several: prints what it has read."""
     from dpose.media.images import read_image
-    from dpose.pose.data.units import Person, Picture, PoseUnits
+    from dpose.pose.data.pictures import Person, Picture
+    from dpose.pose.data.units import PoseUnits
     from dpose.privacy.protected import protect
     from dpose.training.distributed import process_group
 

@@ -18,7 +18,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpose.privacy.accounting import Accountant, Event, epsilon, noise_multiplier
+from dpose.privacy.accounting import Accountant, epsilon, noise_multiplier
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.tuning import selection_epsilon
@@ -27,7 +28,7 @@ FAMILIES = ("logarithmic", "negative-binomial:0.5", "geometric", "poisson")
 MEANS = (3, 10, 30, 100)
 
 
-def row(law: TrialLaw, event: Event, delta: float, spread: tuple[int, int]) -> tuple[str, ...]:
+def row(law: TrialLaw, event: SampledGaussian, delta: float, spread: tuple[int, int]) -> tuple[str, ...]:
     """What one law costs."""
     one = epsilon([event], delta, accountant=Accountant.RDP)
     every = selection_epsilon([event], law, delta)
@@ -76,7 +77,7 @@ def main() -> None:
     console = Console(width=120)
     for budget in asked.epsilon:
         sigma = noise_multiplier(budget, asked.delta, asked.rate, asked.steps, accountant=Accountant.RDP)
-        event = Event(asked.rate, sigma, asked.steps, 1.0)
+        event = SampledGaussian(asked.rate, sigma, asked.steps, 1.0)
         title = f"one trial: q {asked.rate:.3g}, {asked.steps} steps, sigma {sigma:.3f}; delta {as_given(asked.delta)}"
         rows = [row(law, event, asked.delta, spreads[law]) for law in laws]
         if asked.markdown:

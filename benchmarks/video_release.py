@@ -33,7 +33,6 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from dpose.media.video import probe, read_frames  # noqa: E402
-from dpose.privacy.accounting import Relation  # noqa: E402
 from dpose.privacy.discrete import discrete_gaussian  # noqa: E402
 from dpose.privacy.gaussian import largest_mu  # noqa: E402
 from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
@@ -151,7 +150,7 @@ def time_dense(table, clip):
     )
     shown = np.clip(np.rint(kept["x"]), 0, 255)
     # the same projection, centred, with noise for 16 pixels of the clip: equal epsilon, equal neighbours
-    near = Neighbours(Relation.REPLACE, M, "clip")
+    near = Neighbours.of_pixels(M, "clip")
     sigma = float(matrix.sensitivity(near).l2_squared) ** 0.5 / largest_mu(EPSILON, float(DELTA))
     middle = matrix.apply(np.full((1, flat.shape[1]), 127, np.uint8)) * np.float32(127.5 / 127)
     rng = np.random.default_rng(0)

@@ -31,7 +31,6 @@ from scipy.optimize import linear_sum_assignment
 
 from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.data import DataSpec, open_labels
-from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.oks import oks
@@ -87,7 +86,7 @@ def scores(models: dict[str, Path], data: str, limit: int | None, console: Conso
 def people(models: dict[str, Path], data: str, limit: int | None, console: Console) -> None:
     """The table of people found."""
     labels = open_labels(data)
-    if not isinstance(labels, CocoSet):
+    if labels is None or not labels.skeleton.sigmas:
         raise SystemExit(f"{data} is not in COCO's format")
     labels = labels if limit is None else labels.limit(limit)
     table = Table("model", "people", f"found, OKS > {FOUND}", "false", "mean OKS of found", "s a picture")
@@ -97,12 +96,12 @@ def people(models: dict[str, Path], data: str, limit: int | None, console: Conso
             continue  # says nothing of where people are
         finder, way = BlazePeople(model), joint_map(model.config.skeleton, labels.skeleton, predicted=True)
         total, false, good, taken = 0, 0, [], []
-        for image in labels.images:
+        for image in labels.pictures:
             picture = labels.read(image)
             started = time.process_time()
             found = [way.points(person.pose.keypoints) for person in finder(picture)]
             taken.append(time.process_time() - started)
-            true = [p for p in labels.people if p.image == image.id and p.labelled and not p.crowd]
+            true = [p for p in image.people if p.labelled and not p.crowd]
             alike = np.array(
                 [
                     [

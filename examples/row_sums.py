@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, GridOperator, Sensitivity, Values, register_operator
+from dpose.release.operators import GridOperator, Sensitivity, Values, register_operator
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class RowSums(GridOperator):
         """
         many = self.shape.frames if neighbours.scope == "frame" else 1
         assert neighbours.scope in ("clip", "frame", ONE_FRAME)
-        moved = 255 * neighbours.m * many
+        moved = 255 * neighbours.count * many
         return Sensitivity(Fraction(moved * self.shape.channels), Fraction(moved**2 * self.shape.channels))
 
 

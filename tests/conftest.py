@@ -96,7 +96,7 @@ def _postgres(tmp_path_factory):
 @pytest.fixture
 def postgres(_postgres):
     """The URL of an empty database."""
-    from dpose.privacy.odometer.store import close_connections
+    from dpose.account.store import close_connections
 
     name = f"test_{secrets.token_hex(8)}"
     _postgres.psql(f"CREATE DATABASE {name}")

@@ -20,7 +20,6 @@ from matplotlib.text import Text
 from dpose.audits import noise_family
 from dpose.media.images import encode_image
 from dpose.privacy import accounting
-from dpose.privacy.odometer import composition
 from dpose_scene import data
 from dpose_scene.render import render_person
 
@@ -40,7 +39,7 @@ def account_on(patch: pytest.MonkeyPatch, grid: float) -> None:
     """Account on this grid; what was remembered of another is not an answer."""
     for module in (accounting, noise_family):
         patch.setattr(module, "FINE", grid)
-    for module, name in ((accounting, "_curve"), (composition, "_composed")):
+    for module, name in ((accounting, "_curve"), (accounting, "_least_cost")):
         patch.setattr(module, name, functools.lru_cache(getattr(module, name).__wrapped__))
 
 

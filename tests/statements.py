@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -13,10 +13,10 @@ def of_a_picture(**changes) -> PrivacyStatement:
     fields = {
         "kind": Kind.PRIVATE,
         "unit": "pixel",
-        "neighbours": Neighbours(Relation.REPLACE, 16, "picture"),
+        "neighbours": Neighbours.of_pixels(16, "picture"),
         "epsilon": Fraction(2),
         "delta": 0.0,
-        "accountant": ReleaseAccountant.PURE,
-        "events": (LaplaceEvent(Fraction(1), Fraction(2)),),
+        "accountant": Accountant.PURE,
+        "events": (Laplace(Fraction(1), Fraction(2)),),
     }
     return PrivacyStatement(**{**fields, **changes})

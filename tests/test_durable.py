@@ -9,8 +9,8 @@ import pytest
 
 import dpose
 from dpose import files
+from dpose.account.store import opened
 from dpose.files import make_folder, private_folder, write_atomic
-from dpose.privacy.odometer.store import opened
 from dpose.release import counting
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -68,8 +68,10 @@ def test_a_folder_is_durable_with_all_in_it_before_it_has_its_name(tmp_path, mon
 
 def test_a_lock_is_durable_before_its_reservation(synced, monkeypatch):
     """Otherwise nobody could tell that a reservation's process has died, and it would seem to be at work for ever."""
-    real, before = counting.reserve_after, []
-    monkeypatch.setattr(counting, "reserve_after", lambda *given: before.append(list(synced)) or real(*given))
+    real, before = counting.charge_all, []
+    monkeypatch.setattr(
+        counting, "charge_all", lambda *given, **more: before.append(list(synced)) or real(*given, **more)
+    )
     dpose.pixelize(PICTURE, 1, 8)
     assert any(folder.name == "releases" for folder in before[0])
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import dpose
+from dpose.account.keys import SetBackError
 from dpose.cli import main
 from dpose.engines import Failure
 from dpose.errors import DposeError, IncompleteError, naming
-from dpose.privacy.odometer.high_water import SetBackError
 from dpose.training.loop import TrainingDivergedError
 from refusals import refused
 

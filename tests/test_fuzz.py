@@ -13,12 +13,16 @@ import scipy.io
 from rich.console import Console
 
 from archives import npy, rebuilt
+from dpose.account import charges, settle
+from dpose.account import keys as high_water
+from dpose.account.history import groups
+from dpose.account.store import close_connections, opened
 from dpose.action.folder import load_action_model
 from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
 from dpose.media.images import encode_image
+from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo
@@ -27,9 +31,6 @@ from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig
 from dpose.privacy.entries import GENESIS, Entry, EntryType
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.odometer import charges, commit, high_water
-from dpose.privacy.odometer.questions import groups
-from dpose.privacy.odometer.store import close_connections, opened
 from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
@@ -261,7 +262,7 @@ def test_an_account_with_anything_in_the_place_of_numbers_and_texts(account, cha
     with refused("account-altered"):
         charges(where)
     with refused("account-altered"):
-        commit(run_charge(1).id, where=where)
+        settle({run_charge(1).id: ()}, where=where)
 
 
 def test_an_account_whose_tables_have_names_that_are_no_text(account):

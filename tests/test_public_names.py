@@ -15,7 +15,7 @@ def test_every_public_name_is_there_and_documented(name):
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+    with pytest.raises(AttributeError, match="No dpose attribute trian"):
         dpose.trian  # noqa: B018
 
 

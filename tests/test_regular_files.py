@@ -14,6 +14,8 @@ import pytest
 import dpose
 from clips import write
 from dots import train
+from dpose.account import State, charges
+from dpose.account.keys import account_key
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
 from dpose.cli import main
@@ -29,8 +31,8 @@ from dpose.files import (
 )
 from dpose.media.images import encode_image, read_image
 from dpose.media.video import probe
+from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.problems import read_json
@@ -40,8 +42,6 @@ from dpose.pose.folder import load_model
 from dpose.pose.weights_file import read_tensors
 from dpose.privacy.canaries import Opening
 from dpose.privacy.ledger import Ledger, read_ledger
-from dpose.privacy.odometer import State, charges
-from dpose.privacy.odometer.subjects import account_key
 from dpose.privacy.signing import Signature, check_signature
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.files import carried

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import charges
 from dpose.cli import main
 from dpose.cli.remote import stored_run
 from dpose.fetched import data_folder, fetch
 from dpose.pose.data.spec import DataSpec
 from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer import charges
 from dpose.remote import copy_here, local_path, opened_store, put_all, put_new, url_of
 from refusals import refused
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import BLAZEPOSE

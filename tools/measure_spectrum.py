@@ -21,7 +21,7 @@ from rich.progress import track
 from scipy.optimize import least_squares
 
 from dpose.media.images import read_image
-from dpose.pose.data.lspet import open_lspet
+from dpose.pose.data import open_data
 from dpose_scene.films import film_labels
 from dpose_scene.render import clip, render_person
 
@@ -47,7 +47,7 @@ def pictures(lspet: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Every public picture with the name of its collection, (H, W, 3)."""
     import skimage
 
-    for picture in open_lspet(lspet, "public", input_size=(256, 192)).pictures:
+    for picture in open_data(f"lspet:{lspet}:public").pictures:
         yield "lspet", picture.read()[0]
     folder = Path(skimage.__file__).parent / "data"
     for name in PHOTOGRAPHS:

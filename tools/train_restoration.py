@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dpose.files import write_atomic
-from dpose.pose.data.lspet import open_lspet
+from dpose.pose.data import open_data
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, on_luma
 from dpose.release.restoration.learned import WEIGHTS
 from dpose.release.restoration.network import GAIN, MAPS, frame_maps, linear_guess
@@ -108,7 +108,7 @@ def open_pictures(lspet: Path, console: Console) -> Pictures:
     """All pictures, in memory."""
     import skimage.data
 
-    public = open_lspet(lspet, "public", input_size=(128, 96)).pictures
+    public = open_data(f"lspet:{lspet}:public").pictures
     photographs = [picture.read()[0] for picture in public]
     clips = [image[None] for image in photographs[:-HELD_OUT]]
     for name in PHOTOGRAPHS:

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from crashes.story import Mark, Plain
+from dpose.account import charge, charges
 from dpose.cli import main
 from dpose.engines import local
 from dpose.media.images import encode_image
-from dpose.privacy.odometer import charge_account, charges, marks_of
+from dpose.privacy.marks import marks_of
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.verify import verify_release
 from stored import run_charge
@@ -139,7 +140,7 @@ class Account(Plain):
         where = root / "home"
         for _ in range(12):
             one = secrets.token_hex(16)
-            charge_account(replace(run_charge(0, marks_of([one])), id=one), where)
+            charge(replace(run_charge(0, marks_of([one])), id=one), where)
             mark(one)
         if not mine:
             os._exit(0)

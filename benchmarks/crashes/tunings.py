@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from crashes.story import Mark, Plain
+from dpose.account import State, charges
 from dpose.errors import DposeError
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.noise import Key
-from dpose.privacy.odometer import State, charges
 from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import tune
 from dpose.runs.tune_config import TuningConfig

@@ -193,10 +193,10 @@ def _paths() -> Reader:
         match path.suffix:
             case ".coco":
                 labels.put_coco(root, own)
-                return labels.inside((image.path for image in read_coco(root, "train").images), root)
+                return labels.inside((picture.path for picture in read_coco(root, "train").pictures), root)
             case ".mpii":
                 labels.put_mpii(root, own, labels.mpii_boxes())
-                return labels.inside(read_mpii(root, "train").paths.values(), root)
+                return labels.inside((picture.path for picture in read_mpii(root, "train").pictures), root)
             case ".ucf":
                 path = path.rename(root / "input.ucf")
                 return labels.READERS["lists"]().read(path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from dpose.action.data.folders import open_ucf101
+from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.humanart import read_humanart
 from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
@@ -70,7 +70,7 @@ def mpii_boxes() -> bytes:
 def _coco() -> Reader:
     def read(path: Path) -> str:
         put_coco(path.parent, path.read_bytes())
-        return inside((image.path for image in read_coco(path.parent, "train").images), path.parent)
+        return inside((picture.path for picture in read_coco(path.parent, "train").pictures), path.parent)
 
     return Reader({".json": samples.coco()}, any_json, read)
 
@@ -81,7 +81,7 @@ def _humanart() -> Reader:
         picture = samples.pictures()[".png"]
         samples.put(root, {f"images/a/{i}.png": picture for i in (1, 2)})
         samples.put(root, {"annotations/training_humanart.json": path.read_bytes()})
-        return inside((image.path for image in read_humanart(root, "train").images), path.parent)
+        return inside((picture.path for picture in read_humanart(root, "train").pictures), path.parent)
 
     return Reader(
         {".json": samples.coco(("HumanArt/images/a/1.png", "HumanArt/images/a/2.png"))}, any_json, read
@@ -93,7 +93,7 @@ def _mpii() -> Reader:
         own = path.read_bytes()
         labels = own if path.suffix == ".json" else samples.mpii()
         put_mpii(path.parent, labels, own if path.suffix == ".mat" else mpii_boxes())
-        return inside(read_mpii(path.parent, "val").paths.values(), path.parent)
+        return inside((picture.path for picture in read_mpii(path.parent, "val").pictures), path.parent)
 
     return Reader({".json": samples.mpii(), ".mat": mpii_boxes()}, {".json": any_json, ".mat": any_mat}, read)
 

@@ -12,6 +12,9 @@ import safetensors.numpy
 import torch
 import yaml
 
+from dpose.account import charges
+from dpose.account import keys as high_water
+from dpose.account.store import opened
 from dpose.files import SHIPPED
 from dpose.media.images import decode_pixels, read_image, shown_size
 from dpose.media.video import VideoReader
@@ -19,8 +22,6 @@ from dpose.pose.folder import load_model
 from dpose.pose.weights_file import read_tensors
 from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import read_ledger, spent
-from dpose.privacy.odometer import charges, high_water
-from dpose.privacy.odometer.store import opened
 from dpose.privacy.signing import check_signature
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import unpack

@@ -18,12 +18,13 @@ from rich.console import Console
 
 from clips import write as write_clip
 from dots import Dots, DotsTask, train
+from dpose.account.store import close_connections, opened
 from dpose.media.images import encode_image
 from dpose.pose.data import synthetic
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import marks_of
-from dpose.privacy.odometer.store import close_connections, opened
+from dpose.privacy.marks import marks_of
 from dpose.privacy.signing import new_key, sign
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
@@ -103,7 +104,7 @@ def released() -> Files:
 @functools.cache
 def claim() -> tuple[bytes, bytes]:
     """A private statement and its ledger."""
-    event, plan = Event(q=0.05, sigma=2.0, steps=20, sensitivity=1.0), "ab" * 32
+    event, plan = SampledGaussian(q=0.05, sigma=2.0, steps=20, sensitivity=1.0), "ab" * 32
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         with Ledger.create(place / "ledger.jsonl", plan, "key", place / "state") as ledger:
@@ -113,7 +114,7 @@ def claim() -> tuple[bytes, bytes]:
             head = ledger.head
         cost = epsilon([event], 1e-5, accountant=Accountant.RDP)
         statement = PrivacyStatement(
-            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours(Relation.ZERO_OUT), epsilon=cost, delta=1e-5,
+            kind=Kind.PRIVATE, unit="image", neighbours=Neighbours("image"), epsilon=cost, delta=1e-5,
             accountant=Accountant.RDP, n=1000, events=(event,), ledger_head=head, plan_sha256=plan,
         )  # fmt: skip
         return statement.to_json().encode(), (place / "ledger.jsonl").read_bytes()

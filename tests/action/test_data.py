@@ -24,7 +24,7 @@ from dpose.media.identity import pixel_hash
 from dpose.media.images import write_image
 from dpose.media.video import probe, read_frames
 from dpose.media.video_identity import video_hashes
-from dpose.privacy.odometer import marks_of
+from dpose.privacy.marks import marks_of
 from dpose.privacy.protected import protect
 from dpose.release.originals import array_original, video_original
 from dpose.training.guards import check_disjoint

@@ -7,9 +7,10 @@ import pytest
 
 from dpose.audits.findings import Adversary, weigh
 from dpose.audits.noise_family import Family
-from dpose.privacy.accounting import Event, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import SampledGaussian
 
-EVENT = Event(q=1.0, sigma=2.0, steps=4, sensitivity=1.0)
+EVENT = SampledGaussian(q=1.0, sigma=2.0, steps=4, sensitivity=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_the_bound_is_the_least_noise_that_is_refuted(family, sigma):
     assert found.sigma == pytest.approx(sigma, rel=0.03)
     assert found.sigma > sigma * 0.999  # never less noise than is refuted
     assert found.epsilon == pytest.approx(
-        epsilon([Event(q=1.0, sigma=found.sigma, steps=4, sensitivity=1.0)], 1e-5)
+        epsilon([SampledGaussian(q=1.0, sigma=found.sigma, steps=4, sensitivity=1.0)], 1e-5)
     )
     assert (found.sigma <= EVENT.sigma) == (sigma < EVENT.sigma)
 

@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console
 
 from clips import write as write_clip
+from dpose.account import EVALUATION, Budget, budgets, charges, set_budget
+from dpose.account.store import close_connections
 from dpose.cli import main
 from dpose.media import write_image
-from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
-from dpose.privacy.odometer.store import close_connections
-from dpose.runs.account import marks_of_file
-from dpose.runs.budget import identity_of_data
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
+from dpose.runs.account import identity_of_data, marks_of_file
 from quick import quick  # noqa: F401
 from refusals import refused
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
@@ -60,24 +61,24 @@ def test_data_a_part_of_them_and_all(capsys, data_marks):
     charged(run_charge(0, data_marks, data=STUDIO), run_charge(1, data_marks[:2], data=STUDIO))
     whole = says(capsys, STUDIO, "--limit", 4)
     assert whole == says(capsys, "show", STUDIO, "--limit", 4)
-    assert "Each image, left out: epsilon" in whole
+    assert "Each image, left blank: epsilon" in whole
     assert "for a plan fixed beforehand" in whole
-    planned = float(re.search(r"left out: epsilon ([\d.]+)", whole)[1])
+    planned = float(re.search(r"left blank: epsilon ([\d.]+)", whole)[1])
     assert (
         float(re.search(r"chosen after seeing earlier ones: epsilon ([\d.]+) at delta", whole)[1]) > planned
     )
     assert "training" in says(capsys)
-    told = [re.search(r"left out: epsilon ([\d.]+)", says(capsys, STUDIO, "--limit", n))[1] for n in (4, 1)]
+    told = [re.search(r"left blank: epsilon ([\d.]+)", says(capsys, STUDIO, "--limit", n))[1] for n in (4, 1)]
     assert float(told[1]) <= float(told[0])
     replaced = says(capsys, STUDIO, "--limit", 4, "--neighbours", "image:replace")
-    assert float(re.search(r"replaced by another: epsilon ([\d.]+)", replaced)[1]) > float(told[0])
+    assert float(re.search(r"exchanged for any other: epsilon ([\d.]+)", replaced)[1]) > float(told[0])
 
 
 def test_what_has_no_bound_has_none_for_what_was_chosen_after_it(capsys, data_marks):
     """A score without noise stands beside the figure of a fixed plan; of what was chosen by it nothing is known."""
     charged(run_charge(0, data_marks), run_charge(1, data_marks, events=(), what=EVALUATION))
     told = says(capsys, STUDIO, "--limit", 4)
-    assert "left out: epsilon" in told
+    assert "left blank: epsilon" in told
     assert "chosen after seeing earlier ones: none." in told
     charged(run_charge(2, data_marks, events=()))
     assert "no bound" in (told := says(capsys, STUDIO, "--limit", 4))
@@ -99,7 +100,7 @@ def test_a_picture_is_found_by_its_pixels_and_by_its_bytes(capsys, photo):
     shown = says(capsys, "--picture", photo, "--neighbours", "pixels:16")
     assert "training" in shown
     assert "release" in shown
-    both = float(re.search(r"16 pixels of a picture: epsilon ([\d.]+)", shown)[1])
+    both = float(re.search(r"16 pixels of the picture: epsilon ([\d.]+)", shown)[1])
     assert both > 2  # what read it by one digest adds up with what read it by the other
     again = photo.with_name("b.png")
     again.write_bytes(photo.read_bytes())
@@ -109,11 +110,11 @@ def test_a_picture_is_found_by_its_pixels_and_by_its_bytes(capsys, photo):
 def test_each_relation_asked_about_has_its_figure_or_the_reason_why_not(capsys, photo):
     charged(release_charge(0, marks_of_file(photo)))
     shown = says(capsys, "--picture", photo, "--neighbours", "pixels:64", "--neighbours", "subject")
-    assert "64 pixels of a picture: epsilon 8 at" in shown
-    assert "Each subject, left out: no bound (1 x only the pixels of each image are protected" in shown
+    assert "64 pixels of the picture: epsilon 8 at" in shown
+    assert "Each subject, left blank: no bound (1 x only the pixels of each image are protected" in shown
     shown = says(capsys, "--picture", photo)
-    assert "16 pixels of a picture: epsilon 2 at" in shown
-    assert "Each image, replaced by another: epsilon 384 at" in shown
+    assert "16 pixels of the picture: epsilon 2 at" in shown
+    assert "Each image, exchanged for any other: epsilon 384 at" in shown
 
 
 def test_scores_and_runs_without_noise_are_never_nothing(capsys, photo):
@@ -158,10 +159,10 @@ def test_warnings_come_at_half_and_at_four_fifths(capsys, runs, level):
 
 
 def test_a_budget_for_pixels(capsys, photo):
-    set_budget(Budget(8, 1e-5, "photos", marks_of_file(photo), "pixel", pixels=16))
+    set_budget(Budget(8, 1e-5, "photos", marks_of_file(photo), Neighbours.of_pixels(16)))
     charged(release_charge(0, marks_of_file(photo)))
     shown = says(capsys, "--picture", photo)
-    assert "Budget of photos: epsilon 8 at delta 1e-05 for any 16 pixels of a picture" in shown
+    assert "Budget of photos: epsilon 8 at delta 1e-05 for any 16 pixels of the picture" in shown
     assert re.search(r"one release of each image at [\d.]+ for 16 pixels", shown)
 
 
@@ -213,7 +214,7 @@ MISTAKES = {
     "a budget without data": (["--budget", "3"], "needs its data"),
     "set and lifted": (["ward", "--budget", "3", "--no-budget"], "is set or lifted"),
     "neighbours nobody knows": (["--neighbours", "imgae"], "did you mean image?"),
-    "no pixels": (["--neighbours", "pixels:0"], "pixels are counted"),
+    "no pixels": (["--neighbours", "pixels:0"], "at least 1 pixel"),
     "delta of one": (["--delta", "1"], "between 0 and 1"),
     "a part of nothing": (["--limit", "3"], "name them first"),
     "a picture of data": (["ward", "--picture", "a.png"], "by itself"),

@@ -20,10 +20,10 @@ import dpose.pose.folder as pose_folder
 import dpose.runs.predict
 import dpose_scene.data as synthetic_module
 from dpose import files
+from dpose.account import PAGE, Budget, State, charges, set_budget
 from dpose.cli import main
 from dpose.pose.data import SOURCES
-from dpose.privacy.odometer import PAGE, Budget, State, charges, set_budget
-from dpose.runs.budget import identity_of_data
+from dpose.runs.account import identity_of_data
 from dpose_scene.splits import scene_seed
 from dpose_scene.stage import identity_of
 from quick import drawn, fine  # noqa: F401
@@ -493,7 +493,7 @@ def pictures(tmp_path, monkeypatch):
     """Twelve small pictures in LSPET's own layout, split 4 / 5 / 3."""
     splits = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
     lspet = SOURCES["lspet"]
-    monkeypatch.setitem(SOURCES, "lspet", replace(lspet, open=partial(lspet.open, splits=splits)))
+    monkeypatch.setitem(SOURCES, "lspet", replace(lspet, labels=partial(lspet.labels, splits=splits)))
     root = tmp_path / "lspet"
     (root / "images").mkdir(parents=True)
     rng = np.random.default_rng(0)

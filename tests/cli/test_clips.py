@@ -70,7 +70,6 @@ def test_folders_operators_and_clipping(capsys):
         "--clip-norm",
         "2000",
         "--clip-segment",
-        "--rename",
     ]
     assert main(["release-video", "in", *BASIC, *more, "--out", "out"]) == 0
     assert "Each file has this epsilon for itself" in shown(capsys)

@@ -127,7 +127,7 @@ def test_a_seed_takes_the_guarantee_away(capsys):
 
 def test_a_folder_says_that_epsilons_add_up(capsys):
     cv2.imwrite("b.png", np.roll(PICTURE, 1, 0))
-    assert main(["pixelize", ".", *BASIC, "--out", "out", "--rename"]) == 0
+    assert main(["pixelize", ".", *BASIC, "--out", "out"]) == 0
     told = shown(capsys)
     assert "epsilons add up" in told
     assert told.count("This protects any") == 1

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpose.account import charges
 from dpose.cli import main
 from dpose.engines import AHEAD, ATTEMPTS, engine, run_items
 from dpose.engines.code import worker_code
 from dpose.engines.local import LocalEngine
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
-from dpose.privacy.odometer import charges
 from dying import Dying
 from refusals import refused
 

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 
+from dpose.account import charges
 from dpose.engines import engine, run_items
 from dpose.media.images import encode_image
-from dpose.privacy.odometer import charges
 from dpose.release.config import ReleaseConfig
 from dpose.release.corpus import release_corpus
 from dpose.release.corpus_items import Work

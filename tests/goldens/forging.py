@@ -66,6 +66,23 @@ def ledger_of_run(folder: Path, without: str) -> None:
     sealed_again(folder, entries=kept)
 
 
+def config_of(statement: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that a release's statement records."""
+    found: dict[str, Any] = statement["release"]["config"]
+    return found
+
+
+def shape_of(statement: dict[str, Any]) -> dict[str, Any]:
+    """The sizes that a release's statement records."""
+    found: dict[str, Any] = statement["release"]["shape"]
+    return found
+
+
+def neighbours_of(statement: dict[str, Any]) -> list[dict[str, Any]]:
+    """Whom a release's statement says it protects: in the claim, and in the configuration."""
+    return [statement["neighbours"], config_of(statement)["neighbours"]]
+
+
 def pixels(path: Path) -> NDArray[Any]:
     """A picture's pixels, as they are decoded."""
     return np.array(decode_pixels(path.read_bytes(), str(path))[...])

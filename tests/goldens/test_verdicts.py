@@ -175,10 +175,10 @@ RELEASE_RECIPES = {
             path, lambda s: s["events"][0].update(scale="1", sensitivity="2"), resealed=True
         ),
         "m raised, sealed again": lambda path: forging.picture(
-            path, lambda s: s["neighbours"].update(m=400), resealed=True
+            path, lambda s: [near.update(m=400) for near in forging.neighbours_of(s)], resealed=True
         ),
         "block in the record, sealed again": lambda path: forging.picture(
-            path, lambda s: s["release"].update(block="8"), resealed=True
+            path, lambda s: forging.config_of(s).update(block=8), resealed=True
         ),
         "caveats emptied, sealed again": lambda path: forging.picture(
             path, lambda s: s.update(caveats=[]), resealed=True
@@ -190,7 +190,7 @@ RELEASE_RECIPES = {
         "other pixels": other_pixels,
         "metadata stripped": forging.stripped,
         "size in the record, sealed again": lambda path: forging.picture(
-            path, lambda s: s["release"].update(size="64x47"), resealed=True
+            path, lambda s: forging.shape_of(s).update(height=47), resealed=True
         ),
     },
     "beside.png": {
@@ -223,7 +223,7 @@ RELEASE_RECIPES = {
         "epsilon lowered, sealed again": lambda path: forging.sidecar(path, less, resealed=True),
         "another video": lambda path: shutil.copy(path.with_name("pixelized.mp4"), path),
         "frames in the record, sealed again": lambda path: forging.sidecar(
-            path, lambda s: s["release"].update(frames="5"), resealed=True
+            path, lambda s: forging.shape_of(s).update(frames=5), resealed=True
         ),
     },
     "pixelized.mp4": {

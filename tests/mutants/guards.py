@@ -28,10 +28,10 @@ STEP = (
     *("training/test_passed.py", "training/test_step.py", "training/test_preclipping.py"),
     "mutants/test_training.py",
 )
-ODOMETER = (
-    "privacy/test_odometer.py",
-    "privacy/test_odometer_store.py",
-    "privacy/test_odometer_versions.py",
+ACCOUNT = (
+    "account/test_account.py",
+    "account/test_store.py",
+    "account/test_set_back.py",
 )
 RESUMED = ("training/test_copies.py", "training/test_resume.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
@@ -207,6 +207,10 @@ GUARDED = {
         ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
         ("TrainingPlan.bind", "BoundPlan"),
     ),
+    "privacy/neighbours.py": Guarded(
+        ("privacy/test_neighbours.py", "release/test_boxes.py"),
+        ("Neighbours.parse", "Neighbours.timed", "Neighbours.resolved", "Neighbours.scaled", "most_frames"),
+    ),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/gaussian_noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/rounded_gaussian.py": Guarded(("privacy/test_rounded_gaussian.py",)),
@@ -216,35 +220,46 @@ GUARDED = {
         ("protect", "_check_copies", "_seen", "_told", "contents_of", "contents_and_files"),
     ),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
-    "privacy/odometer/records.py": Guarded(
-        ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_counted")
+    "privacy/marks.py": Guarded(ACCOUNT),
+    "privacy/events.py": Guarded((*ACCOUNT, "privacy/test_exact.py", "privacy/test_accounting.py")),
+    "privacy/renyi.py": Guarded((*ACCOUNT, "account/test_orders.py", "privacy/test_exact.py")),
+    "account/charges.py": Guarded(
+        ACCOUNT, ("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage")
     ),
-    "privacy/odometer/ledgers.py": Guarded(
-        ("privacy/test_odometer_ledgers.py", "training/test_copies.py"),
-        ("CountedSteps._may", "CountedSteps._moving", "CountedSteps._note", "_known"),
+    "account/reservations.py": Guarded(
+        (*ACCOUNT, "account/test_ledgers.py", "training/test_copies.py", "lab/attacks/test_counted.py"),
+        (
+            "charge_all",
+            "charge_within",
+            "settle",
+            "committing",
+            "note_weights",
+            "CountedSteps._may",
+            "CountedSteps._moving",
+            "CountedSteps._note",
+            "_known",
+        ),
     ),
-    "privacy/odometer/losses.py": Guarded(ODOMETER, ("_steps", "_at")),
-    "privacy/odometer/composition.py": Guarded(ODOMETER),
-    "privacy/odometer/filters.py": Guarded(
-        ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
+    "account/composition.py": Guarded(ACCOUNT),
+    "account/budgets.py": Guarded(
+        ACCOUNT, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
-    "privacy/odometer/reservations.py": Guarded(
-        (*ODOMETER, "lab/attacks/test_counted.py", "runs/test_tune.py"),
-        ("reserve_all", "charge_within", "_settle", "committing", "note_weights"),
+    "account/history.py": Guarded(
+        (*ACCOUNT, "account/test_growing.py"),
+        ("History.among", "history", "_sets", "Charges", "_Reading", "GrowingMapping", "touching_sets"),
     ),
-    "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
-    "privacy/odometer/compositions.py": Guarded(ODOMETER),
-    "privacy/odometer/history.py": Guarded(
-        ODOMETER, ("History.among", "history", "_sets", "Charges", "_Reading")
-    ),
-    "privacy/odometer/growing.py": Guarded(("privacy/test_growing.py", *ODOMETER)),
-    "privacy/odometer/cells.py": Guarded(ODOMETER),
-    "privacy/odometer/subjects.py": Guarded(ODOMETER),
-    "privacy/odometer/high_water.py": Guarded(ODOMETER),
-    "privacy/odometer/store.py": Guarded(ODOMETER, ("Store._begun", "Store._orphan")),
-    "privacy/odometer/journal.py": Guarded(
-        ODOMETER,
-        ("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
+    "account/sets.py": Guarded(ACCOUNT),
+    "account/keys.py": Guarded(ACCOUNT),
+    "account/store.py": Guarded(
+        ACCOUNT,
+        (
+            "Store._begun",
+            "Store._orphan",
+            "Transaction.head",
+            "Transaction.append",
+            "Transaction.journal",
+            "Transaction.last_of",
+        ),
     ),
     "privacy/noised_query.py": Guarded(
         ("privacy/test_noised_query.py", "privacy/test_noised_groups.py", "runs/test_tune.py"),
@@ -320,7 +335,7 @@ GUARDED = {
     ),
     "release/boxes.py": Guarded(
         ("release/test_boxes.py",),
-        ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
+        ("most_overlap", "most_weight"),
     ),
     "release/kernels.py": Guarded(("test_jit.py", "release/test_cells.py"), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(
@@ -358,11 +373,37 @@ GUARDED = {
     ),
     "release/verify.py": Guarded(
         ("release/test_verify.py", "release/test_archive.py", "cli/test_statement.py"),
-        ("_opened", "_picture", "_look_beside", "_check_statement", "_check_mask", "_check_picture"),
+        (
+            "_opened",
+            "_picture",
+            "_look_beside",
+            "_check_statement",
+            "_check_layers",
+            "_check_mask",
+            "_check_picture",
+        ),
+    ),
+    "release/record.py": Guarded(
+        (
+            "release/test_records.py",
+            "release/test_clips.py",
+            "release/test_colour.py",
+            "release/test_verify.py",
+        ),
+        (
+            "plan_record",
+            "config_record",
+            "recorded_plan",
+            "_shape",
+            "_config",
+            "_of_cells",
+            "_of_grid",
+            "_regions",
+        ),
     ),
     "release/recompute.py": Guarded(
         ("release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
-        ("_check_choice", "compare", "_compare_event", "_near"),
+        ("expected", "compare", "_leaves", "_compare_event", "_near"),
     ),
     "release/choosing.py": Guarded(("release/test_colour.py",), ("is_chosen",)),
     "release/statements.py": Guarded(("release/test_files.py",), ("public_facts",)),

@@ -30,7 +30,7 @@ import dpose.training.subspace as subspace
 import dpose.training.trainer as trainer
 from dots import train
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.checkpoint import checkpoints, load_checkpoint
 from dpose.training.gradients import trainable_params
@@ -513,6 +513,6 @@ def test_fault_is_rejected(mutant, task, tmp_path, monkeypatch):
 def test_events_are_what_ran():
     """The event that is accounted for carries the sampler's rate and the noise's scale, not copies of them."""
     bound = a_plan(clip_norm=0.5, normalise=False).bind(N)
-    assert isinstance(bound.event, Event)
+    assert isinstance(bound.event, SampledGaussian)
     assert bound.event.q == bound.sampling_rate == BATCH / N
     assert bound.noise_stddev == bound.event.sigma * 0.5

@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 from dpose.privacy import gaussian
-from dpose.privacy.exact import gaussian_cost
+from dpose.privacy.accounting import Accountant, cost
+from dpose.privacy.neighbours import ONE_FRAME
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import linear, mechanism, projections
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import Clipping, LinearPlan
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import BlockMeans, Separable
 from dpose.release.statements import release_statement
 from dpose_lab.baselines.video_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
@@ -88,7 +89,7 @@ def check_sensitivity():
     )
     for near, operator, more in cases:
         chosen = plan(near, operator, **more)
-        neighbours = chosen.config.neighbours(SHAPE)
+        neighbours = chosen.config.neighbours.resolved(SHAPE)
         signs = getattr(chosen.operator, "signs", None)
         for mask in neighbours_of(neighbours.scope, neighbours.m, SHAPE, rng):
             where = mask.reshape(SHAPE.frames, SHAPE.height, SHAPE.width, 1)
@@ -139,7 +140,7 @@ def check_cost():
         mu = math.sqrt(chosen.event.sensitivity_squared / chosen.event.variance)
         delta = stats.norm.cdf(mu / 2 - 2 / mu) - math.exp(2) * stats.norm.cdf(-mu / 2 - 2 / mu)
         assert delta <= 1e-5
-        assert gaussian_cost([chosen.event], 1e-5) <= 2
+        assert cost([chosen.event], 1e-5, accountant=Accountant.GAUSSIAN) <= 2
 
 
 def check_public():
@@ -401,11 +402,10 @@ class TestThePapersAlgorithm:
         assert self.dense().gain == pytest.approx(1 + math.sqrt(self.SHAPE.values / self.K), rel=0.1)
 
     def test_sensitivity_as_if_the_projection_were_fresh_is_caught(self):
-        from dpose.privacy.accounting import Relation
         from dpose.privacy.neighbours import Neighbours
 
         dense, matrix = self.dense(), self.matrix()
-        frame = Neighbours(Relation.REPLACE, self.SHAPE.pixels, ONE_FRAME)
+        frame = Neighbours.of_pixels(self.SHAPE.pixels, ONE_FRAME)
         top = np.linalg.svd(matrix, full_matrices=False)[0][:, 0]
         moved = float(np.linalg.norm(255 * np.sign(top) @ matrix) ** 2)
         assert moved <= dense.sensitivity(frame).l2_squared

@@ -82,9 +82,9 @@ def test_perfect_predictions_score_one(pose_fixtures):
 
     labels = open_labels(f"coco:{pose_fixtures}/coco")
     metric = KeypointAP(labels.truth())
-    for person in labels.people:
+    for image, person in [(picture.id, person) for picture in labels.pictures for person in picture.people]:
         if person.labelled:
-            metric.update(person.image, person.keypoints[None], (person.flags > 0)[None], [1.0])
+            metric.update(image, person.keypoints[None], (person.flags > 0)[None], [1.0])
     result = metric.compute()
     assert all(value == pytest.approx(1.0, abs=1e-12) for value in result.scores.values())
     assert all(value == pytest.approx(1.0, abs=1e-12) for value in result.joints.values())
@@ -92,15 +92,16 @@ def test_perfect_predictions_score_one(pose_fixtures):
 
 
 def test_our_own_labels_score_as_the_datasets_file(pose_fixtures, tmp_path):
-    """`CocoSet.truth` loses nothing that counts."""
+    """`Labels.truth` loses nothing that counts."""
     from dpose.pose.data import open_labels
 
     rng = np.random.default_rng(0)
     labels = open_labels(f"coco:{pose_fixtures}/coco")
     results = []
-    for person in labels.people:
+    everybody = [(picture.id, person) for picture in labels.pictures for person in picture.people]
+    for image, person in everybody:
         points = person.keypoints + rng.normal(0, 5, (17, 2))
-        results += coco_results(person.image, points[None], rng.random((1, 17)), rng.random(1))
+        results += coco_results(image, points[None], rng.random((1, 17)), rng.random(1))
     metric = KeypointAP(labels.truth())
     metric.add_results(results)
     own = json.loads((pose_fixtures / "coco" / "test_coco.json").read_text())

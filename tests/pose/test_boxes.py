@@ -4,12 +4,13 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
-from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
+from dpose.cli.predict import _boxes as boxes_of
+from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, PersonDetector, whole_picture
 from dpose.pose.crops import crop_transform
 from dpose.pose.data import open_labels
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.detector import PersonDetector
 from refusals import refused
 
 IMAGE = np.zeros((40, 50, 3), np.uint8)
@@ -43,6 +44,11 @@ class TestDetected:
 
 
 class TestLabelled:
+    def test_data_without_labels_have_no_boxes_to_give(self):
+        assert open_labels("synthetic:ward") is None
+        with refused("boxes-missing"):
+            boxes_of(None, None, "synthetic:ward", None, None, 0.5, Console(quiet=True))
+
     def test_cocos_boxes_by_file_name(self, pose_fixtures):
         boxes = LabelledBoxes(open_labels(f"coco:{pose_fixtures}/coco"))
         assert len(boxes("000000197388.jpg", -1, IMAGE)) == 5
@@ -52,8 +58,9 @@ class TestLabelled:
     def test_mpiis_square_is_the_crop_that_training_sees(self, pose_fixtures):
         labels = read_mpii(pose_fixtures / "mpii", "val")
         boxes = LabelledBoxes(labels)
-        for labelled in labels.people:
-            (box,) = boxes(labelled.image, -1, IMAGE)
+        for picture in labels.pictures:
+            (labelled,) = picture.people
+            (box,) = boxes(picture.name, -1, IMAGE)
             predicted = crop_transform(box.corners, (256, 192))  # with a quarter around it
             learnt = crop_transform(labelled.person.box, (256, 192), 1.0)
             assert np.allclose(predicted, learnt, atol=1e-3)

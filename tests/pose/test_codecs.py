@@ -21,7 +21,7 @@ from dpose.pose.heads import adapt_head, change_codec, resize, temper
 from dpose.pose.heatmap import HeatmapCodec, peaks
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.predict import predict_image, predict_outputs
-from dpose.pose.simcc import encode
+from dpose.pose.simcc import SimccCodec
 from dpose.pose.skeletons import COCO, MPII
 from dpose.pose.task import PoseMetric, PoseTask
 from dpose.training.grad_sample import track
@@ -50,7 +50,7 @@ def ideal(name, places, size=SIZE):
     """What a perfect head gives for joints at `places` (N, J, 2), from what the codecs say of themselves."""
     made, (height, width) = codec_of(PoseConfig("nano", size, codec=name)), size
     if name == "simcc":
-        x, y, _ = encode(places, torch.ones(places.shape[:2]), size, 2.0, made.sigma)
+        x, y, _ = SimccCodec(size, 2.0, made.sigma, 1).encode(places, torch.ones(places.shape[:2]))
         return x.log().clamp(min=-200), y.log().clamp(min=-200)
     if name == "regression":
         return (places + 0.5) / torch.tensor([width, height]), torch.full(places.shape[:2], 9.0).to(places)

@@ -10,9 +10,9 @@ from dpose.media.images import encode_image, write_image
 from dpose.pose.ap import KeypointAP
 from dpose.pose.crops import transform_points
 from dpose.pose.data import DataSpec
-from dpose.pose.data.coco import open_coco, read_coco
-from dpose.pose.data.coco_labels import clipped
-from dpose.pose.data.humanart import open_humanart, read_humanart
+from dpose.pose.data.coco import read_coco
+from dpose.pose.data.humanart import read_humanart
+from dpose.pose.data.labels import clipped, units_of
 from dpose.pose.evaluate import keypoint_ap, label_boxes
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO
@@ -47,8 +47,8 @@ def write(
     return root
 
 
-def opened(root, split="train", **options):
-    return open_coco(root, split, input_size=SIZE, **options)
+def opened(root, split="train", annotations="", **options):
+    return units_of(read_coco(root, split, annotations), input_size=SIZE, **options)
 
 
 def load(units, index=0):
@@ -82,10 +82,10 @@ class TestWhole:
         assert len(opened(root, unit="crop")) == 3
 
     def test_clipping_by_hand(self):
-        assert clipped(np.array([-10.0, 5, 30, 200]), (120, 90)).tolist() == [0, 5, 20, 89]
-        assert clipped(np.array([100.0, 5, 30, 20]), (120, 90)).tolist() == [100, 5, 119, 25]
+        assert clipped(np.array([-10.0, 5, 30, 200]), (90, 120)).tolist() == [0, 5, 20, 89]
+        assert clipped(np.array([100.0, 5, 30, 20]), (90, 120)).tolist() == [100, 5, 119, 25]
         for empty in ([5.0, 5, 0, 9], [5.0, 5, -3, 9], [130.0, 5, 9, 9], [5.0, -20, 9, 10]):
-            assert clipped(np.array(empty), (120, 90)) is None
+            assert clipped(np.array(empty), (90, 120)) is None
 
     def test_the_dataset_need_not_use_its_own_names(self, tmp_path):
         write(tmp_path, name="mine.json")
@@ -273,14 +273,14 @@ class TestHumanArt:
         write_image(root / "images/2D/a.png", picture(1))
         write_image(tmp_path / "coco/train2017/b.png", picture(2))
         labels = read_humanart(root, "train")
-        assert [i.group for i in labels.images] == ["sculpture", ""]
-        assert len(open_humanart(root, "train", input_size=SIZE)) == 1
+        assert [i.group for i in labels.pictures] == ["sculpture", ""]
+        assert len(units_of(labels, input_size=SIZE)) == 1
         moved = root.rename(tmp_path / "elsewhere")
-        assert [i.name for i in read_humanart(moved, "train").images] == [i.name for i in labels.images]
+        assert [i.name for i in read_humanart(moved, "train").pictures] == [i.name for i in labels.pictures]
 
     def test_real_pictures(self, pose_fixtures):
         labels = read_humanart(pose_fixtures / "humanart", "val")
-        assert [i.group for i in labels.images] == ["digital art", "garage kits", "acrobatics"]
+        assert [i.group for i in labels.pictures] == ["digital art", "garage kits", "acrobatics"]
         assert (len(labels.people), labels.problems) == (4, ())
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.pose.data import Augment, ConcatUnits, Person, Picture, PoseUnits, open_several
+from dpose.pose.data import Augment, Person, Picture, PoseUnits, open_several
 from dpose.pose.skeletons import COCO, MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset, pad_views
@@ -33,7 +33,7 @@ def rng():
 
 
 def test_units_of_different_skeletons_make_one_batch():
-    both = ConcatUnits([part(COCO), part(MPII, 3, start=9)], ["c", "m"], MPII)
+    both = PoseUnits.joined([part(COCO), part(MPII, 3, start=9)], ["c", "m"], MPII)
     assert isinstance(both, UnitDataset)
     assert [both.unit_id(i) for i in range(len(both))] == ["c/p0", "c/p1", "m/p0", "m/p1", "m/p2"]
     batch = pad_views([both.load(i, rng()) for i in range(len(both))])
@@ -62,7 +62,7 @@ def test_units_of_different_skeletons_make_one_batch():
 
 
 def test_joints_keep_their_names():
-    alone, both = part(COCO), ConcatUnits([part(COCO)], ["c"], MPII)
+    alone, both = part(COCO), PoseUnits.joined([part(COCO)], ["c"], MPII)
     before, after = alone.load(0, rng())[0].target["keypoints"], both.load(0, rng())[0].target["keypoints"]
     for name in ("r_wrist", "l_knee", "r_shoulder"):
         assert np.array_equal(after[MPII.joints.index(name)], before[COCO.joints.index(name)])
@@ -71,7 +71,7 @@ def test_joints_keep_their_names():
 
 
 def test_a_mirrored_view_is_mapped_after_it_is_mirrored():
-    both = ConcatUnits([part(COCO)], ["c"], MPII)
+    both = PoseUnits.joined([part(COCO)], ["c"], MPII)
     plain = both.load(0, rng())[0].target["keypoints"]
     mirrored = both.with_augment(Augment(flip=1.0)).load(0, rng())[0].target["keypoints"]
     r, left = MPII.joints.index("r_wrist"), MPII.joints.index("l_wrist")
@@ -80,7 +80,7 @@ def test_a_mirrored_view_is_mapped_after_it_is_mirrored():
 
 def test_content_hashes_limits_and_subsets_are_the_parts_own():
     parts = [part(COCO), part(MPII, 3, start=9)]
-    both = ConcatUnits(parts, ["c", "m"])
+    both = PoseUnits.joined(parts, ["c", "m"])
     assert both.skeleton == COCO
     assert both.content_hashes(3) == parts[1].content_hashes(1)
     small = both.limit(Selection(3))
@@ -101,7 +101,7 @@ def test_parts_that_do_not_go_together_are_refused():
         ([part(COCO), part(COCO, augment=Augment.private())], ["a", "b"]),
     ):
         with pytest.raises(ValueError, match="parts"):
-            ConcatUnits(parts, names)
+            PoseUnits.joined(parts, names)
 
 
 def test_ids_that_only_together_are_equal_are_refused():
@@ -109,13 +109,13 @@ def test_ids_that_only_together_are_equal_are_refused():
         picture = part(COCO, 1).pictures[0]
         return PoseUnits([replace(picture, name=name)], input_size=SIZE, skeleton=COCO)
 
-    assert len(ConcatUnits([named("c"), named("c")], ["a", "b"])) == 2
+    assert len(PoseUnits.joined([named("c"), named("c")], ["a", "b"])) == 2
     with pytest.raises(ValueError, match="one id"):
-        ConcatUnits([named("b/c"), named("c")], ["a", "a/b"])
+        PoseUnits.joined([named("b/c"), named("c")], ["a", "a/b"])
 
 
 def test_content_and_augmentation_are_told_apart_in_every_part():
-    both = ConcatUnits(
+    both = PoseUnits.joined(
         [part(COCO, augment=Augment(flip=1.0)), part(MPII, start=9, augment=Augment(flip=1.0))],
         ["c", "m"],
         MPII,
@@ -132,12 +132,12 @@ def test_content_and_augmentation_are_told_apart_in_every_part():
 
 
 def test_a_picture_in_two_parts_is_found_and_one_twice_in_a_part_is_not():
-    apart = ConcatUnits([part(COCO), part(MPII, start=9)], ["c", "m"])
+    apart = PoseUnits.joined([part(COCO), part(MPII, start=9)], ["c", "m"])
     assert apart.shared_picture() is None
-    again = ConcatUnits([part(COCO, 3), part(COCO, start=2)], ["c", "d"])
+    again = PoseUnits.joined([part(COCO, 3), part(COCO, start=2)], ["c", "d"])
     assert again.shared_picture() == ("c/p2", "d/p0")
     assert again.subset([0, 1, 3, 4]).shared_picture() is None  # a limit may have left the other out
-    crops = ConcatUnits([two_people(), part(COCO, start=50, unit="crop")], ["c", "d"])
+    crops = PoseUnits.joined([two_people(), part(COCO, start=50, unit="crop")], ["c", "d"])
     assert crops.content_hashes(0) == crops.content_hashes(1)
     assert crops.shared_picture() is None
 

@@ -5,8 +5,8 @@ import pytest
 from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
 from dpose.media.images import write_image
-from dpose.pose.data import hashing
-from dpose.pose.data.hashing import fingerprint_files
+from dpose.pose.data import cache as hashing
+from dpose.pose.data.cache import fingerprint_files
 from refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_cache")

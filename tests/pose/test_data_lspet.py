@@ -6,9 +6,12 @@ import pytest
 import scipy.io
 
 from dpose.media.images import read_image, write_image
+from dpose.pose.boxes import LabelledBoxes
 from dpose.pose.data import lspet as module
+from dpose.pose.data import open_data
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.lspet import SPLITS, open_lspet
+from dpose.pose.data.labels import units_of
+from dpose.pose.data.lspet import SPLITS, read_lspet
 from dpose.pose.skeletons import MPII
 from refusals import refused
 
@@ -49,7 +52,8 @@ def root(made, tmp_path):
 
 
 def opened(root, split="private", **options):
-    return open_lspet(root, split, input_size=SIZE, splits=SMALL, parts=PARTS, **options)
+    labels = read_lspet(root, split, splits=SMALL, parts=PARTS)
+    return units_of(labels, input_size=SIZE, **options)
 
 
 def names(units):
@@ -86,8 +90,15 @@ class TestWhole:
             (view,) = load(units, index)
             assert np.array_equal(view.target["visible"], view.target["labelled"])
 
+    def test_labels_give_boxes_to_look_in(self, root):
+        labels = read_lspet(root, "private", splits=SMALL, parts=PARTS)
+        boxes = LabelledBoxes(labels)
+        points = make_labels()[:, :2, 6]  # image 7
+        (box,) = boxes("im00007.jpg", -1, scene(7))
+        assert np.allclose(box.corners, [*points.min(axis=0), *points.max(axis=0)], atol=1e-4)
+
     def test_the_first_line_of_the_report_counts(self, root):
-        assert opened(root).report == ("lspet:private: 5 pictures, one person in each",)
+        assert opened(root).report == ("lspet:private: 5 pictures, 5 people",)
 
 
 class TestNearCopies:
@@ -279,7 +290,7 @@ class TestRealData:
     """Counts here are facts of the published dataset."""
 
     def test_the_private_split_is_whole(self, lspet):
-        units = open_lspet(lspet, "private", input_size=(256, 192), augment=Augment.private())
+        units = open_data(f"lspet:{lspet}:private", augment=Augment.private())
         assert len(units) == 7000
         assert units.unit_id(0) == "im01001.jpg"
         assert units.unit_id(6999) == "im08000.jpg"

@@ -6,7 +6,8 @@ import scipy.io
 
 from dpose.media.images import write_image
 from dpose.pose.crops import transform_points
-from dpose.pose.data.mpii import open_mpii, read_mpii, square
+from dpose.pose.data.labels import units_of
+from dpose.pose.data.mpii import read_mpii, square
 from dpose.pose.skeletons import MPII
 from refusals import refused
 
@@ -23,8 +24,8 @@ def write(root, entries=(ENTRY,), name="annot/train.json"):
     return root
 
 
-def opened(root, split="train", **options):
-    return open_mpii(root, split, input_size=SIZE, **options)
+def opened(root, split="train", annotations="", **options):
+    return units_of(read_mpii(root, split, annotations), input_size=SIZE, **options)
 
 
 def load(units, index=0):

@@ -12,10 +12,11 @@ from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data import units as units_module
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
-from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import MPII
+from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
-from dpose.privacy.odometer import marks_of
 from dpose.privacy.protected import protect
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views
@@ -379,7 +380,7 @@ class TestMemory:
         units, readers = units_of((1, 1, 1), cache_bytes=2 * one)
         for index in (0, 1, 0, 2, 0, 1):  # 1 is the least recently used when 2 comes
             units.load(index, rng())
-            assert units._cache.size <= 2 * one
+            assert units._sources[0].cache.size <= 2 * one
         assert [r.calls for r in readers] == [1, 2, 1]
 
     def test_no_memory_at_all_still_works(self):
@@ -410,5 +411,5 @@ class TestMemory:
         for part in range(8):
             for (unit, seed), views in zip(jobs[part::8], parts[part], strict=True):
                 assert same(views, alone.load(unit, rng(seed)))
-        held = sum(image.nbytes for image, _ in units._cache.held.values())
-        assert held == units._cache.size <= units._cache.limit
+        held = sum(image.nbytes for image, _ in units._sources[0].cache.held.values())
+        assert held == units._sources[0].cache.size <= units._sources[0].cache.limit

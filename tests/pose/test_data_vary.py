@@ -1,10 +1,12 @@
 """Views augmented after the crop: labels follow, and pictures of one crop move alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpose.pose.data import Augment, SubjectUnits, open_data
-from dpose.pose.data.vary import vary_view
+from dpose.pose.data.augment import vary_view
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, View
@@ -83,6 +85,8 @@ class TestSubjects:
 
     def test_unknown_people_are_refused(self, units):
         nameless = units.subset(range(3))
-        nameless._pictures = tuple(type(p)(p.name, p.count, p.read) for p in nameless._pictures)
+        (source,) = nameless._sources
+        pictures = tuple(type(p)(p.name, p.count, p.read) for p in source.pictures)
+        nameless._sources = (replace(source, pictures=pictures),)
         with refused("subjects-unknown"):
             SubjectUnits(nameless)

@@ -9,8 +9,7 @@ import pytest
 from dpose.cli import main
 from dpose.media.images import encode_image, read_image, shown_size, write_image
 from dpose.pose.data import open_data, open_labels
-from dpose.pose.data.convert import convert_data
-from dpose.pose.data.yolo import write_yolo
+from dpose.pose.data.convert import convert_data, write_yolo
 from dpose.pose.skeletons import COCO, skeleton_of
 from refusals import refused
 
@@ -38,7 +37,7 @@ class TestReading:
         assert (person.flags.tolist(), person.box.tolist()) == ([2, 1, 0], [30, 10, 40, 30])
         assert person.area == pytest.approx(0.53 * 40 * 30)
         assert (labels.skeleton.flip_order, labels.skeleton.joints[0]) == ((1, 0, 2), "joint_0")
-        assert len(labels.images) == 2  # one of them without anybody
+        assert len(labels.pictures) == 2  # one of them without anybody
         assert len(open_data(write(tmp_path / "x"))) == 1
 
     def test_two_numbers_a_joint_and_names(self, tmp_path):
@@ -73,6 +72,16 @@ class TestReading:
         assert told in problem.kind
         assert problem.where == "a.txt line 2"
         assert len(labels.people) == 1
+
+    def test_what_is_odd_is_told_and_kept(self, tmp_path):
+        far, empty = LINE.replace("0.4 0.3 2", "9 0.3 2"), LINE.replace("0.4 0.6 ", "0 0.6 ", 1)
+        assert LINE not in (far, empty)
+        labels = open_labels(write(tmp_path, labels=far + empty))
+        assert [(p.kind, p.action) for p in labels.problems] == [
+            ("a labelled joint far outside the picture", "kept"),
+            ("an empty box", "not used"),
+        ]
+        assert [person.corners is None for person in labels.people] == [False, True]
 
     @pytest.mark.parametrize(
         ("text", "told"),

@@ -6,8 +6,8 @@ import scipy.io
 import torch
 
 from dpose.pose import evaluate as module
+from dpose.pose.boxes import read_detections
 from dpose.pose.data import open_labels
-from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.model import PoseConfig, PoseModel
@@ -23,15 +23,15 @@ def labels(pose_fixtures):
 
 def oracle(monkeypatch, labels, skeleton, score=0.9):
     """Predictions that are the labels of the person whose box is nearest, in the model's skeleton."""
-    known = labels.learnt()
+    known = {picture.id: picture.learnt for picture in labels.pictures}
     way = joint_map(COCO, skeleton)
-    by_picture = {labels.read(i).tobytes(): i.id for i in labels.images}
+    by_picture = {labels.read(i).tobytes(): i.id for i in labels.pictures}
 
     def predict(model, image, boxes, flip_test):
         found = []
         for box in boxes:
             people = known[by_picture[image.tobytes()]]
-            person, _ = min(people, key=lambda p: np.abs(p[1] - box).sum())
+            person = min(people, key=lambda p: np.abs(p.box - box).sum())
             found.append(Pose(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score)))
         return found
 
@@ -58,7 +58,7 @@ class TestModels:
     def test_detected_boxes_and_doubles(self, monkeypatch, labels, pose_fixtures):
         oracle(monkeypatch, labels, COCO)
         path = pose_fixtures / "coco" / "test_coco_det_AP_H_56.json"
-        boxes, problems = read_detections(path, {i.id: i for i in labels.images})
+        boxes, problems = read_detections(path, {i.id: i for i in labels.pictures})
         assert (sum(map(len, boxes.values())), len(problems)) == (118, 0)
         result = keypoint_ap(model_of("coco"), labels, boxes)
         # every box of a person gives that person's labels: all but one of them are suppressed
@@ -111,10 +111,10 @@ class TestFiles:
     def results(self, labels):
         return [
             {
-                "image_id": p.image, "category_id": 1, "score": 0.9,
+                "image_id": picture.id, "category_id": 1, "score": 0.9,
                 "keypoints": np.column_stack([p.keypoints, p.flags]).ravel().tolist(),
             }
-            for p in labels.people if p.labelled
+            for picture in labels.pictures for p in picture.people if p.labelled
         ]  # fmt: skip
 
     def test_perfect_coco_results_score_one(self, labels, tmp_path):

@@ -3,7 +3,6 @@ import torch
 
 from dpose.pose.heads import adapt_head, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.simcc import decode
 from dpose.pose.skeletons import COCO, MPII
 from refusals import refused
 
@@ -77,7 +76,7 @@ def test_logits_are_divided_and_no_joint_moves(coco):
         found, before = less_sure(picture), coco(picture)
     for mine, theirs in zip(found, before, strict=True):
         torch.testing.assert_close(mine, theirs / 1.5)
-    (places, sure), (same, surer) = (decode(*logits, 2.0, 4.5) for logits in (found, before))
+    (places, sure), (same, surer) = (coco.codec.decode(logits) for logits in (found, before))
     assert places.equal(same)
     assert sure.mean() < surer.mean()
     assert all(value.equal(kept[name]) for name, value in coco.state_dict().items())

@@ -7,8 +7,9 @@ import yaml
 
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.privacy.accounting import Accountant, Event, Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.training.folder import front_matter
 from refusals import refused
@@ -123,11 +124,11 @@ def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more
         assert after == ""
         return yaml.safe_load(front)
 
-    event = Event(0.1, 1.0, 100, 1.0)
+    event = SampledGaussian(0.1, 1.0, 100, 1.0)
     private = PrivacyStatement(
         Kind.PRIVATE,
         unit="image",
-        neighbours=Neighbours(Relation.ZERO_OUT),
+        neighbours=Neighbours("image", Relation.ZERO_OUT),
         epsilon=9.4501,
         delta=1e-5,
         accountant=Accountant.PLD,

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from dpose.media.drawing import draw_skeleton
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import (
     Pose,
-    draw_prediction,
     for_prediction,
     predict_frames,
     predict_image,
     predict_outputs,
     to_supervision,
 )
-from dpose.pose.simcc import decode
 from dpose.pose.skeletons import MPII
 
 SIZE = (64, 48)
@@ -123,7 +122,7 @@ def test_predict_image_decodes_the_models_logits():
     model = PoseModel(PoseConfig("nano", SIZE, norm="group"))
     image = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), np.uint8)
     logits = predict_outputs(model, torch.from_numpy(image).permute(2, 0, 1)[None])
-    keypoints, scores = decode(*logits, 2.0, model.config.sigma)
+    keypoints, scores = model.codec.decode(logits)
     prediction = predict_image(model, image)
     np.testing.assert_allclose(prediction.keypoints, keypoints[0].numpy(), atol=1e-9)
     np.testing.assert_allclose(prediction.scores, scores[0].numpy(), atol=1e-6)
@@ -177,13 +176,13 @@ def test_what_is_no_picture_is_refused(image):
 def test_drawing_shows_confident_joints_only():
     image = np.full((100, 100, 3), 90, np.uint8)
     keypoints = np.random.default_rng(0).uniform(20, 80, (16, 2))
-    drawn = draw_prediction(image, Pose(keypoints, np.ones(16)), MPII)
+    drawn = draw_skeleton(image, keypoints, np.ones(16), MPII.edges, MPII.colours)
     assert drawn.shape == image.shape
     assert (drawn != image).any()
     assert (image == 90).all()
-    unsure = draw_prediction(image, Pose(keypoints, np.full(16, 0.1)), MPII)
+    unsure = draw_skeleton(image, keypoints, np.full(16, 0.1), MPII.edges, MPII.colours, threshold=0.3)
     assert (unsure == image).all()
-    shown = draw_prediction(image, Pose(keypoints, np.full(16, 0.1)), MPII, threshold=0.05)
+    shown = draw_skeleton(image, keypoints, np.full(16, 0.1), MPII.edges, MPII.colours, threshold=0.05)
     assert (shown == drawn).all()
 
 

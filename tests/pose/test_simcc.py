@@ -7,12 +7,24 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from dpose.pose.simcc import decode, encode, mirror_x, simcc_loss
+from dpose.pose.simcc import SimccCodec, mirror_x
 from dpose.pose.skeletons import MPII
 
 SIZE = (64, 48)
 K, SIGMA = 2.0, 3.0
 BINS = (int(SIZE[1] * K), int(SIZE[0] * K))  # x, y
+
+
+def encode(keypoints, visible, size, k, sigma):
+    return SimccCodec(size, k, sigma, 1).encode(keypoints, visible)
+
+
+def decode(x_logits, y_logits, k, sigma):
+    return SimccCodec(SIZE, k, sigma, 1).decode((x_logits, y_logits))
+
+
+def simcc_loss(x_logits, y_logits, keypoints, visible, k, sigma):
+    return SimccCodec(SIZE, k, sigma, 1).loss((x_logits, y_logits), keypoints, visible)
 
 
 def people(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

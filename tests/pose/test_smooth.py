@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dpose.pose.predict import Pose
-from dpose.pose.smooth import BETA, LEAST_CUTOFF, SPEED_CUTOFF, OneEuro, Smoother
+from dpose.pose.tracks import BETA, LEAST_CUTOFF, SPEED_CUTOFF, OneEuro, Smoother
 
 
 def by_the_paper(values, times, size):

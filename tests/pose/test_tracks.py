@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII

@@ -10,7 +10,7 @@ import torch
 
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
-from dpose.pose.data.units import Person, Picture
+from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.evaluate import keypoint_ap, label_boxes, whole_picture_ap
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
@@ -150,10 +150,10 @@ class Oracle:
         self._labels, self._missed, self._false = labels, missed, false
 
     def __call__(self, image, boxes=None, before=None):
-        (number,) = (i.id for i in self._labels.images if np.array_equal(self._labels.read(i), image))
-        people = self._labels.learnt()[number][self._missed :]
+        (shown,) = (p for p in self._labels.pictures if np.array_equal(self._labels.read(p), image))
+        people = shown.learnt[self._missed :]
         spread = np.linspace(0, 5, 34).reshape(17, 2)
-        made = [Pose(p.keypoints, np.ones(17)) for p, _ in people]
+        made = [Pose(p.keypoints, np.ones(17)) for p in people]
         made += [Pose(spread, np.ones(17))] * self._false
         person = Walkers([])._person(np.zeros(2))
         return [replace(person, pose=pose, score=0.9 - 0.1 * n) for n, pose in enumerate(made)]
@@ -179,12 +179,13 @@ class TestAP:
     def test_in_boxes_blazepose_is_turned_as_its_detector_says(self, labels, tmp_path):
         """A picture upside down is read as well as the picture; an upright crop of it is not."""
         model = load_model(find_model("blazepose:lite"))
-        image = next(i for i in labels.images if i.id == 785)
-        ((person, _),) = labels.learnt()[785]
+        image = next(i for i in labels.pictures if i.id == 785)
+        (person,) = (p for p in image.people if p.person)
+        height, width = image.size
         (tmp_path / "val2017").mkdir()
         (tmp_path / "annotations").mkdir()
         write_image(tmp_path / "val2017" / "785.png", read_image(image.path)[::-1, ::-1])
-        edge = np.array([image.width - 1, image.height - 1])
+        edge = np.array([width - 1, height - 1])
         x, y, w, h = person.box
         points = np.column_stack([edge - person.keypoints, person.flags])
         annotation = {
@@ -193,12 +194,12 @@ class TestAP:
             "category_id": 1,
             "iscrowd": 0,
             "area": person.area,
-            "bbox": [image.width - x - w, image.height - y - h, w, h],
+            "bbox": [width - x - w, height - y - h, w, h],
             "num_keypoints": person.labelled,
             "keypoints": points.ravel().tolist(),
         }
         content = {
-            "images": [{"id": 785, "file_name": "785.png", "width": image.width, "height": image.height}],
+            "images": [{"id": 785, "file_name": "785.png", "width": width, "height": height}],
             "annotations": [annotation],
             "categories": [{"id": 1, "name": "person", "keypoints": list(COCO.joints)}],
         }

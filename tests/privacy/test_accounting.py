@@ -17,15 +17,9 @@ from scipy.stats import norm
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
-from dpose.privacy.accounting import (
-    Accountant,
-    Event,
-    Relation,
-    epsilon,
-    epsilon_curve,
-    merge,
-    noise_multiplier,
-)
+from dpose.privacy.accounting import Accountant, epsilon, epsilon_curve, noise_multiplier
+from dpose.privacy.events import SampledGaussian, event_from_dict, merge
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from refusals import refused
 
@@ -52,7 +46,7 @@ def direct(events, delta, relation, accountant):
 @pytest.mark.parametrize(("accountant", "relation"), PAIRS)
 @pytest.mark.parametrize("runs", [[(0.046, 3.0, 541)], [(0.1, 3.0, 40), (0.02, 2.0, 300)]])
 def test_epsilon_is_dp_accountings(accountant, relation, runs):
-    events = [Event(q, sigma, steps, sensitivity=7.0) for q, sigma, steps in runs]
+    events = [SampledGaussian(q, sigma, steps, sensitivity=7.0) for q, sigma, steps in runs]
     ours = epsilon(events, 1e-5, relation, accountant)
     assert ours == pytest.approx(direct(runs, 1e-5, relation, accountant), rel=1e-9)
     assert ours > 0
@@ -128,23 +122,23 @@ def test_epsilon_is_what_the_definition_gives(relation, q, sigma, steps):
     removed = solve("remove", q, sigma, steps, delta)
     added = solve("add", q, sigma, steps, delta)
     assert removed > added  # a unit that vanishes shows more than one that appears
-    ours = epsilon([Event(q, sigma, steps, 1.0)], delta, relation)
+    ours = epsilon([SampledGaussian(q, sigma, steps, 1.0)], delta, relation)
     assert ours == pytest.approx(removed, abs=1e-6)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_replacement_is_two_opposite_shifts(steps):
     q, sigma, delta = 0.2, 1.5, 1e-3
-    ours = epsilon([Event(q, sigma, steps, 1.0)], delta, Relation.REPLACE)
+    ours = epsilon([SampledGaussian(q, sigma, steps, 1.0)], delta, Relation.REPLACE)
     assert ours == pytest.approx(solve("replace", q, sigma, steps, delta), abs=1e-6)
-    assert ours > epsilon([Event(q, sigma, steps, 1.0)], delta, Relation.ZERO_OUT)
+    assert ours > epsilon([SampledGaussian(q, sigma, steps, 1.0)], delta, Relation.ZERO_OUT)
     # halving sigma under zero-out is another number, and no substitute
-    halved = epsilon([Event(q, sigma / 2, steps, 1.0)], delta, Relation.ZERO_OUT)
+    halved = epsilon([SampledGaussian(q, sigma / 2, steps, 1.0)], delta, Relation.ZERO_OUT)
     assert abs(halved - ours) > 0.01
 
 
 def test_rdp_bounds_pld_from_above():
-    event = Event(0.046, 1.5, 541, 1.0)
+    event = SampledGaussian(0.046, 1.5, 541, 1.0)
     assert epsilon([event], 4e-5, accountant=Accountant.RDP) > epsilon([event], 4e-5)
 
 
@@ -155,32 +149,32 @@ def test_no_sampling_is_the_plain_gaussian():
     exact = optimize.brentq(
         lambda e: norm.cdf(1 / (2 * s) - e * s) - math.exp(e) * norm.cdf(-1 / (2 * s) - e * s) - delta, 0, 50
     )
-    assert epsilon([Event(1.0, sigma, steps, 1.0)], delta) == pytest.approx(exact, abs=1e-3)
-    doubled = epsilon([Event(1.0, 2 * sigma, steps, 1.0)], delta, Relation.REPLACE)
+    assert epsilon([SampledGaussian(1.0, sigma, steps, 1.0)], delta) == pytest.approx(exact, abs=1e-3)
+    doubled = epsilon([SampledGaussian(1.0, 2 * sigma, steps, 1.0)], delta, Relation.REPLACE)
     assert doubled == pytest.approx(exact, abs=1e-3)
 
 
 def test_only_the_total_counts_not_its_split_into_events():
-    whole = [Event(0.05, 1.2, 100, 1.0)]
-    parts = [Event(0.05, 1.2, 30, 1.0), Event(0.05, 1.2, 70, 1.0)]
+    whole = [SampledGaussian(0.05, 1.2, 100, 1.0)]
+    parts = [SampledGaussian(0.05, 1.2, 30, 1.0), SampledGaussian(0.05, 1.2, 70, 1.0)]
     assert merge(parts) == tuple(whole)
     assert epsilon(parts, 1e-5) == epsilon(whole, 1e-5)
     assert epsilon([], 1e-5) == 0.0
     # other sensitivities are other mechanisms of equal cost
-    assert len(merge([Event(0.05, 1.2, 30, 1.0), Event(0.05, 1.2, 70, 2.0)])) == 2
+    assert len(merge([SampledGaussian(0.05, 1.2, 30, 1.0), SampledGaussian(0.05, 1.2, 70, 2.0)])) == 2
 
 
 def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise():
-    base = epsilon([Event(0.05, 2.0, 100, 1.0)], 1e-5)
-    assert epsilon([Event(0.05, 2.0, 200, 1.0)], 1e-5) > base
-    assert epsilon([Event(0.1, 2.0, 100, 1.0)], 1e-5) > base
-    assert epsilon([Event(0.05, 2.5, 100, 1.0)], 1e-5) < base
-    assert epsilon([Event(0.05, 2.0, 100, 1.0)], 1e-6) > base
+    base = epsilon([SampledGaussian(0.05, 2.0, 100, 1.0)], 1e-5)
+    assert epsilon([SampledGaussian(0.05, 2.0, 200, 1.0)], 1e-5) > base
+    assert epsilon([SampledGaussian(0.1, 2.0, 100, 1.0)], 1e-5) > base
+    assert epsilon([SampledGaussian(0.05, 2.5, 100, 1.0)], 1e-5) < base
+    assert epsilon([SampledGaussian(0.05, 2.0, 100, 1.0)], 1e-6) > base
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_hopeless_epsilon_is_infinite_and_quick(relation):
-    assert epsilon([Event(1.0, 0.2, 10_000, 1.0)], 1e-5, relation) == math.inf
+    assert epsilon([SampledGaussian(1.0, 0.2, 10_000, 1.0)], 1e-5, relation) == math.inf
 
 
 @pytest.mark.parametrize(("accountant", "relation"), PAIRS)
@@ -189,7 +183,7 @@ def test_a_hopeless_epsilon_is_infinite_and_quick(relation):
 )
 def test_calibrated_noise_meets_the_budget_and_wastes_little(accountant, relation, target, q, steps):
     sigma = noise_multiplier(target, 4e-5, q, steps, relation, accountant)
-    spent = epsilon([Event(q, sigma, steps, 1.0)], 4e-5, relation, accountant)
+    spent = epsilon([SampledGaussian(q, sigma, steps, 1.0)], 4e-5, relation, accountant)
     assert target * (1 - 1e-3) <= spent <= target
 
 
@@ -285,14 +279,14 @@ def test_a_forged_entry_cannot_weaken_a_claim(cache_folder):
     file.write_text(json.dumps({**forged, "sha256": memo._digest(forged)}))
     planted = noise_multiplier(*ASK)
     assert planted == sigma / 2  # the forgery is believed as a suggestion ...
-    spent = epsilon([Event(0.05, planted, 50, 1.0)], 1e-5, accountant=Accountant.RDP)
+    spent = epsilon([SampledGaussian(0.05, planted, 50, 1.0)], 1e-5, accountant=Accountant.RDP)
     assert spent > 1.5  # ... and the claim, which is computed, shows it
 
 
 def test_rdp_has_no_bound_for_replacement():
     for q in (0.1, 1.0):
         with refused("replace-without-rdp-bound"):
-            epsilon([Event(q, 1.0, 10, 1.0)], 1e-5, Relation.REPLACE, Accountant.RDP)
+            epsilon([SampledGaussian(q, 1.0, 10, 1.0)], 1e-5, Relation.REPLACE, Accountant.RDP)
     with refused("replace-without-rdp-bound"):
         noise_multiplier(1.0, 1e-5, 0.1, 10, Relation.REPLACE, Accountant.RDP)
 
@@ -305,17 +299,17 @@ def test_rdp_has_no_bound_for_replacement():
         (lambda: check_delta(0.0), "delta-out-of-range"),
         (lambda: check_delta(1.0), "delta-out-of-range"),
         (lambda: check_delta(0.01, 100), "delta-above-one-in-n"),
-        (lambda: Event(0.0, 1.0, 1, 1.0), "sampling-rate-out-of-range"),
-        (lambda: Event(1.5, 1.0, 1, 1.0), "sampling-rate-out-of-range"),
-        (lambda: Event(0.5, 1.0, 0, 1.0), "steps-not-positive"),
-        (lambda: Event(0.5, 1.0, 1.5, 1.0), "steps-not-positive"),
-        (lambda: Event(0.5, 1.0, True, 1.0), "steps-not-positive"),
-        (lambda: Event(0.5, MIN_SIGMA / 2, 1, 1.0), "noise-out-of-range"),
-        (lambda: Event(0.5, MAX_SIGMA * 2, 1, 1.0), "noise-out-of-range"),
-        (lambda: Event(0.5, math.nan, 1, 1.0), "noise-out-of-range"),
-        (lambda: Event(0.5, 1.0, 1, 0.0), "sensitivity-not-positive"),
-        (lambda: Event(0.5, 1.0, 1, 1.0, type="magic"), "event-type-unknown"),
-        (lambda: epsilon([Event(0.5, 1.0, 1, 1.0)], 1e-12), "delta-below-accountant"),
+        (lambda: SampledGaussian(0.0, 1.0, 1, 1.0), "sampling-rate-out-of-range"),
+        (lambda: SampledGaussian(1.5, 1.0, 1, 1.0), "sampling-rate-out-of-range"),
+        (lambda: SampledGaussian(0.5, 1.0, 0, 1.0), "steps-not-positive"),
+        (lambda: SampledGaussian(0.5, 1.0, 1.5, 1.0), "steps-not-positive"),
+        (lambda: SampledGaussian(0.5, 1.0, True, 1.0), "steps-not-positive"),
+        (lambda: SampledGaussian(0.5, MIN_SIGMA / 2, 1, 1.0), "noise-out-of-range"),
+        (lambda: SampledGaussian(0.5, MAX_SIGMA * 2, 1, 1.0), "noise-out-of-range"),
+        (lambda: SampledGaussian(0.5, math.nan, 1, 1.0), "noise-out-of-range"),
+        (lambda: SampledGaussian(0.5, 1.0, 1, 0.0), "sensitivity-not-positive"),
+        (lambda: SampledGaussian(0.5, 1.0, 1, 1.0, type="magic"), "event-type-unknown"),
+        (lambda: epsilon([SampledGaussian(0.5, 1.0, 1, 1.0)], 1e-12), "delta-below-accountant"),
         (lambda: noise_multiplier(1000.0, 1e-5, 0.1, 10), "epsilon-too-large"),
         (lambda: noise_multiplier(1e-9, 1e-10, 1.0, 10**6, accountant=Accountant.RDP), "epsilon-unreachable"),
     ],
@@ -331,9 +325,9 @@ def test_delta_below_one_over_n_is_fine():
 
 
 def test_events_survive_json_exactly():
-    event = Event(1024 / 22146, 1 / 3, 541, 0.1 + 0.2)
+    event = SampledGaussian(1024 / 22146, 1 / 3, 541, 0.1 + 0.2)
     text = json.dumps(event.to_dict())
-    assert Event.from_dict(json.loads(text)) == event
+    assert event_from_dict(json.loads(text), kind=SampledGaussian) == event
     assert json.loads(text)["q"] == repr(1024 / 22146)
 
 
@@ -342,26 +336,26 @@ def test_events_survive_json_exactly():
     [{"q": 0.5}, {"q": "half"}, {"q": "1e999"}, {"steps": "3"}, {"sigma": "nan"}, {"type": 3}, {"extra": 1}],
 )
 def test_broken_events_are_refused(change):
-    good = Event(0.5, 1.0, 3, 1.0).to_dict()
+    good = SampledGaussian(0.5, 1.0, 3, 1.0).to_dict()
     with pytest.raises(DposeError):
-        Event.from_dict({**good, **change})
+        event_from_dict({**good, **change}, kind=SampledGaussian)
     del good["q"]
     with refused("event-fields-wrong"):
-        Event.from_dict(good)
+        event_from_dict(good, kind=SampledGaussian)
 
 
 @pytest.mark.parametrize("accountant", Accountant)
 @pytest.mark.parametrize("q", [0.05, 1.0])
 def test_the_curve_is_epsilon_at_each_number_of_steps(accountant, q):
-    event = Event(q=q, sigma=1.1 if q < 1 else 20.0, steps=99, sensitivity=1.0)
+    event = SampledGaussian(q=q, sigma=1.1 if q < 1 else 20.0, steps=99, sensitivity=1.0)
     points = [0, 1, 12, 40]
     curve = epsilon_curve(event, 1e-5, Relation.ZERO_OUT, points, accountant)
     assert curve[0] == 0
     for steps, found in zip(points[1:], curve[1:], strict=True):
-        whole = epsilon([Event(q, event.sigma, steps, 1.0)], 1e-5, Relation.ZERO_OUT, accountant)
+        whole = epsilon([SampledGaussian(q, event.sigma, steps, 1.0)], 1e-5, Relation.ZERO_OUT, accountant)
         assert found == pytest.approx(whole, rel=2e-3)
 
 
 def test_a_curve_has_no_negative_steps():
     with refused("steps-negative"):
-        epsilon_curve(Event(0.1, 1.0, 1, 1.0), 1e-5, Relation.ZERO_OUT, [-1])
+        epsilon_curve(SampledGaussian(0.1, 1.0, 1, 1.0), 1e-5, Relation.ZERO_OUT, [-1])

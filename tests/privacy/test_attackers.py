@@ -7,22 +7,24 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Event, Relation, epsilon
+from dpose.privacy.accounting import COARSE, epsilon
 from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, bound_attackers, loss_grid
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian import gaussian_delta
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events
 from dpose.privacy.wording import true_positives
 from refusals import refused
 
 DELTA = 1e-5
-SAMPLED = Event(0.05, 1.0, 30, 1.0)
+SAMPLED = SampledGaussian(0.05, 1.0, 30, 1.0)
 
 
 @pytest.mark.parametrize(("relation", "factor"), [(Relation.ZERO_OUT, 1.0), (Relation.REPLACE, 2.0)])
 def test_of_one_gaussian_it_is_the_gaussian(relation, factor):
     sigma, steps = 4.0, 5
     mu = factor * math.sqrt(steps) / sigma
-    bound = bound_attackers([Event(1.0, sigma, steps, 1.0)], relation, DELTA)
+    bound = bound_attackers([SampledGaussian(1.0, sigma, steps, 1.0)], relation, DELTA)
     assert mu <= bound.mu <= 1.002 * mu
     assert bound.loses < 2e-3
     for rate, found in bound.found:
@@ -55,7 +57,7 @@ def test_what_the_gaussian_curve_loses_is_what_it_allows_more():
 def test_every_test_between_two_sampled_batches_is_within_it():
     """The best test of one step, the likelihood ratio of the mixture: in both directions."""
     q, sigma = 0.3, 0.9
-    bound = bound_attackers([Event(q, sigma, 1, 1.0)], Relation.ZERO_OUT, DELTA)
+    bound = bound_attackers([SampledGaussian(q, sigma, 1, 1.0)], Relation.ZERO_OUT, DELTA)
     for rate, found in bound.found:
         there = norm.isf(rate) * sigma
         removed = (1 - q) * rate + q * norm.sf((there - 1) / sigma)
@@ -106,13 +108,13 @@ def test_one_that_was_made_prettier_is_refused(change):
 
 
 def test_what_protects_nobody_has_none():
-    assert bound_attackers([Event(1.0, 0.2, 1000, 1.0)], Relation.ZERO_OUT, DELTA) is None
+    assert bound_attackers([SampledGaussian(1.0, 0.2, 1000, 1.0)], Relation.ZERO_OUT, DELTA) is None
     assert bound_attackers([SAMPLED], Relation.ZERO_OUT, 1e-12) is None
 
 
 def test_many_small_steps_are_told_on_the_fine_grid():
     """On the coarse one this run would look twice as bad as it is."""
-    small = Event(0.01, 50.0, 2000, 1.0)
+    small = SampledGaussian(0.01, 50.0, 2000, 1.0)
     found = dict(bound_attackers([small], Relation.ZERO_OUT, DELTA).found)[0.01]
     assert found <= true_positives(epsilon([small], DELTA), DELTA)
     assert loss_grid([small]) < loss_grid([SAMPLED])

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpose.privacy.accounting import Event
 from dpose.privacy.canaries import Opening, keep_opening, kept_opening
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.sections import PlantedCanaries
 from refusals import refused
@@ -80,7 +80,7 @@ def test_coins_and_salt_are_drawn_anew_and_fair():
 
 
 def test_a_ledger_takes_no_commitment_after_the_first_reservation(tmp_path):
-    event = Event(0.1, 1.0, 4, 1.0)
+    event = SampledGaussian(0.1, 1.0, 4, 1.0)
     with Ledger.create(tmp_path / "ledger.jsonl", "plan", "key", tmp_path) as ledger:
         ledger.canaries(OPENING.committed)
         ledger.reserve(event, 0, 4)

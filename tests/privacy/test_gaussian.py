@@ -7,8 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant, gaussian_cost, zcdp_epsilon
+from dpose.privacy.accounting import Accountant, cost, epsilon
+from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
 from dpose.privacy.gaussian import (
     discrete_epsilon,
     discrete_mu,
@@ -17,11 +17,12 @@ from dpose.privacy.gaussian import (
     largest_mu,
     least_variance,
 )
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from refusals import refused
 
-EVENT = GaussianEvent(Fraction(10_000), Fraction(2_500))
+EVENT = Gaussian(Fraction(10_000), Fraction(2_500))
 
 
 def integrated(mu, eps):
@@ -53,7 +54,7 @@ def test_epsilon_gives_delta_back(mu, delta):
 
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
 def test_dp_accounting_agrees(mu):
-    event = Event(1.0, 1 / mu, 1, 1.0)
+    event = SampledGaussian(1.0, 1 / mu, 1, 1.0)
     theirs = epsilon([event], 1e-5, Relation.ADD_REMOVE, Accountant.PLD)
     assert gaussian_epsilon(mu, 1e-5) == pytest.approx(theirs, rel=1e-4)
 
@@ -104,35 +105,35 @@ def test_the_smallest_square_that_is_enough():
 
 
 def test_squares_add_up():
-    one = gaussian_cost([GaussianEvent(Fraction(10_004), Fraction(2_500), 4)], 1e-5)
+    one = cost([Gaussian(Fraction(10_004), Fraction(2_500), 4)], 1e-5, accountant=Accountant.GAUSSIAN)
     assert one == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=1e-9)
-    two = gaussian_cost([GaussianEvent(Fraction(10_004), Fraction(2_500), 2)] * 2, 1e-5)
+    two = cost([Gaussian(Fraction(10_004), Fraction(2_500), 2)] * 2, 1e-5, accountant=Accountant.GAUSSIAN)
     assert two == one
 
 
 def test_what_it_cannot_count():
     with refused("event-unsupported"):
-        gaussian_cost([LaplaceEvent(Fraction(3), Fraction(1))], 1e-5)
+        cost([Laplace(Fraction(3), Fraction(1))], 1e-5, accountant=Accountant.GAUSSIAN)
     with refused("noise-too-coarse"):
-        gaussian_cost([GaussianEvent(Fraction(99), Fraction(1))], 1e-5)
+        cost([Gaussian(Fraction(99), Fraction(1))], 1e-5, accountant=Accountant.GAUSSIAN)
 
 
 def test_a_statement_under_this_accountant_adds_up_or_is_refused():
     from dataclasses import replace
 
-    spent = gaussian_cost([EVENT], 1e-5)
+    spent = cost([EVENT], 1e-5, accountant=Accountant.GAUSSIAN)
     made = PrivacyStatement(
         kind=Kind.PRIVATE,
         unit="pixel",
-        neighbours=Neighbours(Relation.REPLACE, 16, "clip"),
+        neighbours=Neighbours.of_pixels(16, "clip"),
         epsilon=spent,
         delta=1e-5,
-        accountant=ReleaseAccountant.GAUSSIAN,
+        accountant=Accountant.GAUSSIAN,
         events=(EVENT,),
     )
     assert PrivacyStatement.from_json(made.to_json()).verify() == spent
     assert "Gaussian mechanism's own curve" in made.paragraph()
     with refused("statement-does-not-add-up"):
         replace(made, epsilon=spent * 0.99).verify()
-    frame = replace(made, neighbours=Neighbours(Relation.REPLACE, 100, "one frame"))
+    frame = replace(made, neighbours=Neighbours.of_pixels(100, "one frame"))
     assert "any 100 pixels of any one frame of the clip" in frame.paragraph()

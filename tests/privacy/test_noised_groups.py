@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_query import NoisedQuery, noised_sums, ratio_of, shares_of
 from refusals import refused
@@ -60,7 +60,7 @@ def test_the_price_is_that_of_the_sensitivity():
     event = query.event
     assert event.sensitivity / event.scale == Fraction(1, 2)
     assert event.sensitivity == 2 * 15
-    assert query.cost == 1.0  # of whoever is replaced
+    assert query.dearer.pure() == 1  # of whoever is replaced
     assert replace(query, delta=1e-5).event.sensitivity_squared == 2 * (14**2 + 1)
 
 

@@ -8,11 +8,12 @@ import pytest
 from rich.console import Console
 
 from dots import train
+from dpose.account import charges
+from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.subjects import SubjectUnits
-from dpose.pose.data.units import Person, Picture, PoseUnits
-from dpose.privacy.accounting import Relation
+from dpose.pose.data.units import PoseUnits
 from dpose.privacy.merged import groups_of, merge_units
-from dpose.privacy.odometer import charges
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig
@@ -122,7 +123,7 @@ class TestUnit:
     def test_it_is_a_value(self, dots):
         protected = protect(dots.data(3))
         with pytest.raises(FrozenInstanceError):
-            protected.unit = "image"
+            protected.neighbours = Neighbours("image")
         with refused("selection-not-stable", where="2 of"):
             replace(protected, stability=2)
         assert protected.identity.digest.hex() not in repr(protected)
@@ -193,7 +194,7 @@ class TestIdentity:
             )
 
         assert label_digest(people(0.0), 0) == label_digest(people(0.0), 0) != label_digest(people(1.0), 0)
-        assert protect(people(0.0)).unit == "subject"
+        assert protect(people(0.0)).neighbours == Neighbours("subject")
 
     def test_a_unit_without_content_hash_is_refused_before_anything_is_charged(self, dots, tmp_path):
         """It would be charged as no picture, and could be read again and again."""

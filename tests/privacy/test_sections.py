@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import bound_attackers
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.events import ROUNDED, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import (
@@ -31,7 +31,7 @@ from dpose.runs.statement_files import StatementFile, check_schema, schema
 from refusals import refused
 from statements import of_a_picture
 
-EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
+EVENT, DELTA = SampledGaussian(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def full():
     return PrivacyStatement(
         Kind.PRIVATE,
         "image",
-        Neighbours(Relation.ZERO_OUT),
+        Neighbours("image", Relation.ZERO_OUT),
         claimed,
         DELTA,
         Accountant.PLD,
@@ -202,7 +202,7 @@ def test_the_published_schema_knows_every_field_and_no_other(full):
     assert set(published["properties"]) == {"schema"} | core | {f.name for f in fields(Sections)}
     assert published["properties"]["schema"]["const"] == SCHEMA
     assert set(published["properties"]["kind"]["enum"]) == {kind.value for kind in Kind}
-    assert set(published["properties"]["accountant"]["enum"]) == {None, *Accountant, *ReleaseAccountant}
+    assert set(published["properties"]["accountant"]["enum"]) == {None, *Accountant, *Accountant}
     said = published["properties"]
     assert set(said["deployment"]["required"]) == {f.name for f in fields(Deployment)}
     lists = {"inputs": PublicInput, "audits": AuditResult, "results": GroupResult, "groups": GroupEpsilon}
@@ -232,13 +232,13 @@ def test_the_published_schema_refuses_what_dpose_does(full, name, wrong):
 
 
 def test_a_release_says_what_several_times_its_pixels_cost():
-    laplace = LaplaceEvent(scale=Fraction(2040), sensitivity=Fraction(4080))
+    laplace = Laplace(scale=Fraction(2040), sensitivity=Fraction(4080))
     pure = of_a_picture(events=(laplace,), release={"mechanism": "cells"})
     (line,) = group_lines(pure)
     assert "32: 4, 48: 6," in line
     assert line.endswith("160: 20")
-    gaussian = GaussianEvent(Fraction(10_000**2), Fraction(4080**2))
-    zcdp = replace(pure, epsilon=5.0, delta=1e-5, accountant=ReleaseAccountant.ZCDP, events=(gaussian,))
-    twice = zcdp.cost([GaussianEvent(gaussian.variance, 4 * gaussian.sensitivity_squared)])
+    gaussian = Gaussian(Fraction(10_000**2), Fraction(4080**2))
+    zcdp = replace(pure, epsilon=5.0, delta=1e-5, accountant=Accountant.ZCDP, events=(gaussian,))
+    twice = zcdp.cost([Gaussian(gaussian.variance, 4 * gaussian.sensitivity_squared)])
     assert f"32: {twice:.2f}"[:7] in group_lines(zcdp)[0]
     assert group_lines(replace(pure, release={})) == []

@@ -11,8 +11,8 @@ from circle import Circle, together
 from dots import Dots
 from dpose.errors import DposeError
 from dpose.privacy import shares
-from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import first_entries
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
 from dpose.privacy.shares import ALONE, is_own, read_shared
 from dpose.training.charging import run_charge

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import dpose
-from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import BEYOND, Neighbours
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import ROUNDED, SampledGaussian
+from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
@@ -21,11 +22,11 @@ from dpose.privacy.wording import WARNING, in_brief, true_positives
 from refusals import refused
 from statements import of_a_picture
 
-EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
+EVENT = SampledGaussian(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 FULL = {
     "kind": Kind.PRIVATE,
     "unit": "image",
-    "neighbours": Neighbours(Relation.ZERO_OUT),
+    "neighbours": Neighbours("image", Relation.ZERO_OUT),
     "epsilon": 1.5,
     "delta": 1e-5,
     "accountant": Accountant.PLD,
@@ -66,7 +67,7 @@ def test_it_reads_back_as_it_was():
 )
 def test_numbers_and_words_survive_exactly(q, sigma, steps, sensitivity, claim, delta, words):
     made = statement(
-        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
+        events=(SampledGaussian(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
     )
     assert PrivacyStatement.from_json(made.to_json()) == made
 
@@ -85,11 +86,11 @@ def test_exact_quantities_are_strings():
 @pytest.mark.parametrize("relation", list(Relation))
 def test_verify_recomputes_epsilon(relation):
     true = epsilon([EVENT], 1e-5, relation)
-    assert statement(neighbours=Neighbours(relation), epsilon=true).verify() == true
-    assert statement(neighbours=Neighbours(relation), epsilon=2 * true).verify() == true
+    assert statement(neighbours=Neighbours("image", relation), epsilon=true).verify() == true
+    assert statement(neighbours=Neighbours("image", relation), epsilon=2 * true).verify() == true
     for lie in (true * (1 - 1e-5), true / 2):
         with refused("statement-does-not-add-up"):
-            statement(neighbours=Neighbours(relation), epsilon=lie).verify()
+            statement(neighbours=Neighbours("image", relation), epsilon=lie).verify()
 
 
 @pytest.mark.parametrize("field", ["epsilon", "delta", "sigma", "q", "steps", "accountant", "relation"])
@@ -118,7 +119,7 @@ def test_only_a_claim_has_something_to_verify():
 
 def test_an_infinite_cost_never_adds_up():
     with refused("statement-does-not-add-up"):
-        statement(events=(Event(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
+        statement(events=(SampledGaussian(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_gaussian_events_bring_their_caveat():
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_paragraph_says_everything(relation):
-    made = statement(neighbours=Neighbours(relation))
+    made = statement(neighbours=Neighbours("image", relation))
     text = made.paragraph()
     for part in (*made.public, *made.conditional_on, *made.caveats, "1.5", "1e-05", "1,000", "image"):
         assert part in text
@@ -256,7 +257,7 @@ def test_a_query_is_added():
 def test_no_attack_on_a_gaussian_beats_the_bound(sigma):
     # the best attack there is: a threshold on one release, whose trade-off curve is known exactly
     for delta in (1e-5, 1e-2):
-        claim = epsilon([Event(1.0, sigma, 1, 1.0)], delta)
+        claim = epsilon([SampledGaussian(1.0, sigma, 1, 1.0)], delta)
         for alarms in (1e-4, 0.01, 0.2, 0.7):
             best = norm.sf(norm.isf(alarms) - 1 / sigma)
             bound = true_positives(claim, delta, alarms)
@@ -289,7 +290,7 @@ def test_what_is_printed_names_what_is_not_hidden():
     assert "Not hidden: what is true of the private data as a whole; what several images share" in text
     assert "Taken as given: the mask is public." in text
     assert in_brief(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
-    beyond = statement(neighbours=Neighbours(Relation.ZERO_OUT, 1, BEYOND))
+    beyond = statement(neighbours=Neighbours("image", Relation.ZERO_OUT, 1, BEYOND))
     assert "Not hidden: the public views and labels" in in_brief(beyond)
     assert "beyond its public view" in in_brief(beyond)
     read = Query("accuracy", "the private test set", "to choose the weights")

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpose.privacy.accounting import COARSE, Event, Relation
+from dpose.privacy.accounting import COARSE
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import approximate, gaussian, of_events
 from dpose.privacy.wording import true_positives
 
@@ -36,16 +38,18 @@ def test_the_inverse_is_exact_and_never_too_large():
 
 
 def test_the_accountants_curve_of_an_unsampled_gaussian_is_the_gaussian_curve():
-    curve = of_events([Event(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], grid=COARSE)
+    curve = of_events([SampledGaussian(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], grid=COARSE)
     exact = norm.cdf(norm.ppf(RATES[2:-1]) + 1.5)
     assert curve.power(RATES[2:-1]) == pytest.approx(exact, rel=2e-3)
-    doubled = of_events([Event(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], Relation.REPLACE, grid=COARSE)
+    doubled = of_events(
+        [SampledGaussian(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], Relation.REPLACE, grid=COARSE
+    )
     assert doubled.power(0.01)[0] == pytest.approx(norm.cdf(norm.ppf(0.01) + 3.0), rel=2e-3)
 
 
 def test_a_sampled_step_is_the_mixture_and_the_coarse_grid_only_more_permissive():
     q, sigma = 0.2, 1.0
-    event = Event(q=q, sigma=sigma, steps=1, sensitivity=1.0)
+    event = SampledGaussian(q=q, sigma=sigma, steps=1, sensitivity=1.0)
     fine, coarse = of_events([event]), of_events([event], grid=COARSE)
     at = norm.ppf(1 - RATES[3:-1])
     found = (1 - q) * RATES[3:-1] + q * norm.sf(at - 1 / sigma)

@@ -19,8 +19,9 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, special, stats
 
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
@@ -37,7 +38,7 @@ LAWS = (
     "poisson:3",
     "poisson:10",
 )
-STEP = Event(q=0.29, sigma=4.0, steps=42, sensitivity=1.0)
+STEP = SampledGaussian(q=0.29, sigma=4.0, steps=42, sensitivity=1.0)
 LONGEST = 4000
 
 
@@ -315,7 +316,7 @@ def test_a_number_of_trials_that_is_fixed_or_public_costs_more_than_the_price(na
 
 def test_a_score_without_noise_has_no_price():
     with refused("noise-out-of-range"):
-        Event(1.0, 0.0, 1, 1 / 100)
+        SampledGaussian(1.0, 0.0, 1, 1 / 100)
 
 
 @pytest.mark.parametrize("name", ["geometric:10", "logarithmic:3", "poisson:10"])
@@ -323,7 +324,7 @@ def test_noise_is_calibrated_for_everything(name):
     law, kinds = TrialLaw.parse(name), [(0.29, 42), (0.05, 400), (0.29, 42), (1.0, 1)]
     sigmas = calibrated(law, 4.0, 1e-5, kinds)
     assert sigmas[0] == sigmas[2]
-    events = [Event(q, sigma, steps, 1.0) for (q, steps), sigma in zip(kinds, sigmas, strict=True)]
+    events = [SampledGaussian(q, sigma, steps, 1.0) for (q, steps), sigma in zip(kinds, sigmas, strict=True)]
     assert 3.99 <= selection_epsilon(events, law, 1e-5) <= 4.0
     assert all(selection_epsilon([event], law, 1e-5) > 3.5 for event in events)
 
@@ -342,7 +343,7 @@ def tuning(**changes):
         "law": TrialLaw.parse("geometric:3"),
         "settings": ({"optimizer.lr": "0.001"}, {"optimizer.lr": "0.003"}),
         "events": (STEP, replace(STEP, sigma=5.0)),
-        "score": Event(1.0, 4.0, 1, 1 / 200),
+        "score": SampledGaussian(1.0, 4.0, 1, 1 / 200),
         "scored": 200,
     }
     return Tuning(**{**values, **changes})
@@ -353,7 +354,7 @@ def statement(chosen=None, **changes):
     values = {
         "kind": Kind.PRIVATE,
         "unit": "image",
-        "neighbours": Neighbours(Relation.ZERO_OUT),
+        "neighbours": Neighbours("image", Relation.ZERO_OUT),
         "epsilon": chosen.epsilon(1e-5),
         "delta": 1e-5,
         "accountant": Accountant.RDP,
@@ -378,7 +379,10 @@ def test_a_statement_of_a_choice_is_read_back_and_adds_up():
 
 
 def test_the_claim_is_the_larger_of_the_two_sides():
-    quiet, loud = tuning(score=Event(1.0, 40.0, 1, 1 / 200)), tuning(score=Event(1.0, 0.5, 1, 1 / 200))
+    quiet, loud = (
+        tuning(score=SampledGaussian(1.0, 40.0, 1, 1 / 200)),
+        tuning(score=SampledGaussian(1.0, 0.5, 1, 1 / 200)),
+    )
     assert quiet.epsilon(1e-5) == quiet.by_side(1e-5)[0] > quiet.by_side(1e-5)[1]
     assert loud.epsilon(1e-5) == loud.by_side(1e-5)[1] > loud.by_side(1e-5)[0]
 
@@ -406,7 +410,7 @@ def test_pld_and_other_relations_are_refused_in_statements():
     with refused("tuning-accountant-unbounded", where="PLD"):
         statement(accountant=Accountant.PLD)
     with refused("tuning-relation-unbounded", where="replace"):
-        statement(neighbours=Neighbours(Relation.REPLACE))
+        statement(neighbours=Neighbours("image", Relation.REPLACE))
     with refused("tuning-of-non-private"):
         statement(kind=Kind.SEEDED)
 
@@ -417,8 +421,8 @@ def test_pld_and_other_relations_are_refused_in_statements():
         ("scored", 0),
         ("scored", 100),
         ("events", (STEP,)),
-        ("score", Event(1.0, 4.0, 2, 1 / 200)),
-        ("score", Event(0.5, 4.0, 1, 1 / 200)),
+        ("score", SampledGaussian(1.0, 4.0, 2, 1 / 200)),
+        ("score", SampledGaussian(0.5, 4.0, 1, 1 / 200)),
     ],
 )
 def test_a_tuning_that_contradicts_itself_is_refused(field, value):

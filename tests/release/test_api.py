@@ -10,11 +10,11 @@ import torch
 
 import dpose
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
 from dpose.release.api import bind
@@ -103,7 +103,7 @@ def test_a_standard_deviation_is_the_smallest_whole_number_that_is_enough(monkey
     monkeypatch.setattr(pixelization, "zcdp_budget", lambda epsilon, delta: 0.5)
     bound = Sensitivity(Fraction(7), Fraction(3))
     event = pixelization._event(ReleaseConfig.of(2, 4, 8, "1e-5"), bound, Fraction(3 * 2) / wanted, 2)
-    assert event == GaussianEvent(Fraction(sigma**2), Fraction(3), 2)
+    assert event == Gaussian(Fraction(sigma**2), Fraction(3), 2)
 
 
 def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
@@ -152,8 +152,8 @@ def test_every_frame_and_stage_has_a_stream_of_its_own(monkeypatch):
         assert asked == [(Purpose.RELEASE, frame, name) for frame in range(3) for name in stages]
 
 
-LAPLACE = LaplaceEvent(Fraction(51, 2), Fraction(255))
-GAUSSIAN = GaussianEvent(Fraction(900), Fraction(255**2))
+LAPLACE = Laplace(Fraction(51, 2), Fraction(255))
+GAUSSIAN = Gaussian(Fraction(900), Fraction(255**2))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ class TestBudget:
     @pytest.mark.parametrize("epsilon", ["2", 2, 2.0, Fraction(2), Decimal("2.0"), "20e-1", "4/2"])
     def test_epsilon_is_exact_however_it_is_written(self, epsilon):
         plan = PixelizationPlan.of(ReleaseConfig.of(epsilon, "pixels:16", 16), Shape.of(1080, 1920, 3, 255))
-        assert plan.events == (LaplaceEvent(Fraction(255 * 3 * 16, 2), Fraction(255 * 3 * 16)),)
+        assert plan.events == (Laplace(Fraction(255 * 3 * 16, 2), Fraction(255 * 3 * 16)),)
 
     def test_a_float_stands_for_its_decimal(self):
         assert ReleaseConfig.of(0.1, 1, 1).epsilon == Fraction(1, 10)
@@ -243,7 +243,7 @@ class TestBudget:
         assert each.events[0].sensitivity_squared == 255**2 * 3 * (64**2 + 8**2 + 3**2)
         assert (frames.events[0].steps, each.events[0].steps) == (1, 10)
         (event,) = PixelizationPlan.of(ReleaseConfig.of(2, 130, 8), Shape.of(9, 9, 3, 255, 10)).events
-        assert event == LaplaceEvent(Fraction(255 * 3 * 130, 2), Fraction(255 * 3 * 130), 1)
+        assert event == Laplace(Fraction(255 * 3 * 130, 2), Fraction(255 * 3 * 130), 1)
 
     def test_parts_have_noise_for_parts(self):
         regions = PrivateRegions(share=Fraction(1, 4))
@@ -303,18 +303,16 @@ class TestStatement:
     def test_public_and_private_masks_are_told_apart(self):
         public = pixelize(GREY, 2, 4, 8, subdivide=2, regions=HALF).statement
         private = pixelize(GREY, 2, 4, 8, subdivide=2, regions="private").statement
-        assert public.release["regions"] == "public"
+        assert public.release["config"]["regions"]["kind"] == "public"
         assert any("was not made from this picture" in line for line in public.conditional_on)
         assert len(public.events) == 1
-        assert private.release["regions"] == "private"
+        assert private.release["config"]["regions"]["kind"] == "private"
         assert not private.conditional_on
         assert len(private.events) == 2
 
     def test_neighbours_are_pixels_of_the_clip_or_of_each_frame(self):
         clip = np.zeros((2, 9, 9, 3), np.uint8)
-        assert pixelize(clip, 2, "pixels:4", 4).statement.neighbours == Neighbours(
-            Relation.REPLACE, 4, "clip"
-        )
+        assert pixelize(clip, 2, "pixels:4", 4).statement.neighbours == Neighbours.of_pixels(4, "clip")
         assert pixelize(clip, 2, "pixels:4/frame", 4).statement.neighbours.scope == "frame"
         assert pixelize(GREY, 2, "pixels:4/frame", 4).statement.neighbours.scope == "picture"
 
@@ -369,7 +367,7 @@ class TestRefusals:
                 (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
             ),
             (
-                {"neighbours": Neighbours(Relation.ZERO_OUT)},
+                {"neighbours": Neighbours("image", Relation.ZERO_OUT)},
                 (("m-not-positive", "neighbours-malformed", "neighbours-not-pixels"), "neighbours"),
             ),
             ({"block": 0}, (("block-not-positive", "setting-not-whole"), "block")),

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from archives import edited, npy, rebuilt
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.embed import read_stamp, stamped_picture
 from dpose.release.verify import verify_release
 from public_doors import pixelize
+from records import recorded
 from refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -180,9 +181,7 @@ class TestVerify:
         [
             (lambda s: replace(s, epsilon=Fraction(1)), ("statement-does-not-add-up",)),
             (
-                lambda s: replace(
-                    s, epsilon=Fraction(1), events=(LaplaceEvent(Fraction(510), Fraction(510)),)
-                ),
+                lambda s: replace(s, epsilon=Fraction(1), events=(Laplace(Fraction(510), Fraction(510)),)),
                 ("record-sensitivity-smaller",),
             ),
             (
@@ -190,24 +189,33 @@ class TestVerify:
                 (("archive-events-differ", "record-events-differ"),),
             ),
             (
-                lambda s: replace(s, release={**s.release, "size": "60x45"}),
+                lambda s: recorded(s, {"shape.width": 60}),
                 ("pixels-differ-from-statement", "size"),
             ),
             (
-                lambda s: replace(s, release={**s.release, "channels": "3"}),
+                lambda s: recorded(s, {"shape.channels": 3}),
                 ("pixels-differ-from-statement", "channels"),
             ),
-            (lambda s: replace(s, release={**s.release, "regions": "secret"}), ("record-regions-unknown",)),
+            (lambda s: recorded(s, {"config.regions": {"kind": "secret"}}), ("record-regions-unknown",)),
             (lambda s: replace(s, release={}), ("pixels-differ-from-statement", "size")),
             (
-                lambda s: replace(s, release={**s.release, "block": "x"}),
+                lambda s: recorded(s, {"config.block": "x"}),
                 (("pixels-differ-from-statement", "record-incomplete"),),
             ),
             (
                 lambda s: replace(s, neighbours=replace(s.neighbours, scope="clip")),
-                ("record-neighbours-mixed",),
+                ("record-value-differs", "neighbours"),
             ),
-            (lambda s: replace(s, neighbours=replace(s.neighbours, m=5)), ("record-sensitivity-smaller",)),
+            (
+                lambda s: replace(s, neighbours=replace(s.neighbours, m=5)),
+                ("record-value-differs", "neighbours"),
+            ),
+            (
+                lambda s: recorded(
+                    replace(s, neighbours=replace(s.neighbours, m=5)), {"config.neighbours.m": 5}
+                ),
+                ("record-sensitivity-smaller",),
+            ),
         ],
     )
     def test_prettier_claims_are_refused(self, tmp_path, name, change, word):

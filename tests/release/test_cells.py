@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.privacy.accounting import Relation
 from dpose.privacy.neighbours import Neighbours
 from dpose.release.cells import BlockSums, RegionSums
 
@@ -93,7 +92,7 @@ def test_tensors_and_arrays_give_the_same(operator, seed):
 @given(operator=operators(most=3), m=st.integers(1, 3), data=st.data())
 def test_no_neighbour_changes_more_than_the_sensitivity(operator, m, data):
     """All sets of m pixels, black to white and back from any ground; and the bound is reached, so it wastes nothing."""
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, m, "picture"))
+    bound = operator.sensitivity(Neighbours.of_pixels(m, "picture"))
     picture = picture_for(operator, data.draw(st.integers(0, 9)))
     black = np.zeros_like(picture)
     most = [0, 0]
@@ -113,7 +112,7 @@ def test_no_neighbour_changes_more_than_the_sensitivity(operator, m, data):
 @settings(deadline=None, max_examples=40)
 @given(operator=operators(most=2), m=st.integers(1, 3))
 def test_no_neighbouring_clip_changes_more(operator, m):
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, m, "clip"))
+    bound = operator.sensitivity(Neighbours.of_pixels(m, "clip"))
     frames, pixels = 3, operator.height * operator.width
     black = np.zeros((frames * pixels, operator.channels), np.uint8 if operator.peak == 255 else np.uint16)
     most = [0, 0]
@@ -128,20 +127,16 @@ def test_no_neighbouring_clip_changes_more(operator, m):
 
 def test_a_picture_has_as_many_cells_of_each_size_as_it_has():
     """Of 3x3 pixels in blocks of 2x2 there are cells of 4, 2, 2 and 1: seven pixels fill the first two and one more."""
-    bound = BlockSums(3, 3, 2).sensitivity(Neighbours(Relation.REPLACE, 7, "picture"))
+    bound = BlockSums(3, 3, 2).sensitivity(Neighbours.of_pixels(7, "picture"))
     assert (bound.l1, bound.l2_squared) == (255 * 7, 255**2 * (16 + 4 + 1))
 
 
 def test_pixels_of_every_frame_are_counted_a_frame_at_a_time():
     operator = BlockSums(6, 6, 4)
     for scope in ("picture", "frame"):
-        assert operator.sensitivity(Neighbours(Relation.REPLACE, 20, scope)).l2_squared == 255**2 * (
-            16**2 + 4**2
-        )
-    assert operator.sensitivity(Neighbours(Relation.REPLACE, 20, "clip")).l2_squared == 255**2 * (
-        16**2 + 4**2
-    )
-    many = Neighbours(Relation.REPLACE, 32, "clip")
+        assert operator.sensitivity(Neighbours.of_pixels(20, scope)).l2_squared == 255**2 * (16**2 + 4**2)
+    assert operator.sensitivity(Neighbours.of_pixels(20, "clip")).l2_squared == 255**2 * (16**2 + 4**2)
+    many = Neighbours.of_pixels(32, "clip")
     assert operator.sensitivity(many).l2_squared == 255**2 * 2 * 16**2  # the large cell of two frames
 
 

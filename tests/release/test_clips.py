@@ -15,27 +15,27 @@ from hypothesis import strategies as st
 
 from clips import write
 from dpose.media.video import probe, read_frames
-from dpose.privacy.accounting import Relation
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import discrete_gaussian
-from dpose.privacy.exact import ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
-from dpose.release.config import ReleaseConfig, parse_neighbours
+from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_videos
 from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.once import GIVEN
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import rounded_up
 from dpose.release.verify import released_files, verify_release
 from dpose_lab.baselines.video_dprp import DensePlan
 from public_doors import release_array, release_file, release_video
+from records import recorded
 from refusals import refused
 
 SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
@@ -81,7 +81,8 @@ def plans(draw):
 def neighbour(plan, clip, rng):
     """A clip that differs as the setting allows: extreme values, in one place or spread."""
     shape, setting = plan.shape, plan.config
-    m = setting.neighbours(shape).m
+    allowed = setting.neighbours.resolved(shape)
+    m = allowed.m
     other = clip.copy().reshape(shape.frames, shape.pixels, shape.channels)
     kind = rng.integers(3)
     start = rng.integers(shape.pixels)
@@ -92,14 +93,14 @@ def neighbour(plan, clip, rng):
             return rng.choice([0, 255], (count, shape.channels))
         return np.full((count, shape.channels), 255 * kind)
 
-    if setting.scope == "clip":
+    if allowed.scope == "clip":
         flat = other.reshape(-1, shape.channels)
         begin, total = rng.integers(len(flat)), len(flat)
         near = (begin + np.arange(min(m, total))) % total
         places = near if rng.integers(2) else rng.permutation(total)[: len(near)]
         flat[places] = value(len(places))
     else:
-        some = range(shape.frames) if setting.scope == "frame" else [int(rng.integers(shape.frames))]
+        some = range(shape.frames) if allowed.scope == "frame" else [int(rng.integers(shape.frames))]
         for frame in some:
             other[frame, together] = value(len(together))
     return other.reshape(clip.shape)
@@ -123,9 +124,8 @@ def test_no_neighbour_moves_the_rounded_values_by_more_than_was_paid_for(plan, s
 @settings(deadline=None, max_examples=60)
 @given(plan=plans())
 def test_the_noise_is_enough_and_not_much_more(plan):
-    from dpose.privacy.exact import gaussian_cost
 
-    spent = gaussian_cost([plan.event], 1e-5)
+    spent = cost([plan.event], 1e-5, accountant=Accountant.GAUSSIAN)
     assert spent <= float(plan.config.epsilon)
     # a sigma of some grid steps is rounded up to a whole one
     root = math.isqrt(int(plan.event.variance))
@@ -139,9 +139,9 @@ def test_rounding_costs_next_to_nothing():
         plan = LinearPlan.of(
             ReleaseConfig.of_grid(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a"
         )
-        free = math.sqrt(plan.operator.sensitivity(plan.config.neighbours(shape)).l2_squared) / float(
-            plan.grid
-        )
+        free = math.sqrt(
+            plan.operator.sensitivity(plan.config.neighbours.resolved(shape)).l2_squared
+        ) / float(plan.grid)
         free /= plan.operator.unit if more else 1
         assert 1 < math.sqrt(plan.event.sensitivity_squared) / free < 1.01
 
@@ -178,9 +178,11 @@ def test_neighbours_in_many_parts_may_change_them_all():
     for near, parts in wanted.items():
         setting = ReleaseConfig.of_grid(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
         clipping = LinearPlan.of(setting, shape).clipping
-        assert clipping.changed(setting.neighbours(shape), 200) == pytest.approx(2 * norm * math.sqrt(parts))
+        assert clipping.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(
+            2 * norm * math.sqrt(parts)
+        )
         segment = LinearPlan.of(replace(setting, clip_segment=True), shape).clipping
-        assert segment.changed(setting.neighbours(shape), 200) == pytest.approx(
+        assert segment.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(
             2 * norm * math.sqrt(min(parts, 4))  # 200 frames are 64 + 64 + 64 + 8
         )
 
@@ -313,15 +315,15 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("text", "scope", "m"),
         [
-            ("pixels:16", "clip", 16),
-            ("16", "clip", 16),
+            ("pixels:16", "picture", 16),
+            ("16", "picture", 16),
             ("pixels:3/frame", "frame", 3),
             ("frame", ONE_FRAME, None),
             ("clip", "clip", None),
         ],
     )
     def test_neighbours(self, text, scope, m):
-        assert parse_neighbours(text, wholes=True) == (scope, m)
+        assert ReleaseConfig.of_grid(8, "1e-5", text).neighbours == Neighbours.of_pixels(m, scope)
 
     @pytest.mark.parametrize(
         ("more", "word"),
@@ -388,7 +390,7 @@ class TestWords:
     def test_larger_things_cost_more(self):
         for near in ("pixels:16", "pixels:16/frame", "frame"):
             plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", near), Shape(64, 240, 320, 3))
-            neighbours = plan.config.neighbours(plan.shape)
+            neighbours = plan.config.neighbours.resolved(plan.shape)
             own = plan.epsilon_for(neighbours.m, neighbours.scope)
             assert own == pytest.approx(8, rel=0.01)
             frame = plan.epsilon_for(240 * 320, ONE_FRAME)
@@ -402,7 +404,7 @@ class TestWords:
         assert made.picture.shape == clip.shape
         assert made.picture.dtype == np.uint8
         assert made.statement.kind is Kind.PRIVATE
-        assert made.statement.accountant is ReleaseAccountant.GAUSSIAN
+        assert made.statement.accountant is Accountant.GAUSSIAN
         assert 7.9 < made.statement.verify() <= 8
         one, other = (release_array(clip, SETTING, seed=3) for _ in range(2))
         assert np.array_equal(one.picture, other.picture)
@@ -435,7 +437,7 @@ class ByHand:
 
 
 def test_what_rounding_costs_by_hand():
-    near, fine = Neighbours(Relation.REPLACE, 1, "clip"), Fraction(1, 2)
+    near, fine = Neighbours.of_pixels(1, "clip"), Fraction(1, 2)
     free, whole, clipping = ByHand(), ByHand(whole=True), linear.Clipping(2.0, 2)
     # 10 is 20 steps; each of nine values is off by a step, and by twice a quarter
     assert linear.squared_change(free, None, fine, near) == rounded_up(26.0**2)
@@ -584,7 +586,7 @@ class TestFiles:
         struct.pack_into(">9i", data, data.index(b"tkhd") + 44, *matrix)
         source.write_bytes(data)
         statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5")
-        assert statement.release["size"] == "32x64"
+        assert (statement.release["shape"]["width"], statement.release["shape"]["height"]) == (32, 64)
         after = probe(tmp_path / "b.mp4")
         assert (after.width, after.height, after.rotation) == (32, 64, 0)
         verify_release(tmp_path / "b.mp4")
@@ -592,7 +594,7 @@ class TestFiles:
     def test_grey_videos(self, tmp_path):
         source = write(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
         statement = release_video(source, tmp_path / "b.mkv", 8, "1e-5", 4)
-        assert statement.release["channels"] == "1"
+        assert statement.release["shape"]["channels"] == 1
         assert statement.events[0].sensitivity_squared == 255**2 * 16
 
     def test_sound_that_is_kept_is_named(self, tmp_path):
@@ -626,33 +628,55 @@ class TestFiles:
         ("changes", "word"),
         [
             (
-                {"grid": "48x32x9"},
+                {"config.grid": [32, 48, 9]},
                 ("record-value-differs", "step"),
             ),  # all frequencies: another grid to round to, and more values
-            ({"grid": "16x6x5"}, (("record-sensitivity-smaller", "record-value-differs"),)),
+            ({"config.grid": [6, 16, 5]}, (("record-sensitivity-smaller", "record-value-differs"),)),
             ({"step": "1/1000000"}, ("record-value-differs", "step")),
             ({"step": "0"}, ("record-value-differs", "step")),
-            ({"frames": "90"}, ("pixels-differ-from-statement", "frames 9")),
-            ({"size": "48x31"}, ("pixels-differ-from-statement", "size 48x32")),
-            ({"operator": "magic"}, ("record-operator-unknown",)),
-            ({"grid": "100x1x1"}, ("record-incomplete",)),
-            ({"clip norm": "inf", "clipped together": "1"}, ("record-incomplete",)),
-            ({"clip norm": "1e6", "clipped together": "3"}, ("record-incomplete",)),
-            ({"channels": "4"}, ("record-incomplete",)),
-            ({"channels": "1"}, ("channels-differ",)),
-            ({"mechanism": "pixelization"}, ("record-incomplete",)),
-            ({"mood": "good"}, ("record-value-differs", ("mood good", "nothing"))),
-            ({"neighbours": 64}, (("record-sensitivity-smaller", "record-value-differs"),)),
-            ({"neighbours": 4}, ("record-value-differs", "step")),
-            ({"scope": "picture"}, ("record-neighbours-mixed",)),
+            ({"shape.frames": 90}, ("pixels-differ-from-statement", "frames 9")),
+            ({"shape.height": 31}, ("pixels-differ-from-statement", "size 48x32")),
+            ({"config.operator": "magic"}, ("record-operator-unknown",)),
+            ({"config.grid": [1, 100, 1]}, ("record-incomplete",)),
+            ({"config.grid": [1, 1]}, ("record-incomplete",)),
+            ({"config.grid": [6.0, 16, 5]}, ("record-incomplete",)),
+            ({"config.clip_norm": "inf"}, ("record-incomplete",)),
+            ({"config.clip_norm": "1e6"}, ("record-incomplete", "three values alike")),
+            (
+                {"config.clip_norm": "1e6", "config.colour": "rgb", "config.chroma": None},
+                (("record-sensitivity-smaller", "record-value-differs"),),
+            ),
+            ({"config.clip_segment": True}, ("record-incomplete",)),
+            ({"config.clip_segment": 0}, ("record-incomplete",)),
+            ({"shape.channels": 4}, ("record-incomplete",)),
+            ({"shape.channels": True}, ("record-incomplete",)),
+            ({"shape.channels": 1}, ("record-incomplete", "no chroma")),
+            (
+                {"shape.channels": 1, "config.colour": "grey", "config.chroma": None},
+                ("channels-differ",),
+            ),
+            ({"shape.frames": None}, ("pixels-differ-from-statement", "frames 9")),
+            ({"config.operator": "pixelization"}, ("record-incomplete",)),
+            ({"choice": "00"}, ("record-value-differs", ("choice", "nothing"))),
+            ({"mood": "good"}, ("record-value-differs", ("mood", "good", "nothing"))),
+            (
+                {"neighbours": 64, "config.neighbours.m": 64},
+                (("record-sensitivity-smaller", "record-value-differs"),),
+            ),
+            ({"neighbours": 4, "config.neighbours.m": 4}, ("record-value-differs", "step")),
+            ({"neighbours": 4}, ("record-value-differs", "neighbours")),
+            ({"config.neighbours.m": 4}, ("record-value-differs", "step")),
+            ({"scope": "picture"}, ("record-value-differs", "neighbours")),
+            ({"config.neighbours.scope": "picture"}, ("record-value-differs", "scope")),
             ({"event": 0.5}, ("record-sensitivity-smaller",)),
             ({"variance": 2}, ("record-value-differs", "variance")),
             ({"variance": "1.0001"}, ("record-value-differs", "variance")),
             ({"event": "0.9999"}, ("record-sensitivity-smaller",)),
             ({"steps": 2}, ("record-value-differs", ("steps 2", "but 1"))),
             ({"events": 2}, ("record-events-differ", ("2 events", "not 1"))),
-            ({"epsilon": 9.0}, ("record-value-differs", "variance")),
-            ({"unit": "image"}, ("record-value-differs", "unit image")),
+            ({"epsilon": 9.0}, ("record-value-differs", "epsilon")),
+            ({"epsilon": 9.0, "config.epsilon": "9"}, ("record-value-differs", "variance")),
+            ({"unit": "image"}, ("record-value-differs", "unit")),
             ({"accountant": "zcdp"}, ("statement-does-not-add-up",)),
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),
@@ -675,6 +699,8 @@ class TestFiles:
         near = replace(
             made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope)
         )
+        if "unit" in more:
+            near = Neighbours(more["unit"], Relation.REPLACE)
         claimed = more.pop("epsilon", 100.0 if len(events) > 1 or changed.steps > 1 else 8.0)
         forged = replace(
             made,
@@ -683,9 +709,9 @@ class TestFiles:
             epsilon=claimed,
             unit=more.pop("unit", "pixel"),
             accountant=more.pop("accountant", made.accountant),
-            release={**made.release, **more},
             seal="",
         )
+        forged = recorded(forged, more)
         write_sidecar(target, target, forged)
         with refused(*word) as caught:
             verify_release(target)

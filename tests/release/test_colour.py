@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import choosing
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
@@ -24,12 +23,12 @@ from dpose.release.explain import explain_release
 from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.prior import LUMA, Channel
-from dpose.release.recompute import recorded_plan
+from dpose.release.record import recorded_plan
 from dpose.release.verify import verify_release
 from public_doors import pixelize, release_video
+from records import recorded
 from refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -41,7 +40,7 @@ KINDS = [("ycc", False), ("ycc", True), ("grey", False), ("rgb", True)]
 
 
 def near(m, scope="picture"):
-    return Neighbours(Relation.REPLACE, m, scope)
+    return Neighbours.of_pixels(m, scope)
 
 
 def plan_for(shape, m, block, *, colour="ycc", delta=0, chroma=None, **more):
@@ -319,7 +318,7 @@ class TestReleases:
         made = pixelize(clip, 5, neighbours, 4, colour="ycc")
         assert made.picture.shape == clip.shape
         assert len(made.frames) == 3
-        plan = recorded_plan(made.statement, "a")
+        plan = recorded_plan(made.statement.release, "a")
         assert plan.events == made.statement.events
         assert plan.events[0].steps == (3 if "frame" in neighbours else 1)
 
@@ -334,36 +333,40 @@ class TestReleases:
         target = tmp_path / "b.mp4"
         release_video(write_clip(tmp_path / "a.mp4"), target, 8, "1e-5", 4, **more)
         statement, _ = read_sidecar(target)
-        assert statement.release.get("colour", "rgb") == more.get("colour", "ycc")
+        assert statement.release["config"]["colour"] == more.get("colour", "ycc")
         _, line = verify_release(target)
         assert "is claimed" in line
 
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            ("combinations", "4 x (R + 2G + B) and 2 x (R - B) and 1 x (2G - R - B)"),
-            ("combinations", "3 x (R + 2G + B) and 3 x (R - B) and 1 x (2G - R - B)"),
-            ("combinations", "secret"),
             ("colour", "grey"),
             ("colour", "rgb"),
-            ("chroma", "cells 3 times as wide"),
-            ("chosen", "by looking at the picture"),
+            ("colour", "secret"),
+            ("colour", None),
+            ("chroma", 3),
+            ("chroma", None),
+            ("chosen", ["by looking at the picture"]),
+            ("chosen", ["chroma", "block"]),
         ],
     )
     def test_prettier_records_are_refused(self, tmp_path, name, value):
         made = pixelize(COLOUR, 5, 4, "auto", colour="ycc", delta=0)
-        record = dict(made.statement.release) | {name: value}
-        changed = replace(made.statement, release=record)
+        changed = recorded(made.statement, {f"config.{name}": value})
         (tmp_path / "a.png").write_bytes(stamped_picture(made.frames[0], ".png", changed))
-        with refused(("record-incomplete", "record-sensitivity-smaller"), where="a.png"):
+        codes = ("record-incomplete", "record-sensitivity-smaller", "record-block-not-chosen")
+        with refused(codes, where="a.png"):
             verify_release(tmp_path / "a.png")
 
-    def test_other_multiples_are_verified_by_their_own_bound(self, tmp_path):
-        """Were they another version's: what is recorded is what is computed with."""
-        shape = Shape.of(45, 61, 3)
-        config = ReleaseConfig.of(2, 4, 8, colour="ycc", chroma=2)
-        bound = PixelizationPlan.of(config, shape, Colour("ycc", 3, (1, 5, 5))).events[0].sensitivity
-        assert bound == 255 * 4 * 2 * (1 + 5 + 5)
+    @pytest.mark.parametrize("times", [(4, 2, 1), (3, 3, 1), (1, 5, 5)])
+    def test_an_archive_of_other_multiples_is_refused(self, tmp_path, times):
+        """The multiples are those of the configured colour; a configuration does not say any."""
+        made = pixelize(COLOUR, 5, 4, 8, colour="ycc", chroma=2)
+        (frame,) = made.frames
+        other = replace(frame, layers=replace(frame.layers, colour=Colour("ycc", 3, times)))
+        (tmp_path / "a.npz").write_bytes(pack_archive(other, made.statement))
+        with refused("pixels-differ-from-statement", where="combinations"):
+            verify_release(tmp_path / "a.npz")
 
     def test_an_archive_of_other_layers(self, tmp_path):
         made = pixelize(COLOUR, 5, 4, 8, colour="ycc", chroma=2)
@@ -376,7 +379,7 @@ class TestReleases:
 
 class TestWhatIsAsked:
     def test_grey_pictures_stay_grey(self):
-        assert "colour" not in pixelize(GREY, 2, 4, 8).statement.release
+        assert pixelize(GREY, 2, 4, 8).statement.release["config"]["colour"] == "grey"
         with refused("chroma-of-grey"):
             pixelize(GREY, 2, 4, 8, colour="ycc")
         assert pixelize(GREY, 2, 4, 8, chroma=2).picture.shape == GREY.shape
@@ -419,20 +422,19 @@ class TestChoice:
         dark, busy = np.zeros((64, 64, 3), np.uint8), RNG.integers(0, 256, (64, 64, 3)).astype(np.uint8)
         one, other = (pixelize(picture, 2, 4).statement.release for picture in (dark, busy))
         assert one == other
-        assert one["chosen"].startswith(
-            "block and chroma for restoration learned, from epsilon, delta, neighbours"
-        )
-        assert "chosen" not in pixelize(dark, 2, 4, 8, colour="rgb").statement.release
+        assert one["config"]["chosen"] == ["block", "chroma"]
+        assert one["config"]["restoration"]["method"] == "learned"
+        assert pixelize(dark, 2, 4, 8, colour="rgb").statement.release["config"]["chosen"] == []
 
     @pytest.mark.parametrize("more", [{}, {"delta": 1e-5}, {"colour": "grey"}, {"restore": "none"}])
     @pytest.mark.parametrize("block", ["1", "5", "8", "16", "40"])
     def test_what_is_said_to_be_chosen_is_chosen_again(self, tmp_path, block, more):
         made = pixelize(COLOUR, 2, 4, int(block), **{"colour": "ycc", **more})
         honest = pixelize(COLOUR, 2, 4, **{"colour": "ycc", **more})
-        chosen = honest.statement.release["chosen"]
-        if block == honest.statement.release["block"]:
+        chosen = honest.statement.release["config"]["chosen"]
+        if int(block) == honest.statement.release["config"]["block"]:
             made = honest
-        statement = replace(made.statement, release={**made.statement.release, "chosen": chosen})
+        statement = recorded(made.statement, {"config.chosen": chosen})
         path = tmp_path / "a.png"
         path.write_bytes(stamped_picture(made.frames[0], ".png", statement))
         if made is honest:
@@ -443,7 +445,7 @@ class TestChoice:
 
     def test_what_was_fixed_is_not_said_to_be_chosen(self, tmp_path):
         made = pixelize(COLOUR, 2, 4, 16, colour="ycc")
-        assert made.statement.release["chosen"].startswith("chroma for restoration learned, from")
+        assert made.statement.release["config"]["chosen"] == ["chroma"]
         made.save(tmp_path / "a.png")
         verify_release(tmp_path / "a.png")
         boxed = pixelize(COLOUR, 2, "box:9x9/frames:1", subdivide=2, regions="private")
@@ -484,7 +486,7 @@ class TestChoice:
 
     def test_it_divides_as_asked(self):
         made = pixelize(COLOUR, 2, 4, subdivide=3, regions="private")
-        assert int(made.statement.release["block"]) % 3 == 0
+        assert made.statement.release["config"]["block"] % 3 == 0
         with refused("subdivide-without-block", where="into 64"):
             pixelize(COLOUR, 2, 4, subdivide=64, regions="private")
 

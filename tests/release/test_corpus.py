@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 import clips
+from dpose.account import Budget, charges, set_budget
 from dpose.cli import main
 from dpose.engines.local import LocalEngine
 from dpose.engines.ray import ITEM_BYTES
 from dpose.errors import DposeError, IncompleteError
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Budget, charges, marks_of, readers, set_budget
 from dpose.release import corpus as room
 from dpose.release import corpus_items
 from dpose.release.archive import unpack
@@ -231,7 +233,7 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
 
 def test_what_a_budget_refuses_others_may_have(pictures, out):
     hashes = picture_original(pictures / "2.png")[0].hashes
-    set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), "pixel", pixels=16))
+    set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), Neighbours.of_pixels(16)))
     with refused("budget-exceeded", where="2.png", error=IncompleteError):
         release(pictures, out)
     assert states() == ["committed"] * 4
@@ -291,7 +293,7 @@ def test_a_key_travels_with_little_however_long_a_video_is(tmp_path, out, monkey
         assert item.secret in pickle.dumps(item)
     first, second = charges()
     assert first.stored.sets == second.stored.sets, "another attempt is one at all its frames, too"
-    found = {entry.id for entry in readers(marks_of(frames[-1:]))}
+    found = {entry.id for entry in charges(of=marks_of(frames[-1:]))}
     assert found == {first.id, second.id}
 
 
@@ -307,7 +309,7 @@ def test_a_worker_that_has_another_folder_releases_nothing(pictures, out, capsys
 
 
 def test_noise_of_a_key_that_is_taken_up_again_is_bound_to_the_sums():
-    stage = NoiseStage(LaplaceEvent(Fraction(100), Fraction(1)), b"coarse")
+    stage = NoiseStage(Laplace(Fraction(100), Fraction(1)), b"coarse")
     one, other = np.arange(50), np.arange(50) + np.eye(1, 50, 7, dtype=int)[0]
 
     def noise(key, values):

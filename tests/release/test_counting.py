@@ -14,30 +14,22 @@ import pytest
 
 import dpose
 from clips import write as write_clip
+from dpose.account import Budget, State, charges, composed, set_budget
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
-from dpose.privacy.accounting import Relation
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import (
-    Budget,
-    PureLoss,
-    State,
-    ZcdpLoss,
-    charges,
-    composed,
-    marks_of,
-    readers,
-    set_budget,
-)
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
 from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
+from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
 from dpose.release.verify import verify_release
 from refusals import refused
@@ -135,7 +127,7 @@ class TestCosts:
 
         config = ReleaseConfig.of(2, 3, 8, delta, subdivide, as_regions(regions))
         plan = bind(config, Shape.of(20, 28, 3))
-        (loss,) = losses(plan, seeded=False)
+        events = charged_events(plan, seeded=False)
         area = 20 * 28
         cells = {b"coarse": BlockSums(20, 28, 8, 3), b"fine": BlockSums(20, 28, 8 // subdivide, 3)}
         for m in (1, 2, 3, 5, 16, 64, 65, 300, area):
@@ -154,44 +146,46 @@ class TestCosts:
                     spent += Fraction(sum(v * v for v in moved)) / (2 * stage.event.variance)
                 else:
                     spent += Fraction(sum(moved)) / stage.event.scale
-            found = loss.restated(m, area)
-            cost = found.rho if delta else found.epsilon
-            assert cost >= float(spent) * (1 - 1e-12)
+            found = [loss.for_neighbours(Neighbours.of_pixels(m), area) for loss in events]
+            cost = sum(loss.rho() if delta else loss.pure() for loss in found)
+            assert cost >= spent
             if m in (1, 2, 3, 16, 64, area):  # a point: exactly that
-                assert cost == pytest.approx(float(spent), rel=1e-12)
-        assert (loss.pixels, isinstance(loss, ZcdpLoss)) == (3, bool(delta))
-        assert (loss.epsilon if not delta else 2) == 2
+                assert cost == spent
+        assert all((loss.pixels, isinstance(loss, Gaussian)) == (3, bool(delta)) for loss in events)
+        assert delta or sum(loss.pure() for loss in events) == 2
 
     @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame", "frame", "clip"])
     def test_clips_by_projection(self, operator, neighbours):
         config = ReleaseConfig.of_grid(8, "1e-5", neighbours, operator)
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
-        (loss,) = losses(plan, seeded=False)
+        (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
-        costs = [loss.restated(m, 4608).rho for m in (1, 4, 16, 256, 4096)] + [loss.restated(0, 4608).rho]
+        costs = [loss.for_neighbours(Neighbours.of_pixels(m), 4608).rho() for m in (1, 4, 16, 256, 4096)] + [
+            loss.for_neighbours(Neighbours("image"), 4608).rho()
+        ]
         assert costs == sorted(costs)
         # the noise's own event: for what the claim is about, no less
         own = plan.event.sensitivity_squared / (2 * plan.event.variance)
-        assert loss.rho >= float(own) * (1 - 1e-12)
+        assert loss.rho() >= own
 
     def test_pixels_of_every_frame(self):
         plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
-        (loss,) = losses(plan, seeded=False)
-        assert (loss.epsilon, loss.pixels) == (2.0, 20)
-        assert loss.restated(4, 16 * 16 * 5).epsilon == pytest.approx(2 / 5)
+        (loss,) = charged_events(plan, seeded=False)
+        assert (loss.pure(), loss.pixels) == (2, 20)
+        assert loss.for_neighbours(Neighbours.of_pixels(4), 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
         config = ReleaseConfig.of(2, 4, 8)
-        assert losses(bind(config, Shape.of(16, 16)), seeded=True) == ()
-        assert losses(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
+        assert charged_events(bind(config, Shape.of(16, 16)), seeded=True) == ()
+        assert charged_events(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
 
     def test_a_cost_is_never_rounded_down(self):
         plan = bind(ReleaseConfig.of("1/3", 7, 8), Shape.of(16, 16))
-        (loss,) = losses(plan, seeded=False)
-        assert Fraction(loss.epsilon) >= Fraction(1, 3)
-        for pixels, cost in loss.points:
-            assert Fraction(cost) >= pixel_cost(plan, pixels or 256)
+        (loss,) = charged_events(plan, seeded=False)
+        assert loss.pure() == Fraction(1, 3)
+        assert Fraction(loss.renyi(math.inf, replaces=True)) >= Fraction(1, 3)
+        assert Fraction(added_up([loss.pure()] * 3)) >= 1
 
     def test_pure_releases_add_up_and_zcdp_does_better(self):
         def entry(**more):
@@ -270,7 +264,7 @@ class TestPython:
         dpose.pixelize(clip, 1, 16, again=True)
         with refused("released-before", where="both together cost epsilon 2"):
             dpose.pixelize(COLOUR[::-1], 1, 16)
-        assert len(readers(marks_of([pixel_hash(COLOUR)]))) == 2
+        assert len(charges(of=marks_of([pixel_hash(COLOUR)]))) == 2
 
     def test_what_fails_is_still_counted(self, monkeypatch):
         def broken(*given):
@@ -293,7 +287,7 @@ class TestPython:
 
     def test_a_budget_refuses_before_anything_is_computed(self, monkeypatch):
         marks = marks_of([pixel_hash(COLOUR)])
-        set_budget(Budget(1.5, 1e-5, "x", marks, "pixel", Relation.REPLACE, 16))
+        set_budget(Budget(1.5, 1e-5, "x", marks, Neighbours.of_pixels(16)))
         dpose.pixelize(COLOUR, 1, 16)
         monkeypatch.setattr("dpose.release.api.noised", None)
         with refused("budget-exceeded"):
@@ -411,7 +405,7 @@ class TestCommand:
         code = (
             "import os, sys\nfrom dpose.release import files\n"
             "def dead(*given, **more): os._exit(9)\n"
-            "from dpose.privacy.odometer import reservations\nreservations.commit = dead\n"
+            "from dpose.account import reservations\nreservations.settle = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]
@@ -443,16 +437,16 @@ class TestCommand:
 
     def test_of_two_that_race_one_is_told(self, monkeypatch):
         """Both have looked before either reserves."""
-        real = counting.reserve_after
+        real = counting.charge_all
         inside = []
 
-        def late(charge, known, *more):
-            inside.append(charge)
+        def late(entries, **more):
+            inside.append(entries)
             if len(inside) == 1:
                 dpose.pixelize(COLOUR, 1, 16)
-            return real(charge, known, *more)
+            return real(entries, **more)
 
-        monkeypatch.setattr(counting, "reserve_after", late)
+        monkeypatch.setattr(counting, "charge_all", late)
         with refused("charge-made-meanwhile"):
             dpose.pixelize(COLOUR, 1, 16)
         assert states() == [State.COMMITTED]
@@ -512,7 +506,7 @@ def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp
     assert "frames in common with another file of this command" in refusal(capsys)
     assert charges() == []
     assert main([*video, "--again"]) == 0
-    assert [len(readers(entry)) for entry in [marks_of(["a frame of both"])]] == [2]
+    assert [len(charges(of=entry)) for entry in [marks_of(["a frame of both"])]] == [2]
 
 
 class TestVerify:
@@ -538,7 +532,7 @@ class TestVerify:
         def altered():
             (entry,) = real
             if change == "cost":
-                return [replace(entry, events=(replace(entry.events[0], epsilon=0.1),))]
+                return [replace(entry, events=(replace(entry.events[0], sensitivity=Fraction(1)),))]
             if change == "unbounded":
                 return [replace(entry, events=())]
             earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))
@@ -576,6 +570,6 @@ def test_old_statements_without_a_count_still_verify():
 
 def test_neighbours_of_a_loss_are_those_of_the_claim():
     plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
-    (loss,) = losses(plan, seeded=False)
-    assert isinstance(loss, PureLoss)
-    assert plan.config.neighbours(plan.shape) == Neighbours(Relation.REPLACE, loss.pixels, "picture")
+    (loss,) = charged_events(plan, seeded=False)
+    assert isinstance(loss, Laplace)
+    assert plan.config.neighbours.resolved(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

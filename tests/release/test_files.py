@@ -394,7 +394,7 @@ class TestVideos:
         carried, seal = read_sidecar(target)
         assert carried == statement
         assert json.loads(seal)["type"] == "seal"
-        assert statement.release["frames"] == "9"
+        assert statement.release["shape"]["frames"] == 9
         assert "clip" in statement.paragraph()
         assert not any("sound" in line for line in statement.conditional_on)
         assert released_files(tmp_path / "out") == [target]

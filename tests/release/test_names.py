@@ -92,17 +92,6 @@ def test_explaining_writes_no_names(tmp_path):
     assert not names_file(tmp_path / "released").parent.exists()
 
 
-def test_rename_is_what_happens_anyhow(tmp_path, capsys):
-    assert main(["pixelize", "in", *BASIC, "--rename", "--out", "out"]) == 0
-    assert (tmp_path / "out" / "000001.png").is_file()
-    assert main(["pixelize", "in", *BASIC, "--rename", "--keep-names", "--out", "other"]) == 2
-    assert "[names-conflict]" in capsys.readouterr().err
-    main(["pixelize", "--help"])
-    told = capsys.readouterr().out
-    assert "--keep-names" in told
-    assert "--rename" not in told
-
-
 def test_two_commands_at_once_share_no_number(tmp_path):
     remember_names(tmp_path / "out", {"000001": str(tmp_path / "a.png")})
     with refused("release-number-taken"):

@@ -11,7 +11,7 @@ import pytest
 
 import dpose
 from dpose.privacy.discrete import MAX_SCALE
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent
+from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import noise_tests
 from dpose.release.archive import pack_archive
@@ -39,11 +39,11 @@ SIGMAS = [1, 2, 5, 20]
 
 
 def gaussian(sigma):
-    return GaussianEvent(Fraction(sigma**2), Fraction(1))
+    return Gaussian(Fraction(sigma**2), Fraction(1))
 
 
 EVENTS = [
-    *(LaplaceEvent(scale, Fraction(1)) for scale in SCALES),
+    *(Laplace(scale, Fraction(1)) for scale in SCALES),
     *map(gaussian, SIGMAS),
 ]
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def plan_of(epsilon=2, delta=0, pixels="pixels:4", shape=(SIDE, SIDE), **more):
 
 def scaled(event, times):
     """The event of noise so many times as wide; next to none for 0."""
-    if isinstance(event, LaplaceEvent):
+    if isinstance(event, Laplace):
         return replace(event, scale=event.scale * times or Fraction(1, 10**6))
     return replace(event, variance=event.variance * times**2 or Fraction(1, 10**6))
 
@@ -109,7 +109,7 @@ def law(event, far):
     """P(X = x) for |x| <= far, by summing what the definition says."""
     weight = (
         (lambda x: math.exp(-abs(x) / event.scale))
-        if isinstance(event, LaplaceEvent)
+        if isinstance(event, Laplace)
         else (lambda x: math.exp(-(x**2) / (2 * event.variance)))
     )
     weights = np.array([weight(x) for x in range(-far, far + 1)])
@@ -133,25 +133,25 @@ class TestLaws:
         for far in (0, 1, 2, 3, 7, 30, 100):
             exact = both[2 * FAR - far : 2 * FAR + far + 1].sum()
             # the closed form for Gaussian noise is a bound, and tight where noise is wide
-            room = 0.06 / float(event.variance) if isinstance(event, GaussianEvent) else 0
+            room = 0.06 / float(event.variance) if isinstance(event, Gaussian) else 0
             assert -1e-14 <= within(event, far) - exact <= 1e-11 + room * exact
 
     def test_sizes_at_both_ends(self):
         for scale in (Fraction(1, 10**400), Fraction(1, 1000), Fraction(MAX_SCALE)):
-            event = LaplaceEvent(scale, Fraction(1))
+            event = Laplace(scale, Fraction(1))
             assert 0 < multiple_chance(event, 3) <= 1
             assert 0 < within(event, 0) <= within(event, 10) <= 1
             assert within(event, 50 * math.ceil(scale)) == 1
-        half = within(LaplaceEvent(Fraction(MAX_SCALE), Fraction(1)), MAX_SCALE - 1)
+        half = within(Laplace(Fraction(MAX_SCALE), Fraction(1)), MAX_SCALE - 1)
         assert half == pytest.approx(1 - 3 * math.exp(-1) / 2, abs=1e-11)
-        wide = GaussianEvent(Fraction(MAX_SCALE**2), Fraction(1))
+        wide = Gaussian(Fraction(MAX_SCALE**2), Fraction(1))
         assert within(wide, MAX_SCALE) == pytest.approx(math.erf(0.5), abs=1e-11)
         assert within(wide, MAX_SCALE) > math.erf(0.5)
         # noise narrower than any release's: the bound is loose, and still one
-        narrow = law(GaussianEvent(Fraction(1, 4), Fraction(1)), 50)
-        assert (narrow**2).sum() <= within(GaussianEvent(Fraction(1, 4), Fraction(1)), 0) < 0.7
+        narrow = law(Gaussian(Fraction(1, 4), Fraction(1)), 50)
+        assert (narrow**2).sum() <= within(Gaussian(Fraction(1, 4), Fraction(1)), 0) < 0.7
         assert multiple_chance(wide, 5) == pytest.approx(1 / 5, abs=1e-11)
-        assert multiple_chance(GaussianEvent(Fraction(1, 10**6), Fraction(1)), 7) == 1
+        assert multiple_chance(Gaussian(Fraction(1, 10**6), Fraction(1)), 7) == 1
 
     @pytest.mark.parametrize("event", EVENTS)
     def test_moving_a_difference_makes_it_no_smaller(self, event):
@@ -209,7 +209,7 @@ class TestDifferences:
     """Each test is the sum of min(|difference|, cap) in sixteenths of its cap, against the law of its own noise."""
 
     @pytest.mark.parametrize("width", [16, 1])
-    @pytest.mark.parametrize("make", [lambda w: LaplaceEvent(Fraction(w), Fraction(1)), gaussian])
+    @pytest.mark.parametrize("make", [lambda w: Laplace(Fraction(w), Fraction(1)), gaussian])
     def test_sums_as_defined(self, make, width):
         event, far = make(width), np.array([0, 1, 2, 3, 5, 8, 15, 16, 17, 40, 63, 64, 1000])
         found = list(noise_tests._differences(far, event, "cells"))

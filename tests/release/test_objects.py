@@ -15,12 +15,12 @@ import dpose
 from clips import write
 from dpose.cli import main
 from dpose.media.images import read_pixels
-from dpose.privacy.exact import gaussian_cost, zcdp_epsilon, zcdp_rho
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
 from dpose.release.api import bind
-from dpose.release.boxes import MovingBox
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
@@ -82,13 +82,15 @@ class TestSeveralPictures:
 
     def test_rho_adds_up(self):
         plan = plan_for(delta=1e-5)
-        assert repeated_epsilon(plan) == pytest.approx(zcdp_epsilon(10 * zcdp_rho(plan.events), 1e-5))
+        assert repeated_epsilon(plan) == pytest.approx(
+            zcdp_epsilon(10 * sum(event.rho() for event in plan.events), 1e-5)
+        )
         assert plan.object_epsilon(10**4) < plan.object_epsilon(10**4, 10) < 10 * plan.object_epsilon(10**4)
 
     def test_the_gaussian_mechanisms_curve(self):
         plan = plan_for(operator="block", delta="1e-5", epsilon=8, frames=10)
         (event,) = plan.events
-        wanted = gaussian_cost([replace(event, steps=10)], 1e-5)
+        wanted = cost([replace(event, steps=10)], 1e-5, accountant=Accountant.GAUSSIAN)
         assert repeated_epsilon(plan) == pytest.approx(wanted)
         assert 8 < wanted < 80
         both = plan.epsilon_for(16, "clip", 2), plan.epsilon_for(16, "clip")
@@ -105,8 +107,7 @@ class TestSeveralPictures:
     @pytest.mark.parametrize("neighbours", ["pixels:16", "box:100x100/seconds:10"])
     def test_one_clip_has_one_figure_for_a_face(self, operator, neighbours):
         """A face is a box wherever it is spoken of: not as many pixels, which could fill whole cells."""
-        box = MovingBox.parse(neighbours) if neighbours.startswith("box") else None
-        near = box.timed([Fraction(n, 25) for n in range(100)]) if box else neighbours
+        near = Neighbours.parse(neighbours).timed([Fraction(n, 25) for n in range(100)])
         config = ReleaseConfig.of_grid(2, "1e-5", near, operator, colour="rgb", k=3 * 77)
         plan = bind(config, Shape.of(240, 426, 3, frames=100))
         cost = upper(plan.epsilon_near(Neighbours.of_box(100, 100, 100)))
@@ -144,7 +145,7 @@ class TestPresets:
             ("person", "20x25", 60 * 200),
         ):
             near = protected_neighbours(protect, *([face] if face else []))
-            assert ReleaseConfig.of(2, near).neighbours(shape).m == m
+            assert ReleaseConfig.of(2, near).neighbours.resolved(shape).m == m
             assert preset_line(protect, *([face] if face else [])).startswith(f"protect {protect}: ")
 
     def test_a_video_gets_a_box_for_ten_seconds(self, tmp_path):

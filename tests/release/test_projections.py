@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.privacy.accounting import Relation
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape, blend, blend_gain, centre, count_lengths, edge, even_edges, largest_fill
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME, make_operator
+from dpose.release.operators import make_operator
 from dpose.release.projections import Separable
 from dpose_lab.baselines.video_dprp import GaussianProjection
 
@@ -21,7 +20,7 @@ NAMES = ("block", "low-pass", "random")
 
 
 def near(m, scope):
-    return Neighbours(Relation.REPLACE, m, scope)
+    return Neighbours.of_pixels(m, scope)
 
 
 @st.composite

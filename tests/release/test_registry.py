@@ -12,16 +12,16 @@ import pytest
 
 from dpose.cli import main
 from dpose.media.images import encode_image
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import Laplace
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.statement import Kind
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME, OPERATORS, make_operator, register_operator
+from dpose.release.operators import OPERATORS, make_operator, register_operator
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from public_doors import pixelize, release_array, release_file
@@ -60,7 +60,7 @@ def check_sensitivity(name):
     pixels = shape.pixels
     for groups, m, scope in itertools.product((1, 2), (1, 2), ("clip", "frame", ONE_FRAME)):
         operator = make_operator(name, shape, 2, 2, groups, "text")
-        bound = operator.sensitivity(Neighbours(Relation.REPLACE, m, scope))
+        bound = operator.sensitivity(Neighbours.of_pixels(m, scope))
         frames = {"clip": [range(2)], "frame": [range(2)], ONE_FRAME: [[0], [1]]}[scope]
         total = 2 * pixels if scope == "clip" else pixels
         for places in itertools.combinations(range(total), m):
@@ -129,8 +129,8 @@ def test_the_example_runs(row_sums, tmp_path, monkeypatch, capsys):
 def test_pure_privacy_is_exact(row_sums):
     plan = bind(ReleaseConfig.of_grid(**PURE), Shape.of(24, 32, 3))
     assert isinstance(plan, LinearPlan)
-    assert plan.accountant is ReleaseAccountant.PURE
-    assert plan.event == LaplaceEvent(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
+    assert plan.accountant is Accountant.PURE
+    assert plan.event == Laplace(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
     statement = release_statement(plan, seeded=False)
     assert (statement.epsilon, statement.delta) == (Fraction(50), 0)
     text = "\n".join(explain_release(plan))

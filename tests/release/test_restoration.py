@@ -13,7 +13,7 @@ from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.planes import Observed, Plane
 from dpose.release.projections import BlockMeans
-from dpose.release.restoration import OPENCV, PAINTED, Restoration, learned, restore, restored_clip
+from dpose.release.restoration import OPENCV, Restoration, learned, restore, restored_clip
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, halved
 from dpose.release.verify import verify_release
 from public_doors import pixelize
@@ -58,7 +58,7 @@ class TestEveryMethod:
         made = pixelize(SMOOTH, 20, 4, 8, restore=method, seed=1)
         released, statement = unpack(pack_archive(made.frames[0], made.statement), "a.npz")
         assert np.array_equal(released.picture(), made.picture)
-        assert Restoration.recorded(statement.release) == Restoration.chosen(method)
+        assert Restoration.read(statement.release["restoration"]) == Restoration.chosen(method)
         if method != "none":
             assert np.array_equal(restore(made.frames[0].observed(), method), made.picture)
 
@@ -217,7 +217,8 @@ class TestRecords:
         made = pixelize(SMOOTH, 20, 4, 8)
         made.save(tmp_path / "a.npz")
         told = restore_file(tmp_path / "a.npz", tmp_path / "a.png", method)
-        assert Restoration.recorded(told.release).method == method
+        assert told.release["restoration"]["method"] == method
+        assert told.release["config"] == made.statement.release["config"]
         assert "not checked" not in verify_release(tmp_path / "a.png")[1]
 
     def test_a_restored_picture_that_is_not_the_archives(self, tmp_path):
@@ -234,12 +235,23 @@ class TestRecords:
     def test_records_are_read_back(self):
         for method in restoration.METHODS:
             found = Restoration.chosen(method)
-            assert Restoration.recorded(found.record) == found
-        assert Restoration.recorded({}) == PAINTED
-        assert PAINTED.record == {}
-        for text in ("none", "learned", "learned, weights 12", "magic", "tv, weights " + "0" * 64):
+            assert Restoration.read(found.to_dict()) == found
+        weights = {"weights": "0" * 64}
+        for values in (
+            None,
+            "none",
+            {},
+            {"method": "learned"},
+            {"method": "learned", "weights": "12"},
+            {"method": "learned", "weights": 12},
+            {"method": "magic"},
+            {"method": ["tv"]},
+            {"method": "tv", **weights},
+            {"method": "tv", "weights": ""},
+            {"method": "learned", **weights, "note": ""},
+        ):
             with refused("record-restoration-unknown"):
-                Restoration.recorded({"restoration": text})
+                Restoration.read(values)
         with refused("restoration-unknown", where="magic"):
             Restoration.chosen("magic")
         with refused("restoration-unknown", where="magic"):

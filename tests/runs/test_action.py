@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 
 from clips import write
+from dpose.account import EVALUATION, State, budgets, charges
 from dpose.media.video import probe
 from dpose.media.video_identity import video_hashes
+from dpose.privacy.marks import marks_of
 from dpose.privacy.noised_query import NoisedQuery
-from dpose.privacy.odometer import EVALUATION, State, budgets, charges, marks_of
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.runs.budget import set_budget_of
+from dpose.runs.account import set_budget_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.noised_score import evaluate_noised

@@ -7,11 +7,11 @@ import pytest
 import torch
 from rich.console import Console
 
-import dpose.pose.model_people as model_people
 from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader, probe
 from dpose.media.video_writer import video_file
+from dpose.pose import people as module
 from dpose.pose.boxes import FixedBox, LabelledBoxes, whole_picture
 from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results
@@ -55,7 +55,7 @@ def clip(path, count=4):
 
 
 def run(model, sources, out, boxes=whole_picture, **options):
-    finder = model_people.ModelPeople(for_prediction(model)) if isinstance(model, PoseModel) else model
+    finder = module.ModelPeople(for_prediction(model)) if isinstance(model, PoseModel) else model
     return annotate(finder, find_files([str(s) for s in sources]), out, boxes, console=quiet(), **options)
 
 
@@ -179,7 +179,7 @@ def test_a_long_video_is_predicted_by_onnx_runtime_where_it_is_installed(model, 
     monkeypatch.setattr(
         OnnxModel, "forward", lambda self, crops: asked.append(len(crops)) or real(self, crops)
     )
-    monkeypatch.setattr(model_people, "MANY_FRAMES", 4)
+    monkeypatch.setattr(module, "MANY_FRAMES", 4)
     by_onnx = run(model, [source], tmp_path / "onnx").document
     assert sum(asked) == 4
     for a, b in zip(by_torch["annotations"], by_onnx["annotations"], strict=True):
@@ -191,7 +191,7 @@ def test_a_long_video_is_predicted_by_torch_where_the_export_is_another_model(mo
         raise DposeError("export-differs", "finds a joint elsewhere")
 
     monkeypatch.setattr("dpose.pose.export._onnx_bytes", differs)
-    monkeypatch.setattr(model_people, "MANY_FRAMES", 4)
+    monkeypatch.setattr(module, "MANY_FRAMES", 4)
     assert run(model, [clip(tmp_path / "clip.mp4")], tmp_path / "out").frames == 4
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose import files
-from dpose.pose.data import ConcatUnits, PoseUnits, SubjectUnits
+from dpose.pose.data import PoseUnits, SubjectUnits
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
@@ -156,7 +156,7 @@ class TestSeveralData:
 def doubled():
     part = open_units(config("synthetic:ward:val"), NANO)
     assert isinstance(part, PoseUnits)
-    return ConcatUnits([part, part], ["a", "b"])
+    return PoseUnits.joined([part, part], ["a", "b"])
 
 
 def test_an_audit_takes_one():

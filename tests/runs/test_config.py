@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.runs.config import RunConfig
 from refusals import refused
 

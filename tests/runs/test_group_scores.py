@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from dpose import files
+from dpose.account import State, charges
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.privacy.noised_query import NoisedQuery
-from dpose.privacy.odometer import State, charges
 from dpose.privacy.scores import noised_query_of, score_statement
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs import group_scores
@@ -117,7 +117,7 @@ def test_private_groups_are_noised_charged_and_recorded(tmp_path):
     (charge,) = charges()[before:]
     assert charge.state == State.COMMITTED
     # whoever is replaced costs twice as much as whoever is left blank
-    assert float(charge.events[0].epsilon) == 16.0
+    assert charge.events[0].pure() == 16
     assert set(found.shares) == {EVERYBODY, *asked.names}
     (file,) = (model / "evaluations").glob("*.json")
     content = json.loads(file.read_text())
@@ -126,7 +126,7 @@ def test_private_groups_are_noised_charged_and_recorded(tmp_path):
     assert statement.release["sensitivity"].startswith("30 in L1 norm")
     for delta in (None, 1e-5):
         one = replace(asked, delta=delta)
-        privacy = score_statement(one, "image", 12, content["result"]["metric"], seeded=False)
+        privacy = score_statement(one, statement.neighbours, 12, content["result"]["metric"], seeded=False)
         assert noised_query_of(content, privacy) == one
         # of other groups, or without any
         columns = {name: 0.0 for name in content["result"]["columns"] if "upright" not in name}

@@ -10,22 +10,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from dpose.account import Budget, State, charges, set_budget, spent
 from dpose.pose.metrics import SCORED, PCKh
-from dpose.privacy.accounting import Relation
+from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_query import NoisedQuery
-from dpose.privacy.odometer import (
-    Asked,
-    Budget,
-    PureLoss,
-    State,
-    ZcdpLoss,
-    charges,
-    marks_of,
-    set_budget,
-    spent_on,
-)
 from dpose.privacy.scores import check_scores, noised_query_of, query_of
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
@@ -335,7 +326,7 @@ def test_a_score_says_the_query_that_its_noise_is_for(folder, asked):
         with refused("score-of-another-query"):
             read({**content, "privacy": lied})
     release = content["privacy"]["release"]
-    other = replace(asked, joints=2 if asked.joints is None else asked.joints + 1)
+    other = replace(asked, joints=5 if asked.joints is None else asked.joints + 1)
     said = {
         "query": other.describe("image"),
         "sensitivity": release["sensitivity"].replace(" in L1", "0 in L1"),
@@ -375,7 +366,8 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
         evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET)
     assert seen == [1]
     (charge,) = charges()  # what was reserved stays spent
-    assert (charge.state, charge.events, charge.delta) == (State.FAILED, (PureLoss(0.1),), 0)
+    assert (charge.state, charge.delta) == (State.FAILED, 0)
+    assert [event.pure() for event in charge.events] == [TENTH]
 
 
 def test_a_delta_that_is_not_below_one_over_n_is_refused_before_it_is_charged(folder):
@@ -393,23 +385,27 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 
 
 @pytest.mark.parametrize(
-    ("asked", "loss"),
+    ("asked", "taken"),
     [
-        (NoisedQuery(TENTH), PureLoss(0.1)),
-        (NoisedQuery(TENTH, relation=Relation.ADD_REMOVE), PureLoss(0.1)),
+        (NoisedQuery(TENTH), TENTH),
+        (NoisedQuery(TENTH, relation=Relation.ADD_REMOVE), TENTH),
         # a picture that is replaced moves found and missed by twice the cap
-        (NoisedQuery(TENTH, joints=14), PureLoss(0.2)),
-        (NoisedQuery(TENTH, joints=14, relation=Relation.REPLACE), PureLoss(0.1)),
+        (NoisedQuery(TENTH, joints=14), 2 * TENTH),
+        (NoisedQuery(TENTH, joints=14, relation=Relation.REPLACE), TENTH),
     ],
     ids=str,
 )
-def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, loss):
+def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, taken):
     set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
-    assert (charge.events, charge.state, charge.unit) == ((loss,), State.COMMITTED, "image")
-    assert spent_on(PEOPLE, Asked("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
-        loss.epsilon, rel=1e-3
+    assert ([event.pure() for event in charge.events], charge.state, charge.unit) == (
+        [taken],
+        State.COMMITTED,
+        "image",
+    )
+    assert spent(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
+        float(taken), rel=1e-3
     )
     with refused("budget-exceeded"):
         evaluate_noised(folder, "held-out", replace(asked, epsilon=Fraction(3)), console=QUIET)
@@ -421,8 +417,8 @@ def test_gaussian_noise_enters_by_zcdp(folder):
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
     (loss,) = charge.events
-    assert loss == ZcdpLoss(asked.cost)
-    assert Fraction(loss.rho) >= 2 * Fraction(asked.squared_l2) / (2 * asked.event.variance)
+    assert loss == asked.dearer
+    assert loss.rho() >= 2 * Fraction(asked.squared_l2) / (2 * asked.event.variance)
 
 
 @pytest.mark.parametrize("most", [None, 14])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.runs import planned
 from dpose.runs.planned import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan

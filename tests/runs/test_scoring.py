@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.data import open_data
-from dpose.privacy.odometer import EVALUATION, Budget, State, charges, marks_of, set_budget
-from dpose.runs.budget import identity_of_data
+from dpose.privacy.marks import marks_of
+from dpose.runs.account import identity_of_data
 from dpose.runs.scoring import score_file
 from quick import quick  # noqa: F401
 from refusals import refused
@@ -83,3 +84,9 @@ def test_mpii_too(pose_fixtures, tmp_path):
     )
     assert result.columns()["Mean"] == 100
     assert charges()[0].stored.marks == 5
+
+
+def test_data_without_a_measure_of_their_own_are_refused_before_they_are_read(tmp_path):
+    with refused("labels-format-unsupported"):
+        score_file(tmp_path / "found.json", f"lspet:{tmp_path}", Console(quiet=True))
+    assert charges() == []

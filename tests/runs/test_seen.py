@@ -12,12 +12,12 @@ from rich.console import Console
 import dpose_scene.data as synthetic_module
 import small_nano as small
 from dpose import files
+from dpose.account import charges
 from dpose.cli import main
 from dpose.media.images import write_image
 from dpose.pose.data import DataSpec
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.privacy.odometer import charges
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dpose.account import EVALUATION, State, charges
 from dpose.privacy.keys import state_folder
 from dpose.privacy.noised_query import NoisedQuery
-from dpose.privacy.odometer import EVALUATION, State, charges
 from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig

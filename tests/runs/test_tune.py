@@ -16,32 +16,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import Budget, State, budget_states, charge, charges, composed, groups, set_budget, spent
+from dpose.account.words import datasets, lines_of
 from dpose.cli import main
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.events import Renyi, SampledGaussian
 from dpose.privacy.keys import keys_kept
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
-    Asked,
-    Budget,
-    PureLoss,
-    RenyiLoss,
-    State,
-    budget_states,
-    charge_account,
-    charges,
-    composed,
-    groups,
-    readers,
-    set_budget,
-    spent_on,
-)
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import tune
 from dpose.runs import unit_scores as by_unit
-from dpose.runs.spending import datasets, lines_of
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import priced_trials
@@ -52,7 +40,7 @@ from quick import quick  # noqa: F401
 from refusals import refused
 from run_folders import sealed_again
 from shades import Hits, Meter, Shades, ShadeTask, entered
-from stored import run_charge
+from stored import pure, run_charge
 
 QUIET = Console(quiet=True)
 LAW = TrialLaw.parse("geometric:3")
@@ -129,16 +117,16 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     entry, scores = charges()
     assert (entry.what, scores.what) == ("tuning", "scores of tuning")
     assert (entry.state, scores.state) == (State.COMMITTED, State.COMMITTED)
-    assert [charge.events for charge in (entry, scores)] == [
-        (RenyiLoss(curve),) for curve in statement.tuning.curves()
+    assert [one_side.events for one_side in (entry, scores)] == [
+        (Renyi(curve),) for curve in statement.tuning.curves()
     ]
     sides = split_sides(protect(Shades(600, 1)), 0.2)
-    for charge, side in ((entry, sides.training), (scores, sides.scored)):
-        assert [one.id for one in readers(side.identity.marks)] == [charge.id]
-        assert charge.units == side.identity.units
-    each = tuple(composed([charge], DELTA) for charge in (entry, scores))
+    for one_side, side in ((entry, sides.training), (scores, sides.scored)):
+        assert [one.id for one in charges(of=side.identity.marks)] == [one_side.id]
+        assert one_side.units == side.identity.units
+    each = tuple(composed([one_side], DELTA) for one_side in (entry, scores))
     assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
-    assert spent_on(protect(Shades(600, 1)).identity.marks, Asked(), DELTA).epsilon == max(each)
+    assert spent(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(each)
     assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon
@@ -353,7 +341,7 @@ def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, mo
     assert state.fixed == pytest.approx(claim)
     for picture in marks[::100]:  # nothing more is let in, on either side
         with refused("budget-exceeded"):
-            charge_account(run_charge(9, marks[marks == picture], events=(PureLoss(1e-3),)))
+            charge(run_charge(9, marks[marks == picture], events=(pure(1e-3),)))
 
 
 def test_units_of_several_pictures_are_charged_once_at_the_dearer_side(tmp_path, monkeypatch):
@@ -364,7 +352,7 @@ def test_units_of_several_pictures_are_charged_once_at_the_dearer_side(tmp_path,
     config = grid(plan={"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5, "unit": "subject"})
     statement = tune_runs(config, LAW, tmp_path / "tuned", QUIET).statement
     (entry,) = charges()
-    assert entry.events == (RenyiLoss(statement.tuning.curve()),)
+    assert entry.events == (Renyi(statement.tuning.curve()),)
     # the sides' curves cross
     assert statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon
 
@@ -397,7 +385,7 @@ def test_settings_keys_and_noise_of_trials_are_apart(tmp_path, monkeypatch):
 
 
 def test_the_score_has_the_noise_that_is_paid_for(monkeypatch):
-    units, model, event = Shades(90), Meter(), Event(1.0, 3.0, 1, 1 / 90)
+    units, model, event = Shades(90), Meter(), SampledGaussian(1.0, 3.0, 1, 1 / 90)
     shares = unit_scores(ShadeTask(), model, units)
     assert len(shares) == 90
     monkeypatch.setattr(by_unit, "unit_scores", lambda *args: shares)

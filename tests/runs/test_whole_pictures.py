@@ -9,10 +9,10 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose import files
+from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.folder import find_model
-from dpose.privacy.odometer import EVALUATION, Budget, State, charges, set_budget
 from dpose.runs import pose
-from dpose.runs.budget import identity_of_data
+from dpose.runs.account import identity_of_data
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import score_of
 from dpose_scene.splits import SPLITS

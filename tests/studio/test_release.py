@@ -3,15 +3,17 @@
 import math
 import shutil
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from clips import write
+from dpose.account import Budget, charges, set_budget
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.accounting import Relation
-from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
 from dpose.release.verify import verify_release
@@ -63,9 +65,9 @@ def test_sizes_go_up_a_public_ladder():
         assert m < 2 * pixels
     assert up_the_ladder(900, 1000) == 1000
     config = wanted({"hide": "box", "box": [10, 10, 30, 30]}, 120, 160, clip=False).config
-    assert config.m == 1024
-    box = wanted({"hide": "box", "box": [10, 10, 30, 50], "delta": "1e-5"}, 120, 160, clip=True).config.box
-    assert (box.width, box.height, box.seconds) == (32, 64, 10)
+    assert config.neighbours == Neighbours.of_pixels(1024)
+    box = wanted({"hide": "box", "box": [10, 10, 30, 50], "delta": "1e-5"}, 120, 160, clip=True).config
+    assert box.neighbours == Neighbours.of_box(32, 64, seconds=Fraction(10))
 
 
 def test_a_box_is_cut_to_the_picture():
@@ -197,7 +199,7 @@ def test_a_second_release_has_to_be_asked_for(ask, opened, studio, near):
 def test_a_budget_is_told_and_kept(ask, studio, near):
     opened = ask("open_file", place="0/inner/b.png")
     marks = marks_of(studio.files.get(opened["id"]).facts["hashes"])
-    set_budget(Budget(3.0, 1e-5, "ward", marks, PIXEL, Relation.REPLACE, 16))
+    set_budget(Budget(3.0, 1e-5, "ward", marks, Neighbours.of_pixels(16)))
     (state,) = ask("standing", file=opened["id"], epsilon="2")["budgets"]
     assert (state["epsilon"], state["spent"], state["left"], state["used"]) == ("3", "0", "3", 0.0)
     assert ended(ask, ask("release", file=opened["id"], epsilon="4"))["state"] == "failed"

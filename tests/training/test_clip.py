@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.grid import Grid
@@ -81,7 +82,7 @@ def test_the_sensitivity_is_reached_and_what_is_accounted_is_a_units_share(relat
     assert plan.clip == clip
     assert Clip(clip.norm) == Clip(clip.norm, normalised=False)
     event = plan.bind(1000).event
-    assert isinstance(event, Event)
+    assert isinstance(event, SampledGaussian)
     assert event.sensitivity == clip.sensitivity(Relation.ZERO_OUT)  # doubled by accountants, not here
 
 

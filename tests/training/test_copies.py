@@ -14,14 +14,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from dpose import account as odometer
+from dpose.account import charges, composed
+from dpose.account import reservations as ledgers
 from dpose.errors import DposeError
-from dpose.privacy import odometer
-from dpose.privacy.accounting import Event
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import Key
-from dpose.privacy.odometer import charges, composed, ledgers
 from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training import step as steps
@@ -448,7 +449,7 @@ def test_draws_depend_on_all_that_a_sum_is_computed_at():
     loop = object.__new__(Loop)
     basis = SimpleNamespace(basis={"w": torch.eye(2)})
     loop.chain, loop.ranks, loop._basis = bytes(32), ALONE, (None, b"")
-    loop.bound = SimpleNamespace(event=Event(q=0.1, sigma=1.0, steps=1, sensitivity=1.0))
+    loop.bound = SimpleNamespace(event=SampledGaussian(q=0.1, sigma=1.0, steps=1, sensitivity=1.0))
     seen = set()
     for params, state, subspace, chain in (
         (torch.zeros(2), {}, None, bytes(32)),

@@ -216,9 +216,10 @@ def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, 
 
 def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
     from dots import Dots
-    from dpose.privacy.odometer import State, charges, marks_of
-    from dpose.privacy.odometer.cells import known_set
-    from dpose.privacy.odometer.store import opened
+    from dpose.account import State, charges
+    from dpose.account.sets import known_set
+    from dpose.account.store import opened
+    from dpose.privacy.marks import marks_of
 
     done = start(tmp_path / "run", 2, seed="")
     assert done.returncode == 0, done.stdout + done.stderr

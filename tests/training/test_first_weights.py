@@ -8,9 +8,9 @@ from rich.console import Console
 
 from dots import train
 from dpose import files
-from dpose.privacy.accounting import Relation, epsilon
-from dpose.privacy.neighbours import BEYOND
-from dpose.privacy.odometer import charges
+from dpose.account import charges
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind
 from dpose.runs.verify import verify_run
@@ -287,32 +287,10 @@ def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):
     assert json.loads(seal)["event"]["first_weights"] == first.weights[0]
 
 
-def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folder(run, tmp_path, dots):
-    run("plain", "non-private")
-    from dpose.privacy.keys import state_folder
-    from dpose.privacy.odometer import marks_of
-    from dpose.privacy.odometer.store import close_connections, opened
-    from old_accounts import write_old_charge
-
-    (entry,) = charges()
-    close_connections(opened().url)
-    opened().ready = opened().known = None  # as in a new process
-    for file in (*state_folder().glob("account.*"), *state_folder().glob("accounts-seen/*")):
-        file.unlink()
-    marks = marks_of(h for i in range(40) for h in dots.data(40).content_hashes(i))
-    new = ("views", "start", "weights", "opened")
-    write_old_charge(state_folder(), entry, marks, marks_of(()), without=new)
-    with refused("first-weights-unprotected"):
-        run("private", start="plain")
-    (tmp_path / "plain" / "ledger.jsonl").unlink()
-    with refused("first-weights-unprotected"):
-        run("private", start="plain")
-
-
 def test_no_mark_and_no_digest_of_a_picture_stands_in_the_folder(run, tmp_path, dots):
     run("first")
     run("second", start="first")
-    from dpose.privacy.odometer import marks_of
+    from dpose.privacy.marks import marks_of
 
     hashes = {h for i in range(40) for h in dots.data(40).content_hashes(i)}
     marks = [str(int(mark)) for mark in marks_of(hashes)]

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from dpose.media.fingerprint import fingerprint
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
 from dpose.training.canaries import CanaryUnits, GradientCanaries, PresentUnits
 from dpose.training.clip import Clip

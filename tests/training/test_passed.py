@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 
 from dots import train
-from dpose.privacy.accounting import Event
 from dpose.privacy.entries import EntryType, read_ledger
+from dpose.privacy.events import SampledGaussian, event_from_dict
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import step
 from dpose.training.clip import Clip
@@ -40,7 +40,7 @@ class Seen:
     noised: list[dict[str, Any]] = field(default_factory=list)
     divided: list[float] = field(default_factory=list)
     streams: list[tuple[Purpose, int, bytes]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[SampledGaussian] = field(default_factory=list)
 
 
 def a_plan(**changes):
@@ -101,7 +101,9 @@ def spied(dots, folder: Path, monkeypatch, plan, units=N):
         console=Console(quiet=True),
     )
     entries = read_ledger(folder / "run" / "ledger.jsonl")
-    seen.events = [Event.from_dict(e.event) for e in entries if e.type is EntryType.RESERVE]
+    seen.events = [
+        event_from_dict(e.event, kind=SampledGaussian) for e in entries if e.type is EntryType.RESERVE
+    ]
     return seen
 
 

@@ -8,8 +8,9 @@ import math
 import pytest
 from rich.console import Console
 
-from dpose.privacy.accounting import Accountant, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.privacy.rounded_gaussian import MOST, rounded_gaussian

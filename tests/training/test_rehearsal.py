@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dots import Dots, train
-from dpose.privacy.odometer import charges
+from dpose.account import charges
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan

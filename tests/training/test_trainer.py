@@ -12,11 +12,11 @@ import torch
 from rich.console import Console
 
 from dots import train
+from dpose.account import charges
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise
-from dpose.privacy.odometer import charges
 from dpose.privacy.protected import DATA
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.verify import verify_run

@@ -7,11 +7,12 @@ import torch
 from rich.console import Console
 
 from dots import train
+from dpose.account import EVALUATION, State, charges
+from dpose.account.sets import known_set
+from dpose.account.store import opened
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.odometer import EVALUATION, State, charges, marks_of
-from dpose.privacy.odometer.cells import known_set
-from dpose.privacy.odometer.store import opened
+from dpose.privacy.marks import marks_of
 from dpose.runs.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan

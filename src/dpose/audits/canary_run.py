@@ -10,7 +10,7 @@ import torch
 from dpose.audits.findings import Adversary
 from dpose.audits.whitebox import in_noise_units, in_turn, likelihood_ratio, observed
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import Floats
 from dpose.training.canaries import (
     CanaryTask,

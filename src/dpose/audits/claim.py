@@ -16,9 +16,9 @@ from dpose.audits.findings import Adversary, AuditReport, weigh
 from dpose.audits.noise_family import Family
 from dpose.errors import DposeError
 from dpose.files import file_json
-from dpose.privacy.accounting import Event
 from dpose.privacy.canaries import Opening, kept_opening
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.events import SampledGaussian, event_from_dict
 from dpose.privacy.rounding import lower, upper
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -26,7 +26,7 @@ from dpose.runs.canaries import canary_scores
 from dpose.runs.tasks import task_entry, task_of
 from dpose.runs.verify import verify_run
 
-NOBODY = "nobody can audit a model whose canaries were not committed to before it was trained"
+NO_MARKS = "nobody can audit a model whose canaries were not committed to before it was trained"
 EVERY_COIN = "somebody who was told every coin"
 """The control: the most that so many canaries can show."""
 THREAT_MODEL = {
@@ -80,7 +80,7 @@ def audit_claim(
     if opening is None:
         raise DposeError(
             "opening-not-published",
-            f"{NOBODY}, and these are not opened yet",
+            f"{NO_MARKS}, and these are not opened yet",
             "--opening",
             "ask whoever trained it: dpose audit opening",
         )
@@ -149,7 +149,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
 def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
     planted = statement.sections.canaries
     if planted is None:
-        raise DposeError("commitment-missing", NOBODY, str(folder), "train with --canaries")
+        raise DposeError("commitment-missing", NO_MARKS, str(folder), "train with --canaries")
     if statement.kind is not Kind.PRIVATE:
         raise DposeError(
             "claim-missing",
@@ -165,11 +165,11 @@ def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
     return planted
 
 
-def _event(statement: PrivacyStatement, folder: Path) -> Event:
+def _event(statement: PrivacyStatement, folder: Path) -> SampledGaussian:
     """The event that a canary was in: this run's, of all that the statement counts."""
     own = file_json(folder / "config.json")["run"]["bound"]["event"]  # `verify_run` has checked it
-    event = Event.from_dict(own)
-    events = [one for one in statement.events if isinstance(one, Event)]
+    event = event_from_dict(own, kind=SampledGaussian)
+    events = [one for one in statement.events if isinstance(one, SampledGaussian)]
     return next(one for one in events if replace(one, steps=event.steps) == event)
 
 
@@ -189,7 +189,7 @@ def _adversary(folder: Path, opened: Opening) -> Adversary:
     )
 
 
-def _claim(statement: PrivacyStatement, event: Event, folder: Path) -> dict[str, Any]:
+def _claim(statement: PrivacyStatement, event: SampledGaussian, folder: Path) -> dict[str, Any]:
     """As `claim_of` a plan, of the released statement."""
     plan = file_json(folder / "config.json")["run"]["plan"]
     assert statement.neighbours is not None

@@ -12,7 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpose.privacy.accounting import COARSE, FINE, Event, Relation, epsilon
+from dpose.privacy.accounting import COARSE, FINE, epsilon
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MIN_SIGMA
 from dpose.privacy.tradeoff import TradeOff, of_events
 
@@ -47,7 +49,7 @@ class Family:
         relation: The neighbouring relation.
     """
 
-    event: Event
+    event: SampledGaussian
     delta: float
     relation: Relation = Relation.ZERO_OUT
     _curves: dict[float, TradeOff] = field(default_factory=dict, repr=False)

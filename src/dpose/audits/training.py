@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from dpose.account import note_weights
 from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
@@ -28,7 +29,6 @@ from dpose.pose.task import PoseTask
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import note_weights
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sections import AuditResult

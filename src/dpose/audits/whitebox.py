@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import Floats
 from dpose.training.plan import BoundPlan
 
@@ -59,7 +60,7 @@ def in_noise_units(updates: Sequence[Floats], bound: BoundPlan) -> Floats:
     return np.asarray(np.stack(updates) * (bound.divisor / bound.event.sensitivity), np.float64)
 
 
-def likelihood_ratio(seen: Floats, event: Event, relation: Relation = Relation.ZERO_OUT) -> Floats:
+def likelihood_ratio(seen: Floats, event: SampledGaussian, relation: Relation = Relation.ZERO_OUT) -> Floats:
     """The log-likelihood ratio of "in" against "not in", (coordinates,), under the claimed sampling and noise.
 
     A canary that is in adds 1 to a step with probability q: each step's density is a mixture of two Gaussians, and the
@@ -78,7 +79,7 @@ def likelihood_ratio(seen: Floats, event: Event, relation: Relation = Relation.Z
     return np.asarray(score)
 
 
-def _in_against_nothing(seen: Floats, event: Event) -> Floats:
+def _in_against_nothing(seen: Floats, event: SampledGaussian) -> Floats:
     drawn = math.log(event.q) + (2 * seen - 1) / (2 * event.sigma**2)
     return np.asarray(np.logaddexp(math.log1p(-event.q), drawn).sum(axis=0))
 

@@ -12,7 +12,7 @@ from dpose.cli.options import plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.privacy.odometer import Asked
+    from dpose.privacy.neighbours import Neighbours
 
 DEFAULT = "show"
 
@@ -117,10 +117,11 @@ def show(
     The figure is of the picture that has given most; pictures that nothing read together compose in parallel. What
     cannot be told for the neighbours asked about counts as infinite, and the words say which and why.
     """
-    from dpose.runs.spending import DELTA, parse_asked
+    from dpose.account.words import DELTA
+    from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 
     console = plain_console()
-    asked = [parse_asked(word) for word in neighbours or ()]
+    asked = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
     if delta is not None and not 0 < delta < 1:
         raise DposeError(
             "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
@@ -200,7 +201,7 @@ def accept(
     What was recorded since that copy is gone: less stands as spent than was, and budgets let in as much more. The
     account says so from then on. Bring back the newest copy instead where there is one.
     """
-    from dpose.privacy.odometer import accept_account
+    from dpose.account import accept_account
 
     plain_console().print(accept_account(account, yes=yes), soft_wrap=True)
 
@@ -214,17 +215,17 @@ def _set(
     limit: int | None,
     account: str | None,
 ) -> None:
-    from dpose.runs.budget import set_budget_of
-    from dpose.runs.spending import parse_asked
+    from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
+    from dpose.runs.account import set_budget_of
 
     console = plain_console()
-    asked: Asked | None = parse_asked(unit, "--unit") if unit else None
+    asked: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
     said = set_budget_of(data, epsilon, delta, console, asked, owner=owner, limit=limit, where=account)
     console.print(said, soft_wrap=True)
 
 
 def _lift(data: str, owner: str, limit: int | None, account: str | None) -> None:
-    from dpose.runs.budget import lift_budget_of
+    from dpose.runs.account import lift_budget_of
 
     console = plain_console()
     console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)

@@ -59,7 +59,7 @@ class NoisedScore:
                 "--pooled and --joints-per-unit",
                 "give both, as in --pooled --joints-per-unit 14",
             )
-        from dpose.privacy.accounting import Relation
+        from dpose.privacy.neighbours import Relation
 
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
@@ -69,8 +69,8 @@ class NoisedScore:
                 f"--relation {self.relation}",
                 f"choose one of {', '.join(relations)}",
             )
-        from dpose.privacy.exact import parse_exact
         from dpose.privacy.noised_query import NoisedQuery
+        from dpose.privacy.ranges import parse_exact
 
         return NoisedQuery(
             parse_exact(self.epsilon, "--epsilon"),

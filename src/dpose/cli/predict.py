@@ -32,7 +32,9 @@ def predict(
     box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.", WHERE)] = None,
     labels: Annotated[
         str | None,
-        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, mpii or yolo.", WHERE),
+        option(
+            "People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo.", WHERE
+        ),
     ] = None,
     detections: Annotated[
         Path | None,
@@ -197,7 +199,7 @@ def _boxes(
             raise DposeError("boxes-missing", "these data have no boxes to give", labels, f"use {having}")
         return LabelledBoxes(known)
     if detector == TORCHVISION:
-        from dpose.pose.detector import PersonDetector
+        from dpose.pose.boxes import PersonDetector
 
         console.print(
             "Detecting people; the detector's weights are fetched if they are not here yet", highlight=False

@@ -206,7 +206,8 @@ def restore_archive(
     """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
     from dpose.release.files import restore_file
 
-    how = restore_file(archive, out, restore).release.get("restoration", "cells painted")
+    method = restore_file(archive, out, restore).release["restoration"]["method"]
+    how = "cells painted" if method == "none" else f"restored: {method}"
     Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
 
 

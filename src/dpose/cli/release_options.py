@@ -16,7 +16,6 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.boxes import MovingBox
     from dpose.release.config import ReleaseConfig
     from dpose.release.corpus_items import Work
     from dpose.release.jobs import Job
@@ -80,7 +79,7 @@ Seed = Annotated[
 
 def asked_neighbours(
     neighbours: str | None, protect: str | None, face_size: str | None, drawing: Path | None, default: str
-) -> str | int | Neighbours | MovingBox:
+) -> str | int | Neighbours:
     """What is to be hidden, by itself or by a preset.
 
     Raises:
@@ -152,20 +151,15 @@ class OutputOptions:
             help="Keep the files' names. They are numbered otherwise: names may tell something.",
         ),
     ] = False
-    rename: Annotated[
-        bool, typer.Option("--rename", hidden=True, help="What is done anyhow: number the files.")
-    ] = False
 
     def folder(self, *, explain: bool = False) -> Path:
         """Where to write.
 
         Raises:
-            DposeError: it is not said, and something is to be written; or names are to be both kept and replaced.
+            DposeError: it is not said, and something is to be written.
         """
         if self.out is None and not explain:
             raise DposeError("out-missing", "releasing needs --out", fix="name a folder or a file")
-        if self.keep_names and self.rename:
-            raise DposeError("names-conflict", "--keep-names and --rename exclude each other")
         return self.out or Path("released")
 
     def say_names(self, names: Path | None, console: Console) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.pose.oks import joint_similarity
+from dpose.pose.plots import bar_panels, for_json
 from dpose.pose.skeletons import COCO, Skeleton
 
 COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
@@ -58,10 +59,10 @@ class APResult:
             "metric": "OKS AP",
             "main": "AP",
             "unit": "",
-            "columns": {k: _json(v) for k, v in self.scores.items()},
-            "joints": {k: _json(v) for k, v in self.joints.items()},
+            "columns": {k: for_json(v) for k, v in self.scores.items()},
+            "joints": {k: for_json(v) for k, v in self.joints.items()},
             "groups": {
-                g: {"people": n, **{k: _json(v) for k, v in scores.items()}}
+                g: {"people": n, **{k: for_json(v) for k, v in scores.items()}}
                 for g, (scores, n) in self.groups.items()
             },
             "pictures": self.pictures,
@@ -94,8 +95,6 @@ class APResult:
 
     def plot(self) -> Any:
         """Bars of each joint's similarity, and of each group's AP where there are groups; a matplotlib Figure."""
-        from dpose.pose.plots import bar_panels
-
         panels = [("Similarity by joint", dict(self.joints))]
         if self.groups:
             panels.append(("AP by scenario", {g: s["AP"] for g, (s, _) in self.groups.items()}))
@@ -289,7 +288,3 @@ def _count(truth: Mapping[str, Any], images: set[int]) -> int:
 
 def _cell(value: float) -> str:
     return f"{value:.3f}" if np.isfinite(value) else "-"
-
-
-def _json(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

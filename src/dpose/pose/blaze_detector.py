@@ -18,8 +18,7 @@ from torch import Tensor
 
 from dpose.files import SHIPPED, file_digest
 from dpose.pose.blazepose import DETECTOR_SIDE, BlazePoseDetector, fold_scales
-from dpose.pose.crops import crop_transform, invert, transform_points, warp
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box, crop_transform, invert, transform_points, warp
 from dpose.pose.weights_file import read_tensors
 
 DETECTOR = SHIPPED / "blazepose" / "detector.safetensors"
@@ -37,7 +36,7 @@ AT_ONCE = 6
 
 
 class PersonRegions:
-    """Finds the regions of people with BlazePose's detector (`dpose.pose.data.units.Regions`).
+    """Finds the regions of people with BlazePose's detector (`dpose.pose.data.pictures.Regions`).
 
     Attributes:
         digest: SHA-256 of the weights and of how they are used: two finders of one digest find the same regions.

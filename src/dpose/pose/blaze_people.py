@@ -20,8 +20,7 @@ from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_detector import TURNS, as_tensor, middle, region_of, shipped_detector, square_about
 from dpose.pose.blazepose import SIDE
-from dpose.pose.crops import Matrix, invert, transform_points, warp, whole_frame
-from dpose.pose.data.detections import Box, crop_of
+from dpose.pose.crops import Box, Matrix, invert, transform_points, warp, whole_frame
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.people import FoundPerson
@@ -182,7 +181,7 @@ class BlazePeople:
         readings: list[_Reading] = []
         for start in range(0, len(regions), AT_ONCE):
             part = regions[start : start + AT_ONCE]
-            matrices: list[Matrix] = [crop_of(r, (SIDE, SIDE), padding=1.0) for r in part]
+            matrices: list[Matrix] = [r.crop((SIDE, SIDE), padding=1.0) for r in part]
             crops = np.stack([warp(image, matrix, (SIDE, SIDE)) for matrix in matrices])
             outputs = self._model(as_tensor(crops))
             points, (joints, scores) = self._codec.points(outputs), self._codec.decode(outputs)

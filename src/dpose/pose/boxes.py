@@ -1,19 +1,24 @@
-"""Where to look for people: whoever asks for poses says so by a `Boxes`."""
+"""Where to look for people in a picture: one box, a file's, labels', or those that torchvision's detector finds."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.error import URLError
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.coco_labels import CocoSet
-from dpose.pose.data.detections import Box, read_detections
-from dpose.pose.data.mpii import MpiiSet
-from dpose.pose.evaluate import label_boxes
+from dpose.pose.crops import PADDING, Box
+from dpose.pose.data.labels import Labels
+from dpose.pose.data.problems import Problems, holds_something, numbers, read_json, results_of
+
+PERSON = 1
+"""COCO's number of the category."""
 
 
 class Boxes(Protocol):
@@ -90,22 +95,14 @@ class LabelledBoxes:
     """The boxes of labelled people (`Boxes`), found by the picture's file name.
 
     Args:
-        labels: In COCO's or MPII's format.
+        labels: Of data that have boxes; those of people who are not learnt from are none.
     """
 
-    def __init__(self, labels: CocoSet | MpiiSet) -> None:
+    def __init__(self, labels: Labels) -> None:
         self._boxes: dict[str, list[Box]] = {}
-        if isinstance(labels, MpiiSet):
-            for labelled in labels.people:
-                # the square has the padding in it that prediction adds
-                x0, y0, x1, y1 = (float(v) for v in labelled.person.box)
-                reach = (x1 - x0) / 2.5
-                middle = np.array([x0 + x1, y0 + y1] * 2) / 2
-                box = Box(middle + reach * np.array([-1, -1, 1, 1]), 1.0)
-                self._boxes.setdefault(Path(labelled.image).name, []).append(box)
-        else:
-            found: Mapping[int, list[Box]] = label_boxes(labels)
-            self._boxes = {Path(i.name).name: found.get(i.id, []) for i in labels.images}
+        for picture in labels.pictures:
+            boxes = [_without(labels.padding, person.box.astype(np.float64)) for person in picture.learnt]
+            self._boxes[Path(picture.name).name] = [Box(box, 1.0) for box in boxes]
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """The picture's boxes.
@@ -116,3 +113,113 @@ class LabelledBoxes:
         if name not in self._boxes:
             raise DposeError("picture-not-labelled", "is not among the labels", name)
         return self._boxes[name]
+
+
+def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a box is before prediction adds its own padding, of labels that are padded less than that."""
+    if padding == PADDING:
+        return box
+    middle = (box[:2] + box[2:]) / 2
+    half = (box[2:] - box[:2]) / 2 * padding / PADDING
+    return np.concatenate([middle - half, middle + half])
+
+
+def read_detections(
+    path: Path, known: Mapping[int, object] | None = None, least: float = 0.0
+) -> tuple[dict[int, list[Box]], Problems]:
+    """The boxes of a detections file by picture id, best first.
+
+    Boxes are used as they are, not clipped to the picture, as in the reference implementations. Entries of another
+    category than 1 (person) are passed over silently; entries that make no sense are told by their place in the file.
+
+    Args:
+        path: A JSON list.
+        known: Ids of the pictures there are; others are told as problems. Any where None.
+        least: Boxes with a lower score are left out.
+
+    Raises:
+        DposeError: the file is unreadable, or not one of its boxes can be used.
+    """
+    problems = Problems()
+    content = read_json(path, problems)
+    if not isinstance(content, list):
+        raise DposeError(
+            "detections-malformed",
+            "should be a JSON list of boxes",
+            str(path),
+            "give a file of COCO's results format",
+        )
+    boxes: dict[int, list[Box]] = {}
+    for where, entry in results_of(content, path, "box", problems):
+        box, score = numbers(entry.get("bbox"), 4), numbers([entry.get("score")], 1)
+        if box is None or score is None or not 0 <= score[0] <= 1:
+            problems.add("not a bbox of 4 finite numbers with a score in [0, 1]", where)
+        elif not holds_something(np.concatenate([box[:2], box[:2] + box[2:]])):
+            problems.add("an empty box", where)
+        elif known is not None and entry["image_id"] not in known:
+            problems.add(
+                "a box of a picture that is not among the labels", where, detail=f"image {entry['image_id']}"
+            )
+        elif score[0] >= least:
+            corners = np.array([box[0], box[1], box[0] + box[2], box[1] + box[3]])
+            boxes.setdefault(entry["image_id"], []).append(Box(corners, float(score[0])))
+    if content and not boxes:
+        first = problems.found[0] if len(problems) else f"none has a score of {least} or more"
+        raise DposeError(
+            "detections-all-unusable",
+            f"not one of its {len(content):,} boxes can be used; {first}",
+            str(path),
+        )
+    for found in boxes.values():
+        found.sort(key=lambda b: -b.score)
+    return boxes, problems
+
+
+class PersonDetector:
+    """Faster R-CNN with a MobileNetV3 backbone, trained on COCO (`dpose.pose.boxes.Boxes`).
+
+    Its weights, 74 MiB, are no part of dpose: torchvision fetches them once from download.pytorch.org and keeps them in
+    torch's cache folder. Pictures never leave this machine.
+
+    Args:
+        least: People found with a lower score are left out.
+        device: Where it runs.
+
+    Raises:
+        DposeError: the weights are not there and cannot be fetched; the message says where to put them.
+    """
+
+    def __init__(self, least: float = 0.5, device: str = "cpu") -> None:
+        from torchvision.models import detection
+
+        weights = detection.FasterRCNN_MobileNet_V3_Large_320_FPN_Weights.COCO_V1
+        try:
+            # the backbone's own weights would be fetched first, and then overwritten
+            self._model: Any = detection.fasterrcnn_mobilenet_v3_large_320_fpn(
+                weights=weights, weights_backbone=None
+            )
+        except (URLError, OSError, RuntimeError) as error:
+            folder = Path(torch.hub.get_dir()) / "checkpoints"
+            raise DposeError(
+                "detector-weights-unavailable",
+                f"the person detector's weights cannot be had ({_reason(error)})",
+                weights.url,
+                f"fetch that file on a machine with a network and put it into {os.fspath(folder)}, or give boxes with "
+                "--box, --detections or --labels",
+            ) from error
+        self._model = self._model.to(device).eval()
+        self._least, self._device = least, device
+
+    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+        """The people found, best first."""
+        picture = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).to(self._device) / 255
+        with torch.inference_mode():
+            (found,) = self._model([picture])
+        people = (found["labels"] == PERSON) & (found["scores"] >= self._least)
+        corners, scores = found["boxes"][people].double().cpu().numpy(), found["scores"][people].cpu().numpy()
+        return [Box(c, float(s)) for c, s in zip(corners, scores, strict=True) if c[2] > c[0] and c[3] > c[1]]
+
+
+def _reason(error: Exception) -> str:
+    cause = error.reason if isinstance(error, URLError) else error
+    return " ".join(str(cause).split())[:120] or type(error).__name__

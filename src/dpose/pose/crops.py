@@ -8,12 +8,16 @@ is 2x3 and maps (x, y, 1) of the picture to (x, y) of the crop.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Matrix = NDArray[np.float64]
+
+PADDING = 1.25
+"""How much larger than a person's box a crop reaches, where nothing else is said."""
 
 
 def whole_frame(size: tuple[int, int]) -> NDArray[np.float32]:
@@ -25,7 +29,7 @@ def whole_frame(size: tuple[int, int]) -> NDArray[np.float32]:
 def crop_transform(
     box: ArrayLike,
     size: tuple[int, int],
-    padding: float = 1.25,
+    padding: float = PADDING,
     rotation: float = 0.0,
     scale: float = 1.0,
     flip: bool = False,
@@ -118,3 +122,30 @@ def warp(image: NDArray[np.uint8], matrix: ArrayLike, size: tuple[int, int]) -> 
         image = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
     crop = cv2.warpAffine(image, m, size[::-1], flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     return np.asarray(crop, np.uint8)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A detected person.
+
+    Attributes:
+        corners: (4,) float64, x0, y0, x1, y1 in picture pixels.
+        score: In [0, 1].
+        turn: Degrees, counter-clockwise as seen, that the picture is turned about the box's centre to bring the person
+            upright.
+    """
+
+    corners: NDArray[np.float64]
+    score: float
+    turn: float = 0.0
+
+    def crop(
+        self,
+        size: tuple[int, int],
+        padding: float = PADDING,
+        rotation: float = 0.0,
+        scale: float = 1.0,
+        flip: bool = False,
+    ) -> Matrix:
+        """The crop of the person, brought upright: `crop_transform` of the corners, `rotation` on top of the turn."""
+        return crop_transform(self.corners, size, padding, self.turn + rotation, scale, flip)

@@ -27,7 +27,7 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.rtmpose import BETA
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.vitpose import PATCH
-from dpose.pose.weights_file import SUFFIXES, read_checkpoint, read_tensors
+from dpose.pose.weights_file import SUFFIXES, fill, read_checkpoint, read_tensors
 
 CONFIG = "config.json"
 NORM_EPSILON = 1e-5
@@ -238,23 +238,7 @@ def _filled(
             "choose another model",
         )
     model = PoseModel(PoseConfig(preset, size, skeleton, codec=codec))
-    wanted = model.state_dict()
-    for name in [*wanted, *tensors]:
-        if name not in tensors:
-            raise DposeError(
-                "tensor-missing", f"has no tensor that stands for {name}", where, "choose another model"
-            )
-        if name not in wanted:
-            raise DposeError(
-                "tensor-unknown",
-                f"has a tensor {name} that nothing stands for",
-                where,
-                "choose another model",
-            )
-        if tensors[name].shape != wanted[name].shape:
-            found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", where)
-    model.load_state_dict(dict(tensors))
+    fill(model, tensors, where, "choose another model")
     return model
 
 

@@ -14,30 +14,30 @@ from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.data.coco_labels import CocoSet
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box, zoom_of
+from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.mpii import MpiiSet
-from dpose.pose.data.problems import Problems, numbers, read_json
+from dpose.pose.data.problems import Problems, numbers, read_json, results_of
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
 from dpose.pose.people import PeopleFinder
-from dpose.pose.predict import crop_area, predict_people
+from dpose.pose.predict import predict_people
 from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map
 
 
-def label_boxes(labels: CocoSet) -> dict[int, list[Box]]:
+def label_boxes(labels: Labels) -> dict[int, list[Box]]:
     """The labels' own boxes by picture id, each with score 1: the people that are learnt from."""
     return {
-        image: [Box(box.astype(np.float64), 1.0) for _, box in people]
-        for image, people in labels.learnt().items()
+        picture.id: [Box(person.box.astype(np.float64), 1.0) for person in picture.learnt]
+        for picture in labels.pictures
+        if picture.learnt
     }
 
 
 def keypoint_ap(
     model: PoseModel,
-    labels: CocoSet,
+    labels: Labels,
     boxes: Mapping[int, Sequence[Box]],
     *,
     flip_test: bool = True,
@@ -61,7 +61,8 @@ def keypoint_ap(
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
     finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
-    for image in labels.images:
+    height, width = model.config.input_size
+    for image in labels.pictures:
         found = list(boxes.get(image.id, ()))
         if found:
             picture = labels.read(image)
@@ -73,7 +74,7 @@ def keypoint_ap(
             points = way.points(np.stack([p.keypoints for p in people]))
             sure = way.values(np.stack([p.scores for p in people]))
             scores = person_score([b.score for b in found], sure)
-            areas = [crop_area(b.corners, model.config.input_size) for b in found]
+            areas = [height * width / zoom_of(b.crop((height, width))) ** 2 for b in found]
             kept = oks_nms(points[:, there], scores, areas, sigmas)
             metric.update(image.id, points[kept], sure[kept], scores[kept])
         advance()
@@ -81,7 +82,7 @@ def keypoint_ap(
 
 
 def whole_picture_ap(
-    finder: PeopleFinder, labels: CocoSet, *, advance: Callable[[], None] = lambda: None
+    finder: PeopleFinder, labels: Labels, *, advance: Callable[[], None] = lambda: None
 ) -> APResult:
     """AP and AR of everybody who is found in whole pictures, on labels in COCO's format: no boxes are used.
 
@@ -97,7 +98,7 @@ def whole_picture_ap(
         DposeError: as `keypoint_ap`.
     """
     way, _, metric = _compared(finder.skeleton, labels)
-    for image in labels.images:
+    for image in labels.pictures:
         people = finder(labels.read(image))
         if people:
             points = way.points(np.stack([p.pose.keypoints for p in people]))
@@ -107,7 +108,7 @@ def whole_picture_ap(
     return replace(metric.compute(), whole_pictures=True)
 
 
-def _compared(skeleton: Skeleton | str, labels: CocoSet) -> tuple[JointMap, list[bool], KeypointAP]:
+def _compared(skeleton: Skeleton | str, labels: Labels) -> tuple[JointMap, list[bool], KeypointAP]:
     """From predicted joints to the labels', which of those there are, and the metric.
 
     Raises:
@@ -120,16 +121,16 @@ def _compared(skeleton: Skeleton | str, labels: CocoSet) -> tuple[JointMap, list
     return way, there, KeypointAP(labels.truth(), _groups(labels), there, labels.skeleton)
 
 
-def _groups(labels: CocoSet) -> dict[str, list[int]]:
+def _groups(labels: Labels) -> dict[str, list[int]]:
     """Pictures' ids by group, for tables."""
     groups: dict[str, list[int]] = {}
-    for image in labels.images:
+    for image in labels.pictures:
         if image.group:
             groups.setdefault(image.group, []).append(image.id)
     return dict(sorted(groups.items()))
 
 
-def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
+def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
     """AP and AR of a COCO results file, by itself: `{image_id, category_id, keypoints, score}`, as it stands there.
 
     The file that `dpose predict --json` writes is understood too: its pictures are found by their file names.
@@ -150,15 +151,9 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
             str(path),
             "give a file of COCO's results format",
         )
-    known, values = {image.id for image in labels.images}, 3 * len(labels.skeleton)
+    known, values = {image.id for image in labels.pictures}, 3 * len(labels.skeleton)
     usable: list[dict[str, Any]] = []
-    for number, entry in enumerate(content, 1):
-        where = f"{path.name} entry {number}"
-        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
-            problems.add("a person without the number of the picture", where)
-            continue
-        if entry.get("category_id", 1) != 1:
-            continue
+    for where, entry in results_of(content, path, "person", problems):
         flat, score = numbers(entry.get("keypoints"), values), numbers([entry.get("score")], 1)
         if flat is None:
             problems.add(f"keypoints are not {values} finite numbers", where)
@@ -189,7 +184,7 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     return metric.compute(), problems
 
 
-def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[Any]:
+def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[Any]:
     """The entries of `dpose predict --json`, with the labels' numbers of the pictures."""
     try:
         joints = tuple(content["categories"][0]["keypoints"])
@@ -205,13 +200,13 @@ def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[A
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
         told = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
         raise DposeError("joints-differ", told, str(path), f"use a model of {whose} joints")
-    numbers_of = {Path(image.name).name: image.id for image in labels.images}
+    numbers_of = {Path(image.name).name: image.id for image in labels.pictures}
     for entry in entries:
         entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
     return entries
 
 
-def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
+def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
     """PCKh of predictions that stand in the order of MPII's label file, counting pixels from one as it does.
 
     A `.mat` file holds `preds`, (N, 16, 2), as HRNet writes it; a JSON file a list of N people, each 16 pairs (or
@@ -229,11 +224,9 @@ def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
             "one prediction for each entry of the label file, in its order",
         )
     metric = PCKh()
-    for labelled in labels.people:
-        p = labelled.person
-        metric.update(
-            points[labelled.entry][None] - 1, p.keypoints[None], p.visible[None], np.array([p.head_length])
-        )
+    for p in labels.people:
+        keypoints, visible = p.keypoints[None].astype(np.float32), p.flags[None] > 0
+        metric.update(points[p.id][None] - 1, keypoints, visible, np.array([p.head_length]))
     return metric.compute()
 
 

@@ -16,7 +16,7 @@ from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
 from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.weights_file import read_tensors
+from dpose.pose.weights_file import fill, read_tensors
 
 CONFIG = "config.json"
 
@@ -118,25 +118,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
         ) from error
     path = folder / WEIGHTS
     tensors = read_tensors(path)
-    wanted = model.state_dict()
-    for name in [*wanted, *tensors]:
-        if name not in tensors:
-            raise DposeError(
-                "tensor-missing", f"has no tensor {name}", str(path), "its config.json is of another model"
-            )
-        if name not in wanted:
-            raise DposeError(
-                "tensor-unknown",
-                f"has an unknown tensor {name}",
-                str(path),
-                "its config.json is of another model",
-            )
-        if tensors[name].shape != wanted[name].shape:
-            found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", str(path))
-        if tensors[name].is_floating_point() != wanted[name].is_floating_point():
-            raise DposeError("tensor-of-wrong-type", f"{name} is {tensors[name].dtype}", str(path))
-    model.load_state_dict(tensors)  # copies into float32, whatever the file's type
+    fill(model, tensors, str(path), "its config.json is of another model")
     model.source = folder
     return model.to(torch.device(device)).eval()
 

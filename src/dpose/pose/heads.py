@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.skeletons import SKELETONS, joint_map
+from dpose.pose.skeletons import joint_map, skeleton_named
 
 
 def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | None = None) -> PoseModel:
@@ -40,10 +40,7 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     Raises:
         DposeError: there is no such skeleton, or the head is made for its joints and no others.
     """
-    if skeleton not in SKELETONS:
-        raise DposeError(
-            "skeleton-unknown", "there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}"
-        )
+    joints = len(skeleton_named(skeleton))
     adapted = copy.deepcopy(model)
     if skeleton == model.config.skeleton:
         return adapted
@@ -61,7 +58,7 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     shared = joint_map(model.config.skeleton, skeleton).shared
     for name, rows in codec.joint_layers.items():
         old = adapted.head.get_submodule(name)
-        new = _with_rows(old, rows * len(SKELETONS[skeleton]), codec.fresh, generator)
+        new = _with_rows(old, rows * joints, codec.fresh, generator)
         with torch.no_grad():
             for source, target in shared:
                 mine, theirs = (slice(joint * rows, (joint + 1) * rows) for joint in (target, source))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich import box
 from rich.table import Table
 
+from dpose.pose.plots import bar_panels, for_json
 from dpose.pose.skeletons import MPII
 
 UNSCORED = (6, 7)
@@ -82,9 +83,9 @@ class PCKhResult:
             "threshold": self.thresholds[0],
             "main": "Mean",
             "unit": "%",
-            "columns": {k: _json(v) for k, v in self.columns().items()},
+            "columns": {k: for_json(v) for k, v in self.columns().items()},
             "joints": {
-                f"{t:g}": dict(zip(MPII.joints, map(_json, self.joint(t)), strict=True))
+                f"{t:g}": dict(zip(MPII.joints, map(for_json, self.joint(t)), strict=True))
                 for t in self.thresholds
             },
             "visible": dict(zip(MPII.joints, map(int, self.visible), strict=True)),
@@ -112,8 +113,6 @@ class PCKhResult:
 
     def plot(self) -> Any:
         """Bars of the columns and of each scored joint at the first threshold; a matplotlib Figure."""
-        from dpose.pose.plots import bar_panels
-
         first = self.thresholds[0]
         joints = self.joint(first)
         return bar_panels(
@@ -221,7 +220,3 @@ def _percent(part: ArrayLike, whole: ArrayLike) -> NDArray[np.float64]:
 def _mean_of(scores: NDArray[np.float64]) -> float:
     known = scores[np.isfinite(scores)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def _json(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

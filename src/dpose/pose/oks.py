@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpose.pose.plots import for_json
+
 KEPT = 0.2
 """Joints with a lower score are left out of a person's score."""
 
@@ -65,8 +67,8 @@ def oks(
 def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.float64]:
     """The score people are ranked by, (N,) in [0, 1]: box score times the mean of the joints' scores above `KEPT`.
 
-    A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.simcc.decode` for joints), so
-    the product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
+    A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.codec.Codec.decode`), so the
+    product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
 
     Args:
         box_scores: (N,), in [0, 1].
@@ -142,7 +144,7 @@ class OKSResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON: nan becomes None."""
-        columns = {k: v if np.isfinite(v) else None for k, v in self.columns().items()}
+        columns = {k: for_json(v) for k, v in self.columns().items()}
         return {
             "metric": "OKS",
             "columns": columns,

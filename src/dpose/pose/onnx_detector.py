@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.onnx_outputs import LAYOUTS, Candidates, Layout, layout_of
 
 Picture = NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Bars of scores, drawn by matplotlib, which is loaded when first needed."""
+"""How scores are shown: numbers for JSON, and bars drawn by matplotlib, which is loaded when first needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpose.errors import DposeError
+
+
+def for_json(value: float) -> float | None:
+    """A score for JSON: None where it is nan."""
+    return float(value) if math.isfinite(value) else None
 
 
 def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, title: str) -> Any:

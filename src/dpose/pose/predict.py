@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.media.drawing import draw_skeleton
 from dpose.pose.blazepose import fold_scales
 from dpose.pose.codec import Outputs, codec_of
-from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
+from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.model import PoseModel, fold_batchnorm
-from dpose.pose.skeletons import SKELETONS, Skeleton
+from dpose.pose.skeletons import SKELETONS
 
 if TYPE_CHECKING:
     from supervision import KeyPoints
@@ -150,11 +149,6 @@ def to_supervision(people: Sequence[Pose]) -> KeyPoints:
     )
 
 
-def crop_area(box: ArrayLike, size: tuple[int, int]) -> float:
-    """The area of the crop that a box gives, picture pixels squared."""
-    return size[0] * size[1] / zoom_of(crop_transform(box, size)) ** 2
-
-
 def _predict(
     model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
 ) -> list[Pose]:
@@ -191,24 +185,3 @@ def predict_outputs(model: PoseModel, crops: Tensor, *, flip_test: bool = False)
             return codec_of(model.config).mirror(outputs, model(crops.flip(-1)), partner)
     finally:
         model.train(training)
-
-
-def draw_prediction(
-    image: NDArray[np.uint8], prediction: Pose, skeleton: Skeleton, threshold: float = 0.3
-) -> NDArray[np.uint8]:
-    """The predicted skeleton drawn over a copy of the picture.
-
-    Args:
-        image: uint8, (H, W, 3) RGB.
-        prediction: Of that picture.
-        skeleton: The model's.
-        threshold: Joints with a lower score are not drawn.
-    """
-    return draw_skeleton(
-        image,
-        prediction.keypoints,
-        prediction.scores,
-        skeleton.edges,
-        skeleton.colours,
-        threshold=threshold,
-    )

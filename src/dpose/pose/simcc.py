@@ -25,101 +25,6 @@ REACH = 3.0
 """How many sigmas of the smoothing Gaussian count as "at" a bin, in labels and in scores."""
 
 
-def encode(
-    keypoints: Tensor, visible: Tensor, size: tuple[int, int], split_ratio: float, sigma: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The smoothed labels of an axis pair, and the weight of each joint.
-
-    The centre is round(x * k); the label is a Gaussian of `sigma` bins around it over the whole axis,
-    normalised to sum 1 on the axis. A joint outside the picture whose centre +- 3 sigma lies wholly outside
-    either axis has weight 0; one nearer than that is taught as the border, the best that the axis can say.
-
-    Args:
-        keypoints: (..., J, 2) pixels, x then y. Coordinates of joints that are not visible are never read:
-            they may be anything, NaN too.
-        visible: (..., J); a joint counts where this is > 0.
-        size: (H, W) of the picture, pixels.
-        split_ratio: Bins a pixel, k.
-        sigma: Of the Gaussian, bins.
-
-    Returns:
-        Labels of x (..., J, W * k) and of y (..., J, H * k), and weights (..., J) of 0 or 1, all in the dtype
-        of `keypoints`.
-    """
-    seen = visible > 0
-    places = torch.where(seen[..., None], keypoints, torch.zeros_like(keypoints))
-    height, width = size
-    labels = []
-    weight = seen
-    for places_axis, extent in ((places[..., 0], width), (places[..., 1], height)):
-        count = bins(extent, split_ratio)
-        centre = torch.round(places_axis * split_ratio)
-        first, last = -REACH * sigma, count - 1 + REACH * sigma
-        weight = weight & (centre >= first) & (centre <= last)
-        axis = torch.arange(count, dtype=keypoints.dtype, device=keypoints.device)
-        # beyond first and last the weight is 0: the clamp only keeps 0 * overflow from becoming nan
-        distance = axis - centre.clamp(first, last)[..., None]
-        # softmax of the exponent: normalised to 1 however much of the Gaussian the axis cuts off
-        labels.append(torch.softmax(-0.5 * (distance / sigma).square(), dim=-1))
-    return labels[0], labels[1], weight.to(keypoints.dtype)
-
-
-def decode(x_logits: Tensor, y_logits: Tensor, split_ratio: float, sigma: float) -> tuple[Tensor, Tensor]:
-    """Where each joint is, and how sure the model is of it.
-
-    A coordinate is its axis' argmax / k (of equal bins, the first), so `decode` of `encode` is within 1 / (2
-    k) pixels. The score is the probability that the model puts within 3 sigma of its argmax, the smaller one
-    of the two
-    axes: 0.997 where its distribution is as sharp as the labels it was taught, about 6 sigma / bins where it
-    knows nothing.
-
-    Args:
-        x_logits: (N, J, W * k).
-        y_logits: (N, J, H * k).
-        split_ratio: Bins a pixel, k.
-        sigma: Of the labels' Gaussian, bins.
-
-    Returns:
-        Keypoints (N, J, 2) in pixels, x then y, and scores (N, J) in [0, 1], in the logits' dtype.
-    """
-    coordinates, scores = [], []
-    for logits in (x_logits, y_logits):
-        best = logits.argmax(dim=-1, keepdim=True)
-        axis = torch.arange(logits.shape[-1], device=logits.device)
-        near = (axis - best).abs() <= REACH * sigma
-        probability = torch.softmax(logits, dim=-1)
-        coordinates.append(best[..., 0].to(logits.dtype) / split_ratio)
-        scores.append((probability * near).sum(dim=-1).clamp(0.0, 1.0))
-    return torch.stack(coordinates, dim=-1), torch.minimum(scores[0], scores[1])
-
-
-def simcc_loss(
-    x_logits: Tensor, y_logits: Tensor, keypoints: Tensor, visible: Tensor, split_ratio: float, sigma: float
-) -> Tensor:
-    """The loss of each view: how far the model's two distributions are from the smoothed labels.
-
-    For one joint, KL(label || softmax(logits)) summed over the bins of x, plus the same for y, times its
-    weight (`encode`); for a view, the sum over joints divided by the number of joints J. J is the skeleton's,
-    not the number of joints seen: a view with few visible joints has a small loss, and no view's gradient is
-    scaled up.
-
-    Args:
-        x_logits: (V, J, W * k).
-        y_logits: (V, J, H * k).
-        keypoints: (V, J, 2) pixels.
-        visible: (V, J).
-        split_ratio: Bins a pixel, k.
-        sigma: Of the labels' Gaussian, bins.
-
-    Returns:
-        (V,), in the logits' dtype, >= 0.
-    """
-    size = (round(y_logits.shape[-1] / split_ratio), round(x_logits.shape[-1] / split_ratio))
-    x_labels, y_labels, weight = encode(keypoints.to(x_logits.dtype), visible, size, split_ratio, sigma)
-    joints = _divergence(x_labels, x_logits) + _divergence(y_labels, y_logits)
-    return (joints * weight).sum(dim=-1) / weight.shape[-1]
-
-
 def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Tensor, Tensor]:
     """The x logits of a mirrored picture, put back where the picture's own are.
 
@@ -204,15 +109,62 @@ class SimccCodec:
         counts = bins(width, self.split_ratio), bins(height, self.split_ratio)
         return SimccHead(channels, joints, map_size, self.upsample, counts)
 
+    def encode(self, keypoints: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The smoothed labels of an axis pair, and the weight of each joint.
+
+        The centre is round(x * k); the label is a Gaussian of `sigma` bins around it over the whole axis, normalised to
+        sum 1 on the axis. A joint outside the picture whose centre +- 3 sigma lies wholly outside either axis has
+        weight 0; one nearer than that is taught as the border, the best that the axis can say.
+
+        Args:
+            keypoints: (..., J, 2) pixels, x then y. Coordinates of joints that are not visible are never read: they may
+                be anything, NaN too.
+            visible: (..., J); a joint counts where this is > 0.
+
+        Returns:
+            Labels of x (..., J, W * k) and of y (..., J, H * k), and weights (..., J) of 0 or 1, all in the dtype of
+            `keypoints`.
+        """
+        seen = visible > 0
+        places = torch.where(seen[..., None], keypoints, torch.zeros_like(keypoints))
+        height, width = self.input_size
+        labels = []
+        weight = seen
+        for places_axis, extent in ((places[..., 0], width), (places[..., 1], height)):
+            count = bins(extent, self.split_ratio)
+            centre = torch.round(places_axis * self.split_ratio)
+            first, last = -REACH * self.sigma, count - 1 + REACH * self.sigma
+            weight = weight & (centre >= first) & (centre <= last)
+            axis = torch.arange(count, dtype=keypoints.dtype, device=keypoints.device)
+            # beyond first and last the weight is 0: the clamp only keeps 0 * overflow from becoming nan
+            distance = axis - centre.clamp(first, last)[..., None]
+            # softmax of the exponent: normalised to 1 however much of the Gaussian the axis cuts off
+            labels.append(torch.softmax(-0.5 * (distance / self.sigma).square(), dim=-1))
+        return labels[0], labels[1], weight.to(keypoints.dtype)
+
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
-        """`simcc_loss`."""
+        """For one joint KL(label || softmax(logits)) over the bins of x, plus the same for y, times its weight."""
         x_logits, y_logits = outputs
-        return simcc_loss(x_logits, y_logits, keypoints, visible, self.split_ratio, self.sigma)
+        x_labels, y_labels, weight = self.encode(keypoints.to(x_logits.dtype), visible)
+        joints = _divergence(x_labels, x_logits) + _divergence(y_labels, y_logits)
+        return (joints * weight).sum(dim=-1) / weight.shape[-1]
 
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """The function `decode`: within 1 / (2 k) pixels of what was encoded."""
-        x_logits, y_logits = outputs
-        return decode(x_logits, y_logits, self.split_ratio, self.sigma)
+        """A coordinate is its axis' argmax / k (of equal bins, the first): within 1 / (2 k) pixels of what was encoded.
+
+        The score is the probability that the model puts within 3 sigma of its argmax, the smaller one of the two axes:
+        0.997 where its distribution is as sharp as the labels it was taught, about 6 sigma / bins where it knows
+        nothing.
+        """
+        coordinates, scores = [], []
+        for logits in outputs:
+            best = logits.argmax(dim=-1, keepdim=True)
+            axis = torch.arange(logits.shape[-1], device=logits.device)
+            near = (axis - best).abs() <= REACH * self.sigma
+            probability = torch.softmax(logits, dim=-1)
+            coordinates.append(best[..., 0].to(logits.dtype) / self.split_ratio)
+            scores.append((probability * near).sum(dim=-1).clamp(0.0, 1.0))
+        return torch.stack(coordinates, dim=-1), torch.minimum(scores[0], scores[1])
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
         """The mean of the logits, those of the mirrored crops turned by `mirror_x`."""

@@ -136,6 +136,18 @@ OWN = "own"
 """Where a skeleton is asked for: that of the model itself."""
 
 
+def skeleton_named(name: str) -> Skeleton:
+    """The skeleton of that name.
+
+    Raises:
+        DposeError: there is none.
+    """
+    if name not in SKELETONS:
+        known = ", ".join(SKELETONS)
+        raise DposeError("skeleton-unknown", "there is no such skeleton", name, f"choose from {known}")
+    return SKELETONS[name]
+
+
 def check_skeleton(name: str) -> None:
     """Refuse a skeleton that is neither built in nor "own".
 

@@ -14,7 +14,7 @@ from dpose.pose.codec import Codec, Outputs, codec_of
 from dpose.pose.metrics import PCKh
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.oks import OKS
-from dpose.pose.skeletons import MPII, SKELETONS, joint_map
+from dpose.pose.skeletons import MPII, SKELETONS, joint_map, skeleton_named
 from dpose.units import Precision, Result, UnitBatch, View, pad_views
 
 
@@ -46,13 +46,7 @@ class PoseTask:
         precision: Precision = "float32",
     ) -> None:
         for name in (skeleton, labels or skeleton):
-            if name not in SKELETONS:
-                raise DposeError(
-                    "skeleton-unknown",
-                    "there is no such skeleton",
-                    name,
-                    f"choose from {', '.join(SKELETONS)}",
-                )
+            skeleton_named(name)
         self.skeleton = skeleton
         self.codec = codec or codec_of(PoseConfig())
         self.labels = labels or skeleton

@@ -86,6 +86,32 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
     return tensors
 
 
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
+    """Give a model its weights, in its own type: all that it has, and no others.
+
+    Args:
+        model: Changed in place.
+        tensors: By the model's names.
+        where: The file or folder, for messages.
+        fix: What helps where the tensors are of another model.
+
+    Raises:
+        DposeError: a tensor is missing, unknown, or of another shape or kind of number.
+    """
+    wanted = model.state_dict()
+    for name in [*wanted, *tensors]:
+        if name not in tensors:
+            raise DposeError("tensor-missing", f"has no tensor that stands for {name}", where, fix)
+        if name not in wanted:
+            raise DposeError("tensor-unknown", f"has a tensor {name} that nothing stands for", where, fix)
+        if tensors[name].shape != wanted[name].shape:
+            found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
+            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", where)
+        if tensors[name].is_floating_point() != wanted[name].is_floating_point():
+            raise DposeError("tensor-of-wrong-type", f"{name} is {tensors[name].dtype}", where)
+    model.load_state_dict(dict(tensors))
+
+
 class _Nothing:
     """Stands for an object of another library, in a file of which the tensors alone are wanted."""
 

@@ -1,4 +1,4 @@
-"""People found in whole pictures, without anybody's boxes, beside those who are labelled there."""
+"""What finds people for a model, and the score of people who are found in whole pictures, without anybody's boxes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.data.units import Picture
+from dpose.pose.data.pictures import Picture, Regions
 from dpose.pose.metrics import PCKh, PCKhResult
-from dpose.pose.model import PoseModel
-from dpose.pose.model_people import ModelPeople
-from dpose.pose.people import FoundPerson, PeopleFinder
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.people import FoundPerson, ModelPeople, PeopleFinder
 from dpose.pose.skeletons import MPII, Skeleton, joint_map
 
 
@@ -131,3 +130,15 @@ def nearest(
         if np.isfinite(means[person, number]) and chosen[person] is None and number not in chosen:
             chosen[person] = number
     return chosen
+
+
+def regions_for(model: PoseConfig) -> Regions | None:
+    """What finds where to crop people for a model; None where it takes the boxes as they are given.
+
+    BlazePose has learnt from upright people alone: its detector says how they are turned.
+    """
+    if model.codec != "blazepose":
+        return None
+    from dpose.pose.blaze_detector import shipped_detector
+
+    return shipped_detector()

@@ -1,37 +1,43 @@
 """Events to epsilon, and epsilon to noise: what a run costs, and how much noise a budget asks for.
 
     sigma = noise_multiplier(0.8, 4e-5, q=1024 / 22146, steps=541)
-    event = Event(q=1024 / 22146, sigma=sigma, steps=541, sensitivity=1.0)
+    event = SampledGaussian(q=1024 / 22146, sigma=sigma, steps=541, sensitivity=1.0)
     epsilon([event], 4e-5)      # at most 0.8, at least 0.7992
+    cost(events, 1e-5, accountant=Accountant.ZCDP)     # of any events, by the accountant that a statement names
+    cost(events, 1e-5)                                 # by whichever valid composition gives the least
 
-The numbers are dp-accounting's. PLD is the default; RDP is there to match the papers. What the two compute,
-why they bound the truth from above and how the relations differ is derived in docs/proofs/accounting.md.
+Numbers of sampled Gaussians are dp-accounting's. PLD is the default; RDP is there to match the papers. What the two
+compute, why they bound the truth from above and how the relations differ is derived in docs/proofs/accounting.md; the
+compositions of other events in docs/proofs/odometer.md.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
+from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, Renyi, SampledGaussian, merge
+from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import (
     MAX_SIGMA,
     MIN_SIGMA,
     check_delta,
     check_epsilon,
     check_rate,
-    check_sigma,
     check_steps,
-    parse_decimal,
 )
-from dpose.privacy.rounding import as_given
+from dpose.privacy.renyi import ORDERS, converted, rdp_of_step, zcdp_epsilon
+from dpose.privacy.rounding import as_given, not_below
 
 MAX_BUDGET = 100.0
 """No noise is calibrated for a larger epsilon: it would protect nobody."""
@@ -47,17 +53,10 @@ CALIBRATION = "calibration"
 """The kind of question that `noise_multiplier` remembers answers of."""
 MIN_DELTA = 1e-10
 """PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
-
-
-class Relation(StrEnum):
-    """When two datasets are neighbours."""
-
-    ZERO_OUT = "zero-out"
-    """One unit's contribution is replaced by nothing; the number of units stays, and is public."""
-    ADD_REMOVE = "add-or-remove"
-    """One unit is there or not; the number of units is not published."""
-    REPLACE = "replace"
-    """One unit is exchanged for any other; the number of units is public."""
+MANY_KINDS = 24
+"""Kinds of events beyond which no loss distributions are convolved: it would take minutes."""
+LARGE = 20.0
+"""A pure epsilon above which its loss distribution is not convolved: it gains nothing, and its grid grows."""
 
 
 class Accountant(StrEnum):
@@ -67,106 +66,30 @@ class Accountant(StrEnum):
     """Privacy loss distributions: tight up to a discretisation that errs on the safe side."""
     RDP = "rdp"
     """Renyi DP: a looser bound, the one that the papers used."""
+    PURE = "pure"
+    """The epsilons of pure differential privacy, added up exactly; delta is 0."""
+    ZCDP = "zcdp"
+    """Zero-concentrated differential privacy: rho adds up, and is converted to (epsilon, delta) once."""
+    GAUSSIAN = "gaussian"
+    """The Gaussian mechanism's own (epsilon, delta) curve: D^2 / sigma^2 adds up (Balle and Wang 2018)."""
 
 
-FLOATING, ROUNDED = "poisson-gaussian", "poisson-rounded-gaussian"
-"""Noise drawn and added in floating point; or whole numbers, each with exactly the probability of a rounded Gaussian:
-post-processing, which costs the same (docs/proofs/exact-noise.md)."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """`steps` releases of a Poisson-subsampled Gaussian: what the accountant sees of a run.
-
-    Attributes:
-        q: Sampling rate, in (0, 1].
-        sigma: Noise multiplier: the noise's standard deviation is sigma * sensitivity.
-        steps: Number of releases, >= 1.
-        sensitivity: L2 bound on one unit's contribution to the noised sum, in the sum's units. Under
-            replacement the sum moves by up to twice that; the accountant doubles it, the event does not.
-        type: `FLOATING` or `ROUNDED`.
-
-    Raises:
-        DposeError: a value is out of range.
-    """
-
-    q: float
-    sigma: float
-    steps: int
-    sensitivity: float
-    type: str = FLOATING
-
-    def __post_init__(self) -> None:
-        if self.type not in (FLOATING, ROUNDED):
-            raise DposeError(
-                "event-type-unknown",
-                f"unknown event type {self.type!r}",
-                fix="it was made by a newer dpose; update dpose",
-            )
-        check_rate(self.q)
-        check_steps(self.steps)
-        check_sigma(self.sigma)
-        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DposeError(
-                "sensitivity-not-positive", f"sensitivity must be positive and finite, not {self.sensitivity}"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; q, sigma and sensitivity as decimal strings that read back exactly."""
-        return {
-            "type": self.type,
-            "q": repr(float(self.q)),
-            "sigma": repr(float(self.sigma)),
-            "steps": self.steps,
-            "sensitivity": repr(float(self.sensitivity)),
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "event") -> Event:
-        """The event that `to_dict` wrote.
-
-        Raises:
-            DposeError: a field is missing, unknown, of the wrong type or out of range; names it.
-        """
-        expected = {"type", "q", "sigma", "steps", "sensitivity"}
-        if not isinstance(values, Mapping) or set(values) != expected:
-            raise DposeError(
-                "event-fields-wrong",
-                f"an event has the fields {', '.join(sorted(expected))} and no others",
-                where,
-            )
-        if not isinstance(values["type"], str):
-            raise DposeError("event-type-malformed", "type must be a string", where)
-        numbers = {
-            name: parse_decimal(values[name], f"{where}.{name}") for name in ("q", "sigma", "sensitivity")
-        }
-        try:
-            return cls(steps=values["steps"], type=values["type"], **numbers)
-        except DposeError as error:
-            raise DposeError(error.code, error.what, where, error.fix) from error
-
-    @property
-    def rounded(self) -> bool:
-        """Whether the noise is that of whole numbers, exactly."""
-        return self.type == ROUNDED
-
-    def dp_event(self) -> Any:
-        """The same as a `dp_accounting.DpEvent`."""
-        return _library_event(self.q, self.sigma, self.steps)
+OF_RUNS = (Accountant.PLD, Accountant.RDP)
+"""Accountants of sampled Gaussians."""
 
 
 def epsilon(
-    events: Sequence[Event],
+    events: Sequence[SampledGaussian],
     delta: float,
     relation: Relation = Relation.ZERO_OUT,
     accountant: Accountant = Accountant.PLD,
 ) -> float:
-    """The total epsilon of all `events` together at `delta`. Always computed, never read from a file.
+    """The total epsilon of the steps of runs together at `delta`. Always computed, never read from a file.
 
     What one process has computed it does not compute again: the number depends on the arguments alone.
     PLD answers infinity, which is always true, where epsilon is far beyond any use (`MAX_EPSILON`).
 
-    >>> round(epsilon([Event(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)], delta=1e-5), 2)
+    >>> round(epsilon([SampledGaussian(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)], delta=1e-5), 2)
     0.93
 
     Args:
@@ -187,7 +110,7 @@ def epsilon(
 
 @lru_cache(maxsize=4096)
 def _epsilon(
-    events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant, grid: float
+    events: tuple[SampledGaussian, ...], delta: float, relation: Relation, accountant: Accountant, grid: float
 ) -> float:
     if accountant is Accountant.PLD and beyond_use(events, delta, relation):
         return math.inf
@@ -201,61 +124,154 @@ def _epsilon(
     return float(counting.get_epsilon(delta))
 
 
+def cost(
+    events: Sequence[Event],
+    delta: float,
+    relation: Relation = Relation.ZERO_OUT,
+    accountant: Accountant | None = None,
+) -> float | Fraction:
+    """The total epsilon of events of any kind at `delta`: what a statement claims, or the account adds up.
+
+    Args:
+        events: For one relation.
+        delta: In (0, 1), or 0 where all are pure.
+        relation: The neighbouring relation.
+        accountant: The one that a statement names; None for the least of all compositions that are valid for events
+            fixed beforehand.
+
+    Returns:
+        A fraction under the accountant "pure".
+
+    Raises:
+        DposeError: the accountant cannot count one of the events, or delta is out of range.
+    """
+    if accountant is None:
+        counted = tuple(sorted(Counter(merge(events)).items(), key=repr))
+        return _least_cost(counted, float(delta), Relation(relation) is Relation.REPLACE)
+    if accountant in OF_RUNS:
+        steps = [event for event in events if isinstance(event, SampledGaussian)]
+        if len(steps) < len(events):
+            raise DposeError(
+                "accountant-unsuited", f'accountant "{accountant}" cannot count the events of a release'
+            )
+        return epsilon(steps, delta, relation, accountant)
+    if accountant is Accountant.PURE:
+        _check_counts(accountant, events, [event.pure() for event in events])
+        return sum((Fraction(event.pure()) for event in events), Fraction(0))
+    if accountant is Accountant.ZCDP:
+        _check_counts(accountant, events, [event.rho() for event in events])
+        return zcdp_epsilon(sum((Fraction(event.rho()) for event in events), Fraction(0)), delta)
+    gaussian = [event for event in events if isinstance(event, Gaussian)]
+    _check_counts(accountant, events, [event.rho() for event in events])
+    mu = discrete_mu([(event.sensitivity_squared, event.variance, event.steps) for event in gaussian])
+    return discrete_epsilon(mu, delta)
+
+
+def _check_counts(accountant: Accountant, events: Sequence[Event], costs: Sequence[Fraction | float]) -> None:
+    for event, known in zip(events, costs, strict=True):
+        if math.isinf(known):
+            raise DposeError(
+                "event-unsupported", f'accountant "{accountant}" cannot count events of type {event.type!r}'
+            )
+
+
+@lru_cache(maxsize=4096)
+def _least_cost(counted: tuple[tuple[Event, int], ...], delta: float, replaces: bool) -> float:
+    """`cost` by the least of the compositions that are valid, each by itself, of events and how often there are."""
+    relation, kinds = Relation.REPLACE if replaces else Relation.ZERO_OUT, len(counted)
+    training = [event for event, count in counted for _ in range(count) if isinstance(event, SampledGaussian)]
+    pairs = [(event, count) for event, count in counted if isinstance(event, Laplace | Approximate)]
+    gaussian = [(event, count) for event, count in counted if isinstance(event, Gaussian)]
+    if all(isinstance(event, SampledGaussian) for event, _ in counted) and len(training) <= MANY_KINDS:
+        return epsilon(training, delta, relation=relation)
+    if delta == 0:  # pure losses need none
+        return added_up(event.pure() * count for event, count in counted)
+    failing = sum(event.delta * count for event, count in pairs if isinstance(event, Approximate))
+    if failing >= delta or any(math.isinf(_bound(event)) for event, _ in pairs):
+        return math.inf
+    found = added_up(_bound(event) * count for event, count in pairs) if len(pairs) == kinds else math.inf
+    rho = added_up(event.rho() * count for event, count in gaussian)
+    if len(gaussian) == kinds:
+        found = min(found, zcdp_epsilon(rho, delta))
+    found = min(found, _by_renyi(counted, delta - failing, replaces))
+    if kinds <= MANY_KINDS and not any(isinstance(event, Renyi) for event, _ in counted):
+        # zCDP has no loss distribution of its own: that of its (epsilon, delta) at half of what is left
+        part = (delta - failing) / 2 if rho else 0.0
+        concentrated = [(Approximate(zcdp_epsilon(rho, part), part), 1)] if rho else []
+        found = min(found, _by_distributions(training, [*pairs, *concentrated], delta, relation))
+    # basic composition: pure losses cost no delta
+    pure = added_up(event.pure() * count for event, count in pairs if isinstance(event, Laplace))
+    rest = tuple((event, count) for event, count in counted if not isinstance(event, Laplace))
+    if pure and rest:
+        found = min(found, pure + _least_cost(rest, delta, replaces))
+    return found
+
+
+def _bound(event: Laplace | Approximate) -> float:
+    """The epsilon that holds but for an event of the event's own delta."""
+    return event.epsilon if isinstance(event, Approximate) else not_below(event.pure())
+
+
+def added_up(costs: Iterable[Fraction | float]) -> float:
+    """The sum of costs of one kind, never below it."""
+    total = Fraction(0)
+    for one in costs:
+        if math.isinf(one):
+            return math.inf
+        total += Fraction(not_below(one))  # of a power of two: the sum stays short
+    return not_below(total)
+
+
+def _by_renyi(counted: Sequence[tuple[Event, int]], delta: float, replaces: bool) -> float:
+    few = ORDERS if len(counted) <= MANY_KINDS else ORDERS[::4]
+    own = {order for event, _ in counted[:MANY_KINDS] if isinstance(event, Renyi) for order, _ in event.curve}
+    found = math.inf
+    for order in sorted({*few, *own}):
+        spent = sum(count * event.renyi(order, replaces=replaces) for event, count in counted)
+        found = min(found, spent + converted(order, delta))
+    return max(0.0, found)
+
+
+def _by_distributions(
+    training: Sequence[SampledGaussian],
+    pairs: Sequence[tuple[Laplace | Approximate, int]],
+    delta: float,
+    relation: Relation,
+) -> float:
+    """By convolving loss distributions: of each Gaussian its own, of each (epsilon, delta) its dominating pair."""
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    if any(_bound(event) * count > LARGE for event, count in pairs):
+        return math.inf
+    if training and not epsilon(training, delta, relation=relation) < MAX_EPSILON:
+        return math.inf
+    parts = [
+        privacy_loss_distribution.from_gaussian_mechanism(
+            event.sigma, sampling_prob=event.q, neighboring_relation=library_relation(relation)
+        ).self_compose(event.steps)
+        for event in training
+    ]
+    for event, count in pairs:
+        steps, failing = (1, event.delta) if isinstance(event, Approximate) else (event.steps, 0.0)
+        once = _bound(event) if steps == 1 else not_below(Fraction(event.pure()) / steps)
+        known = common.DifferentialPrivacyParameters(once, failing)
+        parts.append(privacy_loss_distribution.from_privacy_parameters(known).self_compose(steps * count))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.compose(part)
+    with contextlib.suppress(ValueError):
+        return float(whole.get_epsilon_for_delta(delta))
+    return math.inf
+
+
 def _renyi_epsilon(
-    events: Sequence[Event], delta: float, orders: tuple[float, ...] = (), noise: float = 1.0
+    events: Sequence[SampledGaussian], delta: float, orders: tuple[float, ...] = (), noise: float = 1.0
 ) -> float:
     """By RDP for zero-out and for add-or-remove, at these orders or at dp-accounting's own, of `noise` times sigma."""
     from dp_accounting.rdp import rdp_privacy_accountant as library
 
-    total = sum(event.steps * _renyi_step(event.q, noise * event.sigma, orders) for event in events)
+    total = sum(event.steps * rdp_of_step(event.q, noise * event.sigma, orders) for event in events)
     return float(library.compute_epsilon(orders or library.DEFAULT_RDP_ORDERS, total, delta)[0])
-
-
-@lru_cache(maxsize=4096)
-def _renyi_step(q: float, sigma: float, orders: tuple[float, ...]) -> Any:
-    """The Renyi divergences of one step; not to be written to."""
-    from dp_accounting.rdp import rdp_privacy_accountant
-
-    with quiet_accountant():
-        counting = rdp_privacy_accountant.RdpAccountant(
-            orders or None, neighboring_relation=library_relation(Relation.ZERO_OUT)
-        )
-        return counting.compose(_library_event(q, sigma, 1)).rdp
-
-
-@lru_cache(maxsize=65536)
-def rdp_at(event: Event, order: float) -> float:
-    """The Renyi divergence of `order` of `event`, for a unit zeroed out, added or removed; infinite where unknown.
-
-    Args:
-        event: What was released.
-        order: Above 1.
-    """
-    from dp_accounting.rdp import rdp_privacy_accountant
-
-    with quiet_accountant():
-        counting = rdp_privacy_accountant.RdpAccountant(
-            orders=[order], neighboring_relation=library_relation(Relation.ZERO_OUT)
-        )
-        counting.compose(event.dp_event())
-        return float(counting.rdp[0])
-
-
-def merge(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The same events with equal ones joined into one of more steps, in order of first appearance.
-
-    >>> (both,) = merge([Event(0.01, 2.0, 30, 1.0), Event(0.01, 2.0, 12, 1.0)])
-    >>> both.steps
-    42
-    """
-    steps: dict[tuple[float, float, float, str], int] = {}
-    for event in events:
-        kind = (event.q, event.sigma, event.sensitivity, event.type)
-        steps[kind] = steps.get(kind, 0) + event.steps
-    return tuple(
-        Event(q=q, sigma=sigma, steps=count, sensitivity=sensitivity, type=name)
-        for (q, sigma, sensitivity, name), count in steps.items()
-    )
 
 
 def noise_multiplier(
@@ -271,7 +287,7 @@ def noise_multiplier(
     The epsilon of the answer is at most the target and at most 0.1 % below it.
 
     >>> sigma = noise_multiplier(1.0, 1e-5, q=0.01, steps=100, accountant=Accountant.RDP)
-    >>> 0.999 <= epsilon([Event(0.01, sigma, 100, 1.0)], 1e-5, accountant=Accountant.RDP) <= 1.0
+    >>> 0.999 <= epsilon([SampledGaussian(0.01, sigma, 100, 1.0)], 1e-5, accountant=Accountant.RDP) <= 1.0
     True
 
     Answers are remembered in the user's cache folder. **The cache is a convenience and no authority**:
@@ -320,7 +336,7 @@ def noise_multiplier(
 
 
 def epsilon_curve(
-    event: Event,
+    event: SampledGaussian,
     delta: float,
     relation: Relation,
     points: Sequence[int],
@@ -367,6 +383,10 @@ def _curve(
 
 def _check_accountant(delta: float, relation: Relation, accountant: Accountant) -> None:
     check_delta(delta)
+    if accountant not in OF_RUNS:
+        raise DposeError(
+            "accountant-unsuited", f'accountant "{accountant}" cannot count runs', fix='use "pld" or "rdp"'
+        )
     if accountant is Accountant.RDP and relation is Relation.REPLACE:
         raise DposeError(
             "replace-without-rdp-bound",
@@ -381,20 +401,11 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
         )
 
 
-def beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
+def beyond_use(events: Sequence[SampledGaussian], delta: float, relation: Relation) -> bool:
     """Whether epsilon is so large (`MAX_EPSILON`) that PLD is not computed."""
     # replacement has no RDP bound; half the noise under zero-out is near enough to judge the size by
     noise = 0.5 if relation is Relation.REPLACE else 1.0
     return _renyi_epsilon(events, delta, ROUGH, noise) > MAX_EPSILON
-
-
-def _library_event(q: float, sigma: float, steps: int) -> Any:
-    from dp_accounting import dp_event
-
-    gaussian = dp_event.GaussianDpEvent(sigma)
-    # at q = 1 the plain Gaussian: dp-accounting then composes in closed form
-    once = gaussian if q == 1 else dp_event.PoissonSampledDpEvent(q, gaussian)
-    return dp_event.SelfComposedDpEvent(once, steps)
 
 
 def library_relation(relation: Relation) -> Any:
@@ -409,29 +420,14 @@ def library_relation(relation: Relation) -> Any:
     }[relation]
 
 
-@contextlib.contextmanager
-def quiet_accountant() -> Iterator[None]:
-    """Silence the warning about an RDP order left out: the minimum over the other orders is still a bound."""
-    log = logging.getLogger("absl")
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return "Excluding this order" not in record.getMessage()
-
-    log.addFilter(wanted)
-    try:
-        yield
-    finally:
-        log.removeFilter(wanted)
-
-
 def _calibrate(
     target: float, delta: float, q: float, steps: int, relation: Relation, accountant: Accountant
 ) -> float:
     def cost(sigma: float, grid: float = FINE) -> float:
-        return _epsilon((Event(q, sigma, steps, 1.0),), float(delta), relation, accountant, grid)
+        return _epsilon((SampledGaussian(q, sigma, steps, 1.0),), float(delta), relation, accountant, grid)
 
     def rough_cost(sigma: float) -> float:
-        return _renyi_epsilon([Event(q, sigma, steps, 1.0)], float(delta), ROUGH)
+        return _renyi_epsilon([SampledGaussian(q, sigma, steps, 1.0)], float(delta), ROUGH)
 
     def coarse_cost(sigma: float) -> float:
         return cost(sigma, grid=COARSE)

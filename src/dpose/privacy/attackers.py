@@ -17,7 +17,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, Event, Relation, beyond_use, merge
+from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, beyond_use
+from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import parse_decimal
 from dpose.privacy.rounding import as_given, upper
 
@@ -36,7 +38,7 @@ STEPS = 4000
 """Epsilons at which a Gaussian curve is held above a run's."""
 
 
-def loss_grid(events: Sequence[Event]) -> float:
+def loss_grid(events: Sequence[SampledGaussian]) -> float:
     """The grid of losses for what is shown and not claimed: coarse where each step costs much against it.
 
     The losses of one step spread by about q / sigma. On a grid that is hardly finer, many steps add up to several
@@ -131,7 +133,9 @@ def trade_off_lines(bound: AttackerBound) -> list[str]:
     ]
 
 
-def bound_attackers(events: Sequence[Event], relation: Relation, delta: float) -> AttackerBound | None:
+def bound_attackers(
+    events: Sequence[SampledGaussian], relation: Relation, delta: float
+) -> AttackerBound | None:
     """What no attacker can do, by the whole curve of `events`; None where it is not worth computing.
 
     One pair (epsilon, delta) overstates what an attacker can do nearly everywhere (Gomez et al. 2025, "(epsilon, delta)
@@ -150,7 +154,9 @@ def bound_attackers(events: Sequence[Event], relation: Relation, delta: float) -
 
 
 @lru_cache(maxsize=256)
-def _bound(events: tuple[Event, ...], relation: Relation, delta: float, grid: float) -> AttackerBound:
+def _bound(
+    events: tuple[SampledGaussian, ...], relation: Relation, delta: float, grid: float
+) -> AttackerBound:
     import numpy as np
 
     from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events, profile

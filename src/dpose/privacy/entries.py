@@ -13,7 +13,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes
-from dpose.privacy.accounting import Event, merge
+from dpose.privacy.events import SampledGaussian, event_from_dict, merge
 
 GENESIS = "0" * 64
 """What stands as `prev` in the first line."""
@@ -55,7 +55,7 @@ class Entry:
         seq: 0 for the first line.
         prev: `sha256` of the line before.
         type: What it records.
-        event: A reservation's event as `Event.to_dict` has it; a query's description; planted canaries; a seal;
+        event: A reservation's event as its `to_dict` has it; a query's description; planted canaries; a seal;
             otherwise None.
         first_step: First step reserved or committed.
         steps: How many; 0 for queries and resumptions.
@@ -129,18 +129,18 @@ def read_ledger(path: Path) -> list[Entry]:
     return entries
 
 
-def spent(entries: Sequence[Entry]) -> tuple[Event, ...]:
+def spent(entries: Sequence[Entry]) -> tuple[SampledGaussian, ...]:
     """Every step that was ever reserved, taken or not, as events; equal ones are joined.
 
     A step that is reserved again under the same key counts once: under one key a step has one sample and one noise, and
     whoever takes it again gets what is there already (docs/proofs/resume.md). Under another key it counts again.
     """
-    events: list[Event] = []
+    events: list[SampledGaussian] = []
     covered: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for entry in entries:
         if entry.type is not EntryType.RESERVE or entry.event is None:
             continue
-        event = Event.from_dict(entry.event)
+        event = event_from_dict(entry.event, kind=SampledGaussian)
         # by everything but the number of steps: a replay with other noise would be another mechanism
         kind = json.dumps({**entry.event, "steps": 0}, sort_keys=True)
         known = covered.setdefault((entry.key_id, kind), [])
@@ -196,7 +196,7 @@ def read_line(line: bytes, before: Sequence[Entry], where: str, *, alone: bool =
     ):
         raise DposeError("ledger-field-invalid", "has a field of the wrong type or out of range", where)
     if entry.type is EntryType.RESERVE:
-        event = Event.from_dict(entry.event or {}, where)
+        event = event_from_dict(entry.event or {}, where, SampledGaussian)
         if event.steps != entry.steps:
             raise DposeError(
                 "ledger-steps-differ", f"reserves {entry.steps} steps of an event of {event.steps}", where

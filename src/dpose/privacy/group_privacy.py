@@ -20,8 +20,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, Event, Relation, beyond_use, merge
+from dpose.privacy.accounting import MAX_BUDGET, MIN_DELTA, beyond_use
 from dpose.privacy.attackers import loss_grid
+from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 
 MOST = 10
 """Units that a statement says the epsilon of, at most."""
@@ -32,11 +34,12 @@ TAIL = 10.0
 
 
 def group_epsilons(
-    events: Sequence[Event], delta: float, relation: Relation, most: int = MOST
+    events: Sequence[SampledGaussian], delta: float, relation: Relation, most: int = MOST
 ) -> tuple[float | None, ...]:
     """Epsilon of 2, 3, ... `most` units together at `delta`; None from where it is above 100.
 
-    >>> two, three = group_epsilons([Event(q=1.0, sigma=10.0, steps=1, sensitivity=1.0)], 1e-5, Relation.ZERO_OUT, 3)
+    >>> once = SampledGaussian(q=1.0, sigma=10.0, steps=1, sensitivity=1.0)
+    >>> two, three = group_epsilons([once], 1e-5, Relation.ZERO_OUT, 3)
     >>> round(two, 2), round(three, 2)
     (0.76, 1.19)
 
@@ -58,7 +61,7 @@ def group_epsilons(
 
 
 @lru_cache(maxsize=1024)
-def _epsilon_of(events: tuple[Event, ...], delta: float, relation: Relation, k: int) -> float:
+def _epsilon_of(events: tuple[SampledGaussian, ...], delta: float, relation: Relation, k: int) -> float:
     grid = max(loss_grid(events), *(_span(event, k) / POINTS for event in events))
     total: Any = None
     for event in events:
@@ -83,7 +86,7 @@ def _in_two_steps(blanked: Any, delta: float) -> float:
     return 2 * float(steps[enough[0]]) if len(enough) else math.inf
 
 
-def _losses(event: Event, k: int, grid: float) -> Any:
+def _losses(event: SampledGaussian, k: int, grid: float) -> Any:
     """The loss distribution of one step, in both directions, on the grid and rounded to what costs more."""
     import numpy as np
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -136,7 +139,7 @@ def _loss(at: Any, counts: Any, weights: Any, sigma: float) -> tuple[Any, Any]:
     return top + np.log(total), (counts @ shares) / total / sigma**2
 
 
-def _span(event: Event, k: int) -> float:
+def _span(event: SampledGaussian, k: int) -> float:
     """About the width of the losses of one step."""
     counts, weights = _drawn(event.q, k)
     ends, _ = _loss([-TAIL * event.sigma, k + TAIL * event.sigma], counts, weights, event.sigma)

@@ -26,15 +26,26 @@ def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
     Raises:
         DposeError: it is none.
     """
-    if not isinstance(values, dict):
-        raise DposeError("field-not-object", "must be an object", where)
+    found = object_of(values, where)
     for problem, names in (
-        ("is missing", expected - set(values)),
-        ("is not a known field", set(values) - expected),
+        ("is missing", expected - set(found)),
+        ("is not a known field", set(found) - expected),
     ):
         if names:
             raise DposeError("field-names-wrong", f"{min(names)} {problem}", where)
-    return values
+    return found
+
+
+def object_of(values: Any, where: str) -> dict[str, Any]:
+    """An object.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(values, dict):
+        raise DposeError("field-not-object", "must be an object", where)
+    found: dict[str, Any] = values
+    return found
 
 
 def text_of(value: Any, where: str) -> str:
@@ -74,6 +85,5 @@ def named_texts_of(value: Any, where: str) -> dict[str, str]:
     Raises:
         DposeError: it is none.
     """
-    if not isinstance(value, dict):
-        raise DposeError("field-not-object", "must be an object", where)
+    value = object_of(value, where)
     return {name: text_of(item, f"{where}.{name}") for name, item in value.items()}

@@ -34,8 +34,8 @@ from filelock import FileLock
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_json, private_folder, take_lock, write_atomic, write_private
-from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.seal import Seal, last_seal
 from dpose.privacy.sections import PlantedCanaries
@@ -144,7 +144,7 @@ class Ledger:
         """How many steps count, each key's apart (`entries.spent`)."""
         return sum(event.steps for event in spent(self._entries))
 
-    def new_steps(self, event: Event, first_step: int, steps: int) -> int:
+    def new_steps(self, event: SampledGaussian, first_step: int, steps: int) -> int:
         """How many more steps would count if these were reserved now."""
         plan, key = self._plan_and_key()
         values = replace(event, steps=steps).to_dict()
@@ -156,7 +156,7 @@ class Ledger:
         """All lines so far."""
         return tuple(self._entries)
 
-    def reserve(self, event: Event, first_step: int, steps: int) -> None:
+    def reserve(self, event: SampledGaussian, first_step: int, steps: int) -> None:
         """Record that `steps` steps may be taken. On disk when this returns; only then may they sample.
 
         Raises:

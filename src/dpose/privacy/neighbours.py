@@ -1,77 +1,413 @@
-"""What a guarantee hides the difference between."""
+"""Neighbours: who or what a guarantee protects, and against which difference. One value from a command to a statement.
+
+    Neighbours.parse("pixels:16")                 # of a release: 16 pixels of the picture, or of all frames of a clip
+    Neighbours.parse("box:120x300/seconds:4")     # whatever one box shows, which may move, for four seconds
+    Neighbours("video", Relation.REPLACE)         # of a training: any one video, exchanged for any other
+
+What a user asks for may still depend on the picture: how many pixels it has, how many frames four seconds are.
+`Neighbours.timed` and `Neighbours.resolved` settle that from public sizes and time stamps alone. What a person who
+walks through a picture changes lies in a box that moves, as long as neither shadow nor mirror nor the camera's own
+exposure carries the change out of it; docs/proofs/video.md derives how much that moves an operator's values.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Protocol
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.errors import DposeError, did_you_mean
 from dpose.privacy.json_fields import list_of, member_of, object_with, text_of
+from dpose.privacy.ranges import exact_text, parse_exact
+from dpose.units import Unit
 
 BEYOND = "beyond-public-view"
 """The scope of feature privacy: neighbours have the same public views and labels."""
 BOX = "box"
 """The scope of a clip's neighbours that differ in some frames, in each of them inside one box that lies anywhere."""
+ONE_FRAME = "one frame"
+"""The scope of a clip's neighbours that differ in m pixels of any one frame."""
+UNIT_SCOPES = ("unit", BEYOND)
+"""The scopes of what protects whole units: all of a unit, or a unit less its public view and labels."""
+PIXEL_SCOPES = {
+    "picture": "of the picture",
+    "clip": "of the clip, counted over all its frames",
+    "frame": "in every frame of the clip at once",
+    ONE_FRAME: "of any one frame of the clip",
+}
+"""The scopes of what protects some pixels, but for `BOX`, and which pixels they are, in words."""
+
+BOX_FORM = "box:WxH/frames:T or box:WxH/seconds:S"
+CELL_FORMS = ("pixels:M", "pixels:M/frame", BOX_FORM)
+"""Forms that pixelization takes."""
+RELEASE_FORMS = ("pixels:M", "pixels:M/frame", "frame", "clip", BOX_FORM)
+"""Forms that other releases take: also any one frame, and the whole clip."""
+ACCOUNT_UNITS = (Unit.CROP, Unit.IMAGE, Unit.VIDEO, Unit.SUBJECT)
+"""Units of the account, the weaker before the stronger: what hides a whole video hides each of its pictures."""
+ACCOUNT_FORMS = ("pixels:M", *ACCOUNT_UNITS, "UNIT:replace")
+"""Forms that the account takes: some pixels of a picture, or a unit."""
+
+
+class Relation(StrEnum):
+    """When two datasets are neighbours."""
+
+    ZERO_OUT = "zero-out"
+    """One unit's contribution is replaced by nothing; the number of units stays, and is public."""
+    ADD_REMOVE = "add-or-remove"
+    """One unit is there or not; the number of units is not published."""
+    REPLACE = "replace"
+    """One unit is exchanged for any other; the number of units is public."""
+
+    @property
+    def words(self) -> str:
+        """What happens to a unit, as a participle."""
+        return _WORDS[self]
+
+    @property
+    def rule(self) -> str:
+        """What happens to a unit, and whether the number of units is public."""
+        count = "really are is protected too" if self is Relation.ADD_REMOVE else "are is public"
+        return f"one unit is {self.words}; how many units there {count}"
+
+
+_WORDS = {
+    Relation.ZERO_OUT: "left blank",
+    Relation.ADD_REMOVE: "added or left out",
+    Relation.REPLACE: "exchanged for any other",
+}
+
+
+class Sizes(Protocol):
+    """The public sizes of a picture or clip, as `dpose.release.grid.Shape` has them."""
+
+    @property
+    def frames(self) -> int:
+        """1 for a picture."""
+
+    @property
+    def height(self) -> int:
+        """Pixels."""
+
+    @property
+    def width(self) -> int:
+        """Pixels."""
+
+    @property
+    def still(self) -> bool:
+        """True for a picture."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What the guarantee hides the difference between.
+    """What a guarantee hides the difference between.
 
     Attributes:
-        relation: How one dataset becomes its neighbour.
-        m: How many things may differ: 1 unit; pixels in a release.
-        scope: What is counted by `m`: "unit"; "beyond-public-view", a unit less its public view and labels; or in a
-            release the whole picture, frame or clip that holds the pixels, or `BOX`.
+        unit: What is protected: a unit of data, or `Unit.PIXEL` in a release.
+        relation: How one dataset becomes its neighbour. Pixels are always replaced.
+        m: How many units or pixels may differ; None for all pixels that the scope has, before `resolved`.
+        scope: Which part of a unit is protected ("unit", or `BEYOND`: all but its public view and labels). Of pixels,
+            where they lie: "picture" (before `resolved` also a clip, all its frames together), "clip" (all frames
+            together), "frame" (m of every frame), `ONE_FRAME` or `BOX`.
         box: Of scope `BOX` alone: its width and height, pixels.
-        frames: Of scope `BOX` alone: in how many frames; `m` is the pixels of the box in all of them.
+        frames: Of scope `BOX` alone: in how many frames, any ones, in one piece or in many; None where `seconds` are
+            not counted yet. `m` is the pixels of the box in all of them.
+        seconds: Of scope `BOX` alone: the duration that was asked for in place of frames. A statement has none.
 
     Raises:
-        DposeError: a field is out of range, or a box's fields contradict each other.
+        DposeError: a field is out of range, or fields contradict each other.
     """
 
-    relation: Relation
-    m: int = 1
+    unit: Unit
+    relation: Relation = Relation.ZERO_OUT
+    m: int | None = 1
     scope: str = "unit"
     box: tuple[int, int] | None = None
     frames: int | None = None
+    seconds: Fraction | None = None
 
     def __post_init__(self) -> None:
+        if self.unit not in tuple(Unit):
+            known = ", ".join(Unit)
+            raise DposeError("unit-unknown", f"no unit is called {self.unit!r}", fix=f"choose one of {known}")
+        object.__setattr__(self, "unit", Unit(self.unit))
         object.__setattr__(self, "relation", member_of(Relation, self.relation, "neighbours.relation"))
-        if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
+        if self.unit is not Unit.PIXEL and self.scope not in UNIT_SCOPES:
             raise DposeError(
-                "m-not-positive", f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m"
+                "scope-not-of-training", f"is none of a training: {self.scope[:80]!r}", "neighbours.scope"
             )
-        sides = (*(self.box or ()), self.frames)
+        if self.unit is Unit.PIXEL:
+            self._check_pixels()
         if self.scope == BOX:
-            if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
-                raise DposeError(
-                    "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
-                )
-            if math.prod(sides) != self.m:
-                raise DposeError(
-                    "m-not-of-box", "m is not the pixels of the box in all its frames", "neighbours.m"
-                )
-        elif sides != (None,):
+            self._check_box()
+        elif (self.box, self.frames, self.seconds) != (None, None, None):
             raise DposeError(
                 "box-not-allowed", f"neighbours of scope {self.scope!r} have no box", "neighbours.box"
             )
+        unsettled = self.m is None and self.unit is Unit.PIXEL and (self.scope != BOX or self.frames is None)
+        if not unsettled and (type(self.m) is not int or self.m < 1):
+            raise DposeError(
+                "m-not-positive", f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m"
+            )
+
+    def _check_pixels(self) -> None:
+        if self.relation is not Relation.REPLACE:
+            raise DposeError(
+                "neighbours-not-pixels",
+                f"pixels are replaced: their relation cannot be {self.relation.value}",
+                "neighbours.relation",
+                'say "pixels:16"',
+            )
+        if self.scope not in (*PIXEL_SCOPES, BOX):
+            choices = ", ".join((*PIXEL_SCOPES, BOX))
+            raise DposeError(
+                "field-choice-unknown",
+                f"must be one of {choices}, not {self.scope[:80]!r}",
+                "neighbours.scope",
+            )
+
+    def _check_box(self) -> None:
+        sides = (*(self.box or ()), 1 if self.frames is None and self.seconds is not None else self.frames)
+        if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
+            raise DposeError(
+                "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
+            )
+        if self.seconds is not None and self.seconds < 0:
+            raise DposeError(
+                "seconds-negative", f"seconds are at least 0, not {exact_text(self.seconds)}", "neighbours"
+            )
+        if self.m != (None if self.frames is None else math.prod(sides)):
+            raise DposeError(
+                "m-not-of-box", "m is not the pixels of the box in all its frames", "neighbours.m"
+            )
 
     @classmethod
-    def of_box(cls, width: int, height: int, frames: int) -> Neighbours:
-        """Clips that differ in any `frames` frames, in each of them inside a box at any place."""
-        return cls(Relation.REPLACE, width * height * frames, BOX, (width, height), frames)
+    def of_pixels(cls, m: int | None, scope: str = "picture") -> Neighbours:
+        """Pictures or clips that differ in any `m` pixels of a scope; None for all that it has."""
+        return cls(Unit.PIXEL, Relation.REPLACE, m, scope)
+
+    @classmethod
+    def of_box(
+        cls, width: int, height: int, frames: int | None = None, seconds: Fraction | None = None
+    ) -> Neighbours:
+        """Clips that differ in any `frames` frames, in each of them inside a box at any place.
+
+        Args:
+            width: Pixels.
+            height: Pixels.
+            frames: In how many frames; None where seconds are not counted yet.
+            seconds: The duration that was asked for; None for frames.
+        """
+        m = None if frames is None else width * height * frames
+        return cls(Unit.PIXEL, Relation.REPLACE, m, BOX, (width, height), frames, seconds)
+
+    @classmethod
+    def parse(
+        cls, value: str | int | Neighbours, forms: Sequence[str] = RELEASE_FORMS, where: str = "neighbours"
+    ) -> Neighbours:
+        """The neighbours that a value of a command line, a file of settings or a caller names.
+
+        >>> str(Neighbours.parse("pixels:16")), str(Neighbours.parse("subject", ACCOUNT_FORMS))
+        ('any 16 pixels of the picture', 'each subject')
+        >>> Neighbours.parse("box:120x300/frames:25").m
+        900000
+
+        Args:
+            value: In one of `forms`; a number for so many pixels; or `Neighbours`, which are only checked.
+            forms: `CELL_FORMS`, `RELEASE_FORMS` or `ACCOUNT_FORMS`.
+            where: What the value was given as, for errors.
+
+        Raises:
+            DposeError: it names none, or none of these forms.
+        """
+        if isinstance(value, Neighbours):
+            return _of_release(value, forms, where)
+        text = "" if isinstance(value, bool) else str(value)
+        if BOX_FORM in forms and text.startswith("box:"):
+            return _parse_box(text, where)
+        if text in ("frame", "clip") and text in forms:
+            return cls.of_pixels(None, ONE_FRAME if text == "frame" else "clip")
+        found = re.fullmatch(r"(?:pixels:)?(-?\d{1,12})(/frame)?", text)
+        if found and (not found[2] or "pixels:M/frame" in forms):
+            if int(found[1]) < 1:
+                raise DposeError("m-not-positive", f"m must be at least 1 pixel, not {found[1]}", where)
+            return cls.of_pixels(int(found[1]), "frame" if found[2] else "picture")
+        unit, _, how = text.partition(":")
+        if unit in forms and unit in ACCOUNT_UNITS and how in ("", "replace"):
+            return cls(Unit(unit), Relation.REPLACE if how else Relation.ZERO_OUT)
+        if "UNIT:replace" in forms:
+            known = ", ".join(ACCOUNT_UNITS)
+            raise DposeError(
+                "neighbours-unknown",
+                f"{value!r} names no neighbours",
+                where,
+                did_you_mean(text, ACCOUNT_UNITS)
+                or f"say pixels:M, one of {known}, or one of these with :replace",
+            )
+        raise DposeError("neighbours-malformed", f"{value!r} is not of the form {', '.join(forms)}", where)
+
+    @property
+    def of_units(self) -> bool:
+        """True if whole units are protected, as by a training; False if some pixels are, as by a release."""
+        return self.unit is not Unit.PIXEL
+
+    @property
+    def replaces(self) -> bool:
+        """True if what is protected is exchanged for any other; False if it is left blank, added or left out."""
+        return self.relation is Relation.REPLACE
+
+    @property
+    def together(self) -> bool:
+        """True if charges that share no picture may still share a unit: a person is in more than one picture."""
+        return self.unit in (Unit.VIDEO, Unit.SUBJECT)
+
+    @property
+    def count(self) -> int:
+        """m, a number once neighbours are `resolved`, as in every statement."""
+        assert self.m is not None
+        return self.m
+
+    @property
+    def area(self) -> int:
+        """Pixels of the box in one frame, or m."""
+        return self.count if self.box is None else math.prod(self.box)
+
+    def __str__(self) -> str:
+        """What is protected, in words."""
+        if self.scope == BOX and self.box is not None:
+            long = f"{exact_text(self.seconds)} seconds" if self.seconds is not None else ""
+            frames = long if self.frames is None else f"any {self.frames:,} frames"
+            return (
+                f"whatever one box of {self.box[0]:,} x {self.box[1]:,} pixels shows, which may lie anywhere in each "
+                f"frame, in {frames} of the clip"
+            )
+        if self.of_units:
+            some = f"each {self.unit}" if self.m == 1 else f"any {self.m:,} {self.unit}s"
+            return f"what {some} holds beyond its public view" if self.scope == BEYOND else some
+        where = PIXEL_SCOPES[self.scope]
+        return (
+            f"all pixels {where}" if self.m is None else f"any {self.m:,} pixel{'s' * (self.m > 1)} {where}"
+        )
+
+    def describe(self) -> str:
+        """What is protected against which difference, in words.
+
+        >>> Neighbours("image", Relation.REPLACE).describe()
+        'each image, exchanged for any other'
+        >>> Neighbours.of_pixels(16, "clip").describe()
+        'any 16 pixels of the clip, counted over all its frames'
+        """
+        return f"{self}, {self.relation.words}" if self.of_units else str(self)
+
+    def change(self) -> str:
+        """How one dataset becomes its neighbour, as the clause of a condition.
+
+        >>> Neighbours("image").change()
+        'any one image were left blank and contributed nothing, the number of them staying as it is'
+        """
+        if not self.of_units:
+            return f"{self} took any other values"
+        one = f"any one {self.unit}"
+        if self.scope == BEYOND and self.relation is Relation.ZERO_OUT:
+            return f"{one} contributed nothing but its public view and labels"
+        if self.scope == BEYOND:
+            return f"{one} were {self.relation.words} with the same public view and labels"
+        blank = self.relation is Relation.ZERO_OUT
+        rest = " and contributed nothing, the number of them staying as it is" if blank else ""
+        return f"{one if self.m == 1 else f'any {self.m} of them'} were {self.relation.words}{rest}"
+
+    def scaled(self, k: int) -> Neighbours:
+        """The neighbours of group privacy: k times as many units or pixels.
+
+        A chain of k neighbours by this relation leads from one such dataset to the other.
+
+        Raises:
+            ValueError: k is below 1; they are of a box, k of which are no box; or their pixels are not counted yet.
+        """
+        if k < 1 or self.m is None or self.scope == BOX:
+            raise ValueError("only a number of units or pixels can be taken several times")
+        return replace(self, m=self.m * k)
+
+    def timed(self, times: Sequence[Fraction]) -> Neighbours:
+        """The same with seconds counted in frames of a clip whose frames have these time stamps, in order."""
+        if self.seconds is None or self.box is None:
+            return self
+        return Neighbours.of_box(*self.box, most_frames(times, self.seconds), self.seconds)
+
+    def resolved(self, sizes: Sizes) -> Neighbours:
+        """The neighbours for a picture or clip of these sizes, as its statement says them.
+
+        A box is cut to the picture; of a picture it is as many pixels as the box has, wherever they lie.
+
+        Raises:
+            DposeError: m is larger than the picture or clip, or seconds have not been counted in frames.
+        """
+        pixels = sizes.width * sizes.height
+        if self.box is not None:
+            width, height = min(self.box[0], sizes.width), min(self.box[1], sizes.height)
+            if sizes.still:
+                return Neighbours.of_pixels(width * height)
+            if self.frames is None:
+                raise DposeError(
+                    "frames-without-times",
+                    "seconds can be counted where frames have time stamps",
+                    "neighbours",
+                    "say frames:T",
+                )
+            return Neighbours.of_box(width, height, min(self.frames, sizes.frames))
+        scope = "clip" if self.scope == "picture" else self.scope
+        most = pixels * (sizes.frames if scope == "clip" else 1)
+        m = most if self.m is None else self.m
+        if m > most:
+            raise DposeError(
+                "m-above-pixels",
+                f"m is {m:,}, but there are only {most:,} pixels",
+                "neighbours",
+                "choose a smaller m",
+            )
+        return Neighbours.of_pixels(m, "picture" if sizes.still else scope)
+
+    def notes(self, sizes: Sizes) -> tuple[str, ...]:
+        """What `resolved` made of a box, where it is not just what was asked for."""
+        if self.box is None:
+            return ()
+        near, told = self.resolved(sizes), []
+        sides = f"{self.box[0]:,} x {self.box[1]:,}"
+        if sizes.still:
+            cut = f"as many pixels as {sides} has were asked for: cut to the picture's size"
+            return () if near.m == self.area else (cut,)
+        if self.seconds is not None:
+            told.append(
+                f"{exact_text(self.seconds)} seconds in one piece are at most {self.frames:,} frames of this clip; "
+                "several shorter stays count by their frames"
+            )
+        if near.box != self.box:
+            told.append(f"the box that was asked for, {sides}, is cut to the frame's size")
+        if near.frames != self.frames:
+            told.append(f"the box may be there in all {sizes.frames:,} frames: more than that were asked for")
+        return tuple(told)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Resolved neighbours, ready for JSON: all but the unit, which the statement that holds them says itself.
+
+        Raises:
+            ValueError: they are not resolved.
+        """
+        if self.m is None or self.seconds is not None:
+            raise ValueError("a statement says how many pixels and frames")
         told = {"relation": self.relation.value, "m": self.m, "scope": self.scope}
         return told if self.box is None else told | {"box": list(self.box), "frames": self.frames}
 
     @classmethod
-    def read(cls, value: Any) -> Neighbours | None:
+    def read(cls, value: Mapping[str, Any] | None, unit: str) -> Neighbours | None:
         """The neighbours that `to_dict` wrote; None stays None.
+
+        Args:
+            value: An object of JSON.
+            unit: What the statement says that it protects.
 
         Raises:
             DposeError: a field is missing, unknown or of the wrong type.
@@ -83,9 +419,60 @@ class Neighbours:
             value, {"relation", "m", "scope", *(("box", "frames") if boxed else ())}, "neighbours"
         )
         return cls(
+            Unit(unit),
             member_of(Relation, value["relation"], "neighbours.relation"),
             value["m"],
             text_of(value["scope"], "neighbours.scope"),
-            tuple(list_of(value["box"], "neighbours.box")) if boxed else None,
+            _sides(list_of(value["box"], "neighbours.box")) if boxed else None,
             value.get("frames"),
         )
+
+
+def most_frames(times: Sequence[Fraction], seconds: Fraction) -> int:
+    """The most frames that lie within so many seconds of each other; floor(seconds * rate) + 1 at a constant rate.
+
+    Args:
+        times: When each is shown, in order.
+        seconds: At least 0.
+    """
+    most = first = 0
+    for last, time in enumerate(times):
+        while time - times[first] > seconds:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def _of_release(value: Neighbours, forms: Sequence[str], where: str) -> Neighbours:
+    if "UNIT:replace" in forms:
+        return value
+    if value.of_units or (value.scope == ONE_FRAME and "frame" not in forms):
+        raise DposeError(
+            "neighbours-not-pixels", "a release protects pixels that are replaced", where, 'say "pixels:16"'
+        )
+    return value
+
+
+def _parse_box(text: str, where: str) -> Neighbours:
+    found = re.fullmatch(r"box:(\d{1,6})x(\d{1,6})(?:/(frames|seconds):(.{1,40}))?", text)
+    if found is None or (found[3] == "frames" and not re.fullmatch(r"\d{1,9}", found[4])):
+        raise DposeError("box-malformed", f"{text!r} is not of the form {BOX_FORM}", where)
+    width, height = int(found[1]), int(found[2])
+    frames = int(found[4]) if found[3] == "frames" else None
+    if min(width, height, 1 if frames is None else frames) < 1:
+        raise DposeError("box-empty", "a box has at least 1 pixel, and lasts for at least 1 frame", where)
+    if found[3] is None:
+        raise DposeError(
+            "box-without-duration", "how long the box may be there is missing", where, f"say {BOX_FORM}"
+        )
+    return Neighbours.of_box(
+        width, height, frames, parse_exact(found[4], where) if found[3] == "seconds" else None
+    )
+
+
+def _sides(values: Sequence[Any]) -> tuple[int, int]:
+    if len(values) != 2:
+        raise DposeError(
+            "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
+        )
+    return values[0], values[1]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
-from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.gaussian import least_variance
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
 from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given
@@ -141,25 +141,21 @@ class NoisedQuery:
     def is_noised_by(self, *events: object) -> bool:
         """Whether events are one release, of noise for exactly this query's sensitivity."""
         (event,) = events if len(events) == 1 else (None,)
-        if isinstance(event, LaplaceEvent):
+        if isinstance(event, Laplace):
             return event.steps == 1 and event.sensitivity == self.l1
-        found = event if isinstance(event, GaussianEvent) else None
+        found = event if isinstance(event, Gaussian) else None
         return found is not None and found.steps == 1 and found.sensitivity_squared == self.squared_l2
 
     @property
-    def cost(self) -> float:
-        """What the release costs whoever is hidden by the relation and whoever is replaced: the dearer of both.
+    def dearer(self) -> ExactEvent:
+        """What `event` is for whoever is hidden by the relation and whoever is replaced: the dearer of both.
 
-        The number of units is either public under both or noised. Pure epsilon for Laplace noise, rho of
-        zero-concentrated differential privacy for Gaussian noise; never below the exact cost.
+        The number of units is either public under both or noised.
         """
-        event, replaced = self.event, self._moved(Relation.REPLACE)
-        if isinstance(event, LaplaceEvent):
-            exact = max(self.l1, replaced[0]) / event.scale
-        else:
-            exact = max(self.squared_l2, replaced[1]) / (2 * event.variance)
-        nearest = float(exact)
-        return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+        event, (l1, squared) = self.event, self._moved(Relation.REPLACE)
+        if isinstance(event, Laplace):
+            return replace(event, sensitivity=Fraction(max(self.l1, l1)))
+        return replace(event, sensitivity_squared=Fraction(max(self.squared_l2, squared)))
 
     def contributions(self, values: Any) -> NDArray[np.int64]:
         """What each of n units adds to the sums, (n, sums), in whole numbers of 1 / `grid`.
@@ -257,11 +253,11 @@ def _event(epsilon: Fraction, delta: float | None, l1: int, squared_l2: int) -> 
     if delta is None:
         scale = Fraction(l1) / epsilon
         if scale <= MAX_SCALE:
-            return LaplaceEvent(scale, Fraction(l1))
+            return Laplace(scale, Fraction(l1))
     else:
         variance = least_variance(Fraction(squared_l2), float(epsilon), delta)
         if variance <= MAX_SCALE**2:
-            return GaussianEvent(Fraction(variance), Fraction(squared_l2))
+            return Gaussian(Fraction(variance), Fraction(squared_l2))
     raise DposeError(
         "epsilon-too-small",
         f"nothing is left of a score at epsilon {as_given(epsilon)}",
@@ -290,13 +286,13 @@ def noised_sums(query: NoisedQuery, values: Any, noise: NoiseSource, step: int =
     stream = noise.stream(Purpose.SCORE, step)
     drawn = (
         discrete_laplace(event.scale, len(exact), stream)
-        if isinstance(event, LaplaceEvent)
+        if isinstance(event, Laplace)
         else discrete_gaussian(event.variance, len(exact), stream)
     )
     return tuple(total + int(added) for total, added in zip(exact, drawn, strict=True))
 
 
-def noised_mean(scores: NDArray[np.float64], event: Event, stream: Stream) -> float:
+def noised_mean(scores: NDArray[np.float64], event: SampledGaussian, stream: Stream) -> float:
     """The mean of scores in [0, 1] with continuous Gaussian noise: what each trial of a tuning is judged by.
 
     **Guarantee.** Neighbours: zero-out of one unit, whose score is then 0, with a public number n of units.
@@ -377,7 +373,7 @@ def tail(event: ExactEvent, beyond: ArrayLike, first: ArrayLike, second: ArrayLi
         second: Weight of Y, >= 0.
     """
     c, a, b = (np.asarray(value, np.float64) for value in (beyond, first, second))
-    if isinstance(event, GaussianEvent):
+    if isinstance(event, Gaussian):
         # scipy takes a while to import; whoever reads a statement need not wait for it
         from scipy.special import erfc
 

@@ -1,7 +1,7 @@
 """What a guarantee is about, as one value: the units, what one of them is, how one is hidden, and which they are.
 
     protected = protect(units, Relation.ZERO_OUT)        # reads everything once
-    protected.unit, protected.relation                   # as the statement will have them
+    protected.neighbours                                 # as the statement will have them
     len(protected.data)                                  # copies of one unit count once
 
 A word in a plan can be wrong. This value comes from the data: what a unit is, how a selection was made, which units are
@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.merged import groups_of, merge_units
-from dpose.privacy.odometer import Marks, marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, is_own, read_shared, told_to_all
 from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View
@@ -61,8 +61,7 @@ class Protected:
 
     Attributes:
         data: The units, copies of one unit merged.
-        unit: What one is.
-        relation: The neighbouring relation.
+        neighbours: What one unit is, and how it is hidden.
         stability: How many units change at the most where one unit of the source does; 1.
         identity: Which they are.
         selection: How they were selected; None where all are there.
@@ -72,18 +71,18 @@ class Protected:
     """
 
     data: UnitDataset
-    unit: Unit
-    relation: Relation
+    neighbours: Neighbours
     stability: int
     identity: Identity = field(repr=False)
     selection: Selection | None = None
 
     def __post_init__(self) -> None:
+        near = self.neighbours
         if self.stability != 1:
             raise DposeError(
                 "selection-not-stable",
-                f"one {self.unit} more or less would change {self.stability} of the selected units, and what is stated "
-                f"for one would not hold ({self.relation.value})",
+                f"one {near.unit} more or less would change {self.stability} of the selected units, and what is stated "
+                f"for one would not hold ({near.relation.value})",
                 "--limit",
                 "select by Selection(count, relation, nominal) with the plan's relation",
             )
@@ -170,7 +169,7 @@ def protect(
             highlight=False,
         )
     identity = Identity(total.digest(), np.unique(np.concatenate(marks)), len(groups), merged)
-    return Protected(merge_units(data, groups), unit, relation, stability, identity, selection)
+    return Protected(merge_units(data, groups), Neighbours(unit, relation), stability, identity, selection)
 
 
 _Said = tuple[str, Sequence[str], str, Sequence[str], Sequence[str]]

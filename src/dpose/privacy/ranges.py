@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Any
 
 from dpose.errors import DposeError
@@ -16,6 +17,8 @@ MAX_SIGMA = 2.0**16
 and nothing is left to learn."""
 MIN_CLIP, MAX_CLIP = 1e-30, 1e30
 """Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
+MAX_DIGITS = 400
+"""A number in a statement may have this many digits; a longer one is an attack on whoever reads it."""
 
 
 def check_epsilon(value: float) -> None:
@@ -101,3 +104,42 @@ def parse_decimal(text: Any, where: str) -> float:
     if not math.isfinite(value):
         raise DposeError("number-too-large", f"is too large: {text}", where)
     return value
+
+
+def parse_exact(text: Any, where: str) -> Fraction:
+    """The fraction that a decimal ("0.5", "1e-3") or rational ("4080/7") string names.
+
+    Raises:
+        DposeError: it is no such string, or too long.
+    """
+    pattern = r"-?\d+(/\d+|(\.\d+)?([eE][+-]?\d{1,3})?)"
+    if not isinstance(text, str) or len(text) > MAX_DIGITS or not re.fullmatch(pattern, text):
+        raise DposeError(
+            "fraction-malformed",
+            f"must be a decimal or rational number in a string, not {str(text)[:40]!r}",
+            where,
+        )
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise DposeError("fraction-divides-by-zero", f"divides by zero: {text}", where) from None
+
+
+def exact_text(value: Fraction) -> str:
+    """The shortest string that `parse_exact` reads back: decimal where the fraction is one, else rational.
+
+    >>> exact_text(Fraction(1, 8)), exact_text(Fraction(4080, 7)), parse_exact("1e-3", "epsilon")
+    ('0.125', '4080/7', Fraction(1, 1000))
+    """
+    value = Fraction(value)
+    bottom, twos, fives = value.denominator, 0, 0
+    while bottom % 2 == 0:
+        bottom, twos = bottom // 2, twos + 1
+    while bottom % 5 == 0:
+        bottom, fives = bottom // 5, fives + 1
+    places = max(twos, fives)
+    if bottom != 1 or places > 30:
+        return f"{value.numerator}/{value.denominator}"
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    sign = "-" if value < 0 else ""
+    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)

@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.attackers import trade_off_lines
-from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.rounding import upper
 from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import UNSTATED, Deployment
@@ -42,7 +42,7 @@ def registry_entry(
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
         raise DposeError("date-missing", "there is no date of publication", "--date", "give one, YYYY-MM-DD")
-    trained, pure = not statement.release, statement.accountant is ReleaseAccountant.PURE
+    trained, pure = not statement.release, statement.accountant is Accountant.PURE
     details = [*(trade_off_lines(attackers) if attackers else ()), *group_lines(statement)]
     entry: dict[str, Any] = {
         "basic": {

@@ -1,6 +1,6 @@
 """Noised scores in a run folder: the statement of each, and the query that binds it to the run's ledger.
 
-    privacy = score_statement(query, "image", 2000, metric, seeded=False)              # goes into the score's file
+    privacy = score_statement(query, neighbours, 2000, metric, seeded=False)           # goes into the score's file
     query = query_of(content, score_name(raw, "lspet-2000-noised-1a2b3c4d.json"))      # what ledger and statement list
     check_scores(folder, statement.queries)                                            # what `verify` says of all
 
@@ -22,10 +22,12 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant, exact_text
+from dpose.privacy.accounting import Accountant
+from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noised_query import CONFIDENCE, NoisedQuery
 from dpose.privacy.queries import Query
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -34,25 +36,25 @@ INTERVAL = f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover w
 
 
 def score_statement(
-    query: NoisedQuery, unit: str, units: int | None, metric: str, *, seeded: bool
+    query: NoisedQuery, near: Neighbours, units: int | None, metric: str, *, seeded: bool
 ) -> PrivacyStatement:
     """What a noised score guarantees to the units that it was taken of; `verify` recomputes its epsilon.
 
     Args:
         query: What was released.
-        unit: What a unit is.
+        near: What a unit is, and the query's relation.
         units: How many, where that is public.
         metric: Its name.
         seeded: Whether the noise came from a seed.
     """
-    exact = query.delta is None
+    exact, unit = query.delta is None, near.unit.value
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=unit,
-        neighbours=Neighbours(query.relation),
+        neighbours=near,
         epsilon=query.epsilon if exact else float(query.epsilon),
         delta=query.delta or 0.0,
-        accountant=ReleaseAccountant.PURE if exact else ReleaseAccountant.GAUSSIAN,
+        accountant=Accountant.PURE if exact else Accountant.GAUSSIAN,
         n=units,
         public=query.public(unit, units),
         events=(query.event,),
@@ -121,9 +123,9 @@ def noised_query_of(content: Mapping[str, Any], privacy: PrivacyStatement) -> No
     the noise; what the query with that number says of itself must be what the statement says.
     """
     event, moves = next(iter(privacy.events), None), privacy.neighbours
-    if not isinstance(event, LaplaceEvent | GaussianEvent) or moves is None or privacy.epsilon is None:
+    if not isinstance(event, Laplace | Gaussian) or moves is None or privacy.epsilon is None:
         return None
-    delta = None if isinstance(event, LaplaceEvent) else privacy.delta
+    delta = None if isinstance(event, Laplace) else privacy.delta
     price = NoisedQuery(Fraction(privacy.epsilon), delta, moves.relation)
     groups: dict[str, tuple[str, ...]] = {}
     for name in content["result"]["columns"] if "units_noised" in content["result"] else ():
@@ -139,9 +141,9 @@ def noised_query_of(content: Mapping[str, Any], privacy: PrivacyStatement) -> No
     return None
 
 
-def _most_joints(one: NoisedQuery, event: LaplaceEvent | GaussianEvent) -> int:
+def _most_joints(one: NoisedQuery, event: Laplace | Gaussian) -> int:
     """How many joints of a unit count where a query of one joint a unit gets the noise of `event`."""
-    if isinstance(event, LaplaceEvent):
+    if isinstance(event, Laplace):
         return int(event.sensitivity * (2 if one.groups else 1) / one.l1) - bool(one.groups)
     if one.groups:
         return math.isqrt(max(0, int(2 * event.sensitivity_squared / one.squared_l2) - 1))

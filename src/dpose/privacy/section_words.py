@@ -79,7 +79,7 @@ def group_lines(statement: PrivacyStatement) -> list[str]:
     groups = statement.sections.groups or statement.several()
     if not groups:
         return []
-    each = statement.neighbours.m if statement.release and statement.neighbours else 1
+    each = statement.neighbours.count if statement.release and statement.neighbours else 1
     told = [f"{g.units * each:,}: {'above 100' if g.epsilon is None else upper(g.epsilon)}" for g in groups]
     what = f"so many {statement.unit}s together" if statement.release else "so many of them together"
     return [f"epsilon of {what}, at delta {upper(statement.delta or 0)}: {', '.join(told)}"]

@@ -13,10 +13,11 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.attackers import AttackerBound, bound_attackers
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.group_privacy import group_epsilons
 from dpose.privacy.json_fields import list_of, object_with, text_of, texts_of
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import parse_decimal
 
 UNSTATED = "not stated"
@@ -292,7 +293,12 @@ class Sections:
         return cls(**found)
 
     def check(
-        self, events: Sequence[Event], delta: float, relation: Relation, claimed: float, slack: float
+        self,
+        events: Sequence[SampledGaussian],
+        delta: float,
+        relation: Relation,
+        claimed: float,
+        slack: float,
     ) -> None:
         """Refuse what follows from the events and says that they cost less than they do.
 
@@ -320,7 +326,7 @@ class Sections:
 
 
 def group_section(
-    events: Sequence[Event], delta: float, relation: Relation, claimed: float
+    events: Sequence[SampledGaussian], delta: float, relation: Relation, claimed: float
 ) -> tuple[GroupEpsilon, ...]:
     """The epsilon of 1 to 10 units of one person: that of one as claimed."""
     more = enumerate(group_epsilons(events, delta, relation), 2)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge_units
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import Protected, protect
 from dpose.units import KnownPictures
 
@@ -51,10 +51,11 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
     Raises:
         DposeError: the relation is another, the share is out of range, or nothing is left on a side.
     """
-    if whole.relation is not Relation.ZERO_OUT:
+    relation = whole.neighbours.relation
+    if relation is not Relation.ZERO_OUT:
         raise DposeError(
             "sides-relation-unsupported",
-            f"sides of data are fixed for zero-out, not for {whole.relation.value}",
+            f"sides of data are fixed for zero-out, not for {relation.value}",
         )
     if not 0 < share < 1:
         raise DposeError("score-share-out-of-range", f"must lie between 0 and 1, not {share}", "score_share")
@@ -85,7 +86,7 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
 
     def side(indices: Sequence[int]) -> Protected:
         part = merge_units(data, [[index] for index in indices])
-        return protect(part, whole.relation, threads=threads, console=console)
+        return protect(part, relation, threads=threads, console=console)
 
     return Sides(side(rest), side(sorted(chosen)))
 

@@ -17,37 +17,29 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 from dpose.errors import DposeError
 from dpose.interpreter import version_of
-from dpose.privacy.accounting import Accountant, Event, epsilon, merge
-from dpose.privacy.exact import (
-    EXACT_TYPES,
-    ExactEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    ReleaseAccountant,
-    exact_text,
-    gaussian_cost,
-    parse_exact,
-    pure_epsilon,
-    times_as_sensitive,
-    zcdp_epsilon,
-    zcdp_rho,
-)
+from dpose.privacy.accounting import Accountant, cost
+from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian, event_from_dict, merge
 from dpose.privacy.group_privacy import MOST
-from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
-from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
+from dpose.privacy.json_fields import (
+    list_of,
+    member_of,
+    named_texts_of,
+    object_of,
+    object_with,
+    text_of,
+    texts_of,
+)
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.ranges import check_delta, check_epsilon, parse_decimal
+from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
 from dpose.privacy.rounding import not_below, upper
 from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
 from dpose.privacy.tuning import Tuning, check_choosable
 from dpose.units import Unit
-
-AnyEvent: TypeAlias = Event | ExactEvent
-AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
 
 SCHEMA = 2
 """Of statements in JSON."""
@@ -109,7 +101,8 @@ class PrivacyStatement:
         software: Versions by package.
         ledger_head: The ledger's last hash; empty without a ledger.
         plan_sha256: The plan's digest; empty without a plan.
-        release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
+        release: How a picture or clip was released: its configuration and sizes (`dpose.release.record`), or what
+            else there is to say of it by name; empty for anything else.
         odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
@@ -128,17 +121,17 @@ class PrivacyStatement:
     neighbours: Neighbours | None = None
     epsilon: float | Fraction | None = None
     delta: float | None = None
-    accountant: AnyAccountant | None = None
+    accountant: Accountant | None = None
     n: int | None = None
     public: tuple[str, ...] = ()
     conditional_on: tuple[str, ...] = ()
-    events: tuple[AnyEvent, ...] = ()
+    events: tuple[Event, ...] = ()
     queries: tuple[Query, ...] = ()
     caveats: tuple[str, ...] = ()
     software: Mapping[str, str] = field(default_factory=software_versions)
     ledger_head: str = ""
     plan_sha256: str = ""
-    release: Mapping[str, str] = field(default_factory=dict)
+    release: Mapping[str, Any] = field(default_factory=dict)
     odometer: Mapping[str, str] = field(default_factory=dict)
     artefact_sha256: str = ""
     seal: str = ""
@@ -148,12 +141,12 @@ class PrivacyStatement:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", member_of(Kind, self.kind, "kind"))
         if self.accountant is not None:
-            object.__setattr__(self, "accountant", _accountant(self.accountant))
+            object.__setattr__(self, "accountant", member_of(Accountant, self.accountant, "accountant"))
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
             raise DposeError("n-not-positive", f"must be a whole number of at least 1, not {self.n!r}", "n")
         if self.epsilon is not None:
             check_epsilon(float(self.epsilon))
-        pure = self.accountant is ReleaseAccountant.PURE
+        pure = self.accountant is Accountant.PURE
         if pure and not (isinstance(self.epsilon, Fraction) and self.delta == 0):
             raise DposeError(
                 "delta-not-zero", "pure differential privacy has an exact epsilon and delta 0", "accountant"
@@ -178,14 +171,9 @@ class PrivacyStatement:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("tuning-of-non-private", "only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
-        trained = any(isinstance(event, Event) for event in self.events)
-        if trained and self.neighbours is not None and self.neighbours.scope not in ("unit", BEYOND):
-            raise DposeError(
-                "scope-not-of-training",
-                f"is none of a training: {self.neighbours.scope[:80]!r}",
-                "neighbours.scope",
-            )
-        inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
+        if self.neighbours is not None:
+            _check_neighbours(self)
+        inexact = any(isinstance(event, SampledGaussian) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 
@@ -256,12 +244,16 @@ class PrivacyStatement:
             where,
         )
         try:
-            accountant = None if values["accountant"] is None else _accountant(values["accountant"])
-            exact = accountant is ReleaseAccountant.PURE
+            accountant = (
+                None
+                if values["accountant"] is None
+                else member_of(Accountant, values["accountant"], "accountant")
+            )
+            exact = accountant is Accountant.PURE
             return cls(
                 kind=member_of(Kind, values["kind"], "kind"),
                 unit=member_of(Unit, values["unit"], "unit").value,
-                neighbours=Neighbours.read(values["neighbours"]),
+                neighbours=Neighbours.read(values["neighbours"], member_of(Unit, values["unit"], "unit")),
                 epsilon=parse_exact(values["epsilon"], "epsilon")
                 if exact
                 else _optional_decimal(values["epsilon"], "epsilon"),
@@ -282,7 +274,7 @@ class PrivacyStatement:
                 software=named_texts_of(values["software"], "software"),
                 ledger_head=text_of(values["ledger_head"], "ledger_head"),
                 plan_sha256=text_of(values["plan_sha256"], "plan_sha256"),
-                release=named_texts_of(values["release"], "release"),
+                release=object_of(values["release"], "release"),
                 odometer=named_texts_of(values["odometer"], "odometer"),
                 artefact_sha256=text_of(values["artefact_sha256"], "artefact_sha256"),
                 seal=text_of(values["seal"], "seal"),
@@ -315,14 +307,14 @@ class PrivacyStatement:
 
         Sensitivities are norms: k times as many pixels move a release by at most k times as far.
         """
-        neighbours, exact = self.neighbours, [e for e in self.events if not isinstance(e, Event)]
+        neighbours = self.neighbours
         if self.kind not in (Kind.PRIVATE, Kind.SEEDED) or neighbours is None or self.epsilon is None:
             return ()
-        if not self.release or neighbours.scope == BOX or len(exact) < len(self.events):
+        if not self.release or neighbours.scope == BOX:
             return ()
-        if not all(isinstance(event, LaplaceEvent | GaussianEvent) for event in exact):
+        if not all(isinstance(event, Laplace | Gaussian) for event in self.events):
             return ()
-        costs = [self.cost([times_as_sensitive(event, k) for event in exact]) for k in range(2, MOST + 1)]
+        costs = [self.cost([event.times(k) for event in self.events]) for k in range(2, MOST + 1)]
         return tuple(GroupEpsilon(k, not_below(cost)) for k, cost in enumerate([self.epsilon, *costs], 1))
 
     def verify(self) -> float | None:
@@ -361,7 +353,7 @@ class PrivacyStatement:
         if self.release and self.sections.attackers is None:
             self.sections.check_groups(self.several(), SLACK)
             return
-        counted = [event for event in self.events if isinstance(event, Event)]
+        counted = [event for event in self.events if isinstance(event, SampledGaussian)]
         if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
             raise DposeError(
                 "sections-not-computable",
@@ -371,7 +363,7 @@ class PrivacyStatement:
         spent = float(self.cost(self.events))
         self.sections.check(counted, self.delta, self.neighbours.relation, spent, SLACK)
 
-    def cost(self, events: Sequence[AnyEvent]) -> float | Fraction:
+    def cost(self, events: Sequence[Event]) -> float | Fraction:
         """Epsilon of `events` under the statement's own relation, accountant and delta.
 
         Raises:
@@ -382,20 +374,14 @@ class PrivacyStatement:
                 "statement-without-epsilon",
                 f"a statement of kind {self.kind.value} has no epsilon to recompute",
             )
-        if self.accountant is ReleaseAccountant.PURE:
-            return pure_epsilon(events)
-        if self.accountant is ReleaseAccountant.ZCDP:
-            return zcdp_epsilon(zcdp_rho(events), self.delta)
-        if self.accountant is ReleaseAccountant.GAUSSIAN:
-            return gaussian_cost(events, self.delta)
-        counted = [event for event in events if isinstance(event, Event)]
+        if self.tuning is None:
+            return cost(events, self.delta, self.neighbours.relation, self.accountant)
+        counted = [event for event in events if isinstance(event, SampledGaussian)]
         if len(counted) < len(events):
             raise DposeError(
-                "accountant-unsuited", f'accountant "{self.accountant}" cannot count the events of a release'
+                "accountant-unsuited", "choosing among trials cannot count the events of a release"
             )
-        if self.tuning is not None:
-            return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
-        return epsilon(counted, self.delta, self.neighbours.relation, self.accountant)
+        return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
 
     def check_claim(self, spent: float | Fraction, what: str) -> None:
         """Refuse a claim below what was spent. Fractions are compared exactly, other numbers within `SLACK`.
@@ -429,14 +415,24 @@ def _optional_decimal(value: Any, where: str) -> float | None:
     return None if value is None else parse_decimal(value, where)
 
 
-def _accountant(value: Any) -> AnyAccountant:
-    if value in list(ReleaseAccountant):
-        return ReleaseAccountant(value)
-    found: Accountant = member_of(Accountant, value, "accountant")
-    return found
+def _check_neighbours(statement: PrivacyStatement) -> None:
+    near = statement.neighbours
+    if near is None or near.m is None or near.seconds is not None:
+        raise DposeError("neighbours-unresolved", "a statement says how many pixels and frames", "neighbours")
+    if near.unit != statement.unit:
+        raise DposeError(
+            "unit-differs", f"its neighbours differ in one {near.unit}, not in one {statement.unit}", "unit"
+        )
+    if not near.of_units and any(isinstance(event, SampledGaussian) for event in statement.events):
+        raise DposeError(
+            "scope-not-of-training", f"is none of a training: {near.scope!r}", "neighbours.scope"
+        )
 
 
-def _event(values: Any, where: str) -> AnyEvent:
-    kind = values.get("type") if isinstance(values, dict) else None
-    found: AnyEvent = EXACT_TYPES.get(str(kind), Event).from_dict(values, where)
+def _event(values: Any, where: str) -> Event:
+    found: Event = event_from_dict(values, where, (SampledGaussian, Laplace, Gaussian))
+    if isinstance(found, Laplace | Gaussian) and (found.pixels or found.points):
+        raise DposeError(
+            "event-fields-wrong", "is for the statement's own neighbours, and says no pixels", where
+        )
     return found

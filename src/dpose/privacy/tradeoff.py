@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from dpose.privacy.accounting import FINE, Event, Relation, library_relation, merge
+from dpose.privacy.accounting import FINE, library_relation
+from dpose.privacy.events import SampledGaussian, merge
+from dpose.privacy.neighbours import Relation
 
 Floats = NDArray[np.float64]
 
@@ -125,7 +127,7 @@ def gaussian_deltas(mu: float, epsilons: Floats) -> Floats:
 
 
 def of_events(
-    events: Sequence[Event], relation: Relation = Relation.ZERO_OUT, *, grid: float = FINE
+    events: Sequence[SampledGaussian], relation: Relation = Relation.ZERO_OUT, *, grid: float = FINE
 ) -> TradeOff:
     """The curve that the PLD accountant proves for `events`; never stricter than the exact one.
 
@@ -142,7 +144,7 @@ def of_events(
 
 
 @lru_cache(maxsize=16)
-def composed_accountant(events: tuple[Event, ...], relation: Relation, grid: float) -> Any:
+def composed_accountant(events: tuple[SampledGaussian, ...], relation: Relation, grid: float) -> Any:
     """dp-accounting's accountant of all `events`; not to be composed with more."""
     from dp_accounting.pld import pld_privacy_accountant
 

@@ -25,9 +25,12 @@ from functools import cache, lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon, library_relation, quiet_accountant
+from dpose.privacy.accounting import Accountant, epsilon, library_relation
 from dpose.privacy.calibration import least_noise
+from dpose.privacy.events import SampledGaussian, event_from_dict
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
+from dpose.privacy.renyi import quiet_accountant
 from dpose.privacy.trial_law import TrialLaw
 
 Curve = tuple[tuple[float, float], ...]
@@ -77,8 +80,8 @@ class Tuning:
 
     law: TrialLaw
     settings: tuple[Mapping[str, str], ...]
-    events: tuple[Event, ...]
-    score: Event
+    events: tuple[SampledGaussian, ...]
+    score: SampledGaussian
     scored: int
 
     def __post_init__(self) -> None:
@@ -153,7 +156,7 @@ class Tuning:
         )
         return training, score
 
-    def cost(self, events: Sequence[Event], delta: float, relation: Relation) -> float:
+    def cost(self, events: Sequence[SampledGaussian], delta: float, relation: Relation) -> float:
         """Epsilon of everything, where the run that was chosen did `events`.
 
         Args:
@@ -203,9 +206,10 @@ class Tuning:
                 law=TrialLaw.from_dict(values["trials"], f"{where}.trials"),
                 settings=tuple(setting for setting, _ in grid),
                 events=tuple(
-                    Event.from_dict(event, f"{where}.grid[{i}]") for i, (_, event) in enumerate(grid)
+                    event_from_dict(event, f"{where}.grid[{i}]", SampledGaussian)
+                    for i, (_, event) in enumerate(grid)
                 ),
-                score=Event.from_dict(values["score"], f"{where}.score"),
+                score=event_from_dict(values["score"], f"{where}.score", SampledGaussian),
                 scored=values["scored"],
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -237,7 +241,7 @@ def calibrated(
 
     def alone(q: float, steps: int) -> float:
         def cost(sigma: float) -> float:
-            return selection_epsilon((Event(q, sigma, steps, 1.0),), law, delta)
+            return selection_epsilon((SampledGaussian(q, sigma, steps, 1.0),), law, delta)
 
         guess = 0.4 + 2 * q * math.sqrt(2 * steps * math.log(1.25 / delta)) / epsilon
         return least_noise(cost, epsilon, guess, MIN_SIGMA, MAX_SIGMA)
@@ -246,7 +250,8 @@ def calibrated(
 
     def together(factor: float) -> float:
         events = (
-            Event(q, min(factor * sigma, MAX_SIGMA), steps, 1.0) for (q, steps), sigma in single.items()
+            SampledGaussian(q, min(factor * sigma, MAX_SIGMA), steps, 1.0)
+            for (q, steps), sigma in single.items()
         )
         return selection_epsilon(tuple(events), law, delta)
 
@@ -255,13 +260,13 @@ def calibrated(
 
 
 def selection_epsilon(
-    events: Sequence[Event], law: TrialLaw, delta: float, relation: Relation = Relation.ZERO_OUT
+    events: Sequence[SampledGaussian], law: TrialLaw, delta: float, relation: Relation = Relation.ZERO_OUT
 ) -> float:
     """Epsilon of the best of a random number of trials, each of which does one of `events`, drawn beforehand.
 
     A trial that draws its setting costs at every Renyi order at most what the dearest setting costs there.
 
-    >>> one = Event(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)
+    >>> one = SampledGaussian(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)
     >>> round(selection_epsilon([one], TrialLaw.parse("geometric:10"), 1e-5), 2)
     2.25
 
@@ -278,7 +283,7 @@ def selection_epsilon(
     return curve_epsilon(selection_curve(events, law), delta)
 
 
-def selection_curve(events: Sequence[Event], law: TrialLaw) -> Any:
+def selection_curve(events: Sequence[SampledGaussian], law: TrialLaw) -> Any:
     """Renyi divergences of the best of a random number of trials at dp-accounting's own orders, as `selection_epsilon`.
 
     Args:
@@ -302,7 +307,7 @@ def curve_epsilon(curve: Any, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _selection_curve(events: tuple[Event, ...], law: TrialLaw) -> Any:
+def _selection_curve(events: tuple[SampledGaussian, ...], law: TrialLaw) -> Any:
     from dp_accounting import dp_event
 
     accountant_of, any_of = _library()
@@ -314,7 +319,7 @@ def _selection_curve(events: tuple[Event, ...], law: TrialLaw) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _curve(event: Event) -> Any:
+def _curve(event: SampledGaussian) -> Any:
     """Renyi divergences of one trial's event, at dp-accounting's own orders."""
     from dp_accounting.rdp import RdpAccountant
 
@@ -335,7 +340,7 @@ def _library() -> tuple[Any, Any]:
 
     @dataclass(frozen=True)
     class AnyOf(dp_event.DpEvent):  # type: ignore[misc]
-        events: tuple[Event, ...]
+        events: tuple[SampledGaussian, ...]
 
     class AnyOfAccountant(RdpAccountant):  # type: ignore[misc]
         def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
@@ -348,6 +353,6 @@ def _library() -> tuple[Any, Any]:
     return lambda: AnyOfAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT)), AnyOf
 
 
-def _within(event: Event, known: Event) -> bool:
+def _within(event: SampledGaussian, known: SampledGaussian) -> bool:
     """Whether `event` is `known`, or its first steps."""
     return event.steps <= known.steps and replace(event, steps=known.steps) == known

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpose.privacy.accounting import Accountant, Event, Relation
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.attackers import FALSE_POSITIVES, loss_grid
-from dpose.privacy.exact import ReleaseAccountant
-from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
 from dpose.privacy.section_words import section_lists
@@ -30,16 +30,9 @@ LIMIT = (
 METHODS = {
     Accountant.PLD: "computed with privacy loss distributions",
     Accountant.RDP: "computed with Renyi differential privacy",
-    ReleaseAccountant.PURE: "pure differential privacy, added up exactly",
-    ReleaseAccountant.ZCDP: "computed with zero-concentrated differential privacy",
-    ReleaseAccountant.GAUSSIAN: "the Gaussian mechanism's own curve",
-}
-
-SCOPES = {
-    "picture": "of the picture",
-    "clip": "of the clip, counted over all its frames",
-    "frame": "in every frame of the clip at once",
-    "one frame": "of any one frame of the clip",
+    Accountant.PURE: "pure differential privacy, added up exactly",
+    Accountant.ZCDP: "computed with zero-concentrated differential privacy",
+    Accountant.GAUSSIAN: "the Gaussian mechanism's own curve",
 }
 
 NOISES = {
@@ -107,7 +100,7 @@ def attacker_curve(statement: PrivacyStatement) -> TradeOff:
 
     if statement.sections.attackers is None or statement.neighbours is None:
         return approximate(float(statement.epsilon or 0), statement.delta or 0.0)
-    counted = [event for event in statement.events if isinstance(event, Event)]
+    counted = [event for event in statement.events if isinstance(event, SampledGaussian)]
     return of_events(counted, statement.neighbours.relation, grid=loss_grid(counted))
 
 
@@ -115,7 +108,9 @@ def paragraph(statement: PrivacyStatement) -> str:
     """The statement as text: warnings, one paragraph, then its lists, every item of which is shown."""
     blocks = warnings_of(statement)
     if statement.neighbours is not None and statement.epsilon is not None and statement.delta is not None:
-        blocks.append(_guarantee(statement) if _of_units(statement) else _release_guarantee(statement))
+        blocks.append(
+            _guarantee(statement) if statement.neighbours.of_units else _release_guarantee(statement)
+        )
     for title, items in (
         ("How it was chosen:", _choice(statement)),
         ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
@@ -156,15 +151,10 @@ def _without_warnings(texts: Sequence[str]) -> list[str]:
     return [text for text in texts if not text.startswith(WARNING)]
 
 
-def _of_units(statement: PrivacyStatement) -> bool:
-    """True if whole units are protected, as by a training; False if a number of pixels is, as by a release."""
-    return statement.neighbours is not None and statement.neighbours.scope in ("unit", BEYOND)
-
-
 def _not_hidden(statement: PrivacyStatement) -> list[str]:
     """What the guarantee leaves open, the widest first."""
     assert statement.neighbours is not None
-    if _of_units(statement):
+    if statement.neighbours.of_units:
         beyond = ["the public views and labels"] if statement.neighbours.scope == BEYOND else []
         found = [
             *beyond,
@@ -183,8 +173,8 @@ def _not_hidden(statement: PrivacyStatement) -> list[str]:
 def _protected(statement: PrivacyStatement) -> str:
     """What a guarantee is about, in words."""
     assert statement.neighbours is not None
-    if not _of_units(statement):
-        return protected_words(statement.neighbours, statement.unit)
+    if not statement.neighbours.of_units:
+        return statement.neighbours.describe()
     scored = statement.tuning.scored if statement.tuning else 0
     count = "" if statement.n is None else f" {statement.n + scored:,}"
     nominal = " (a number fixed beforehand)" if statement.neighbours.relation is Relation.ADD_REMOVE else ""
@@ -209,25 +199,6 @@ def _guarantee(statement: PrivacyStatement) -> str:
     )
 
 
-def protected_words(neighbours: Neighbours, unit: str = "pixel") -> str:
-    """What a release hides, in words.
-
-    >>> protected_words(Neighbours(Relation.REPLACE, 16, "clip"))
-    'any 16 pixels of the clip, counted over all its frames'
-    >>> protected_words(Neighbours.of_box(100, 80, 25))
-    'whatever one box of 100 x 80 pixels shows, which may lie anywhere in each frame, in any 25 frames of the clip'
-    """
-    if neighbours.scope == BOX:
-        assert neighbours.box is not None
-        width, height = neighbours.box
-        return (
-            f"whatever one box of {width:,} x {height:,} {unit}s shows, which may lie anywhere in each frame, in any "
-            f"{neighbours.frames:,} frames of the clip"
-        )
-    where = SCOPES.get(neighbours.scope, f"of the {neighbours.scope}")
-    return f"any {neighbours.m:,} {unit}{'s' if neighbours.m > 1 else ''} {where}"
-
-
 def _release_guarantee(statement: PrivacyStatement) -> str:
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
     by = f" ({METHODS[statement.accountant]})" if statement.accountant else ""
@@ -241,29 +212,19 @@ def _release_guarantee(statement: PrivacyStatement) -> str:
 
 def difference(statement: PrivacyStatement) -> str:
     """In what neighbours may differ, in a sentence."""
-    assert statement.neighbours is not None
-    unit, m = statement.unit, statement.neighbours.m
-    if statement.neighbours.scope == BEYOND:
-        change = {
-            Relation.ZERO_OUT: f"any one {unit} contributed nothing but its public view and labels",
-            Relation.REPLACE: f"any one {unit} were exchanged for any other with the same public view and labels",
-        }[statement.neighbours.relation]
-        return (
-            f"What can be learnt from it changes little if {change}. "
-            "The public views and the labels themselves are not protected."
-        )
-    what = {
-        Relation.ZERO_OUT: "were left blank and contributed nothing, the number of them staying as it is",
-        Relation.ADD_REMOVE: "were added or left out",
-        Relation.REPLACE: "were exchanged for any other",
-    }[statement.neighbours.relation]
-    some = f"any one {unit}" if m == 1 else f"any {m} of them"
-    return f"What can be learnt from it changes little if {some} {what}."
+    near = statement.neighbours
+    assert near is not None
+    said = f"What can be learnt from it changes little if {near.change()}."
+    return (
+        f"{said} The public views and the labels themselves are not protected."
+        if near.scope == BEYOND
+        else said
+    )
 
 
 def _attack(statement: PrivacyStatement) -> str:
     found = found_at_most(statement)
-    if statement.neighbours is not None and statement.neighbours.scope not in ("unit", BEYOND):
+    if statement.neighbours is not None and not statement.neighbours.of_units:
         text = (
             f"An attacker who tests whether they had given values, with false alarms in {FALSE_POSITIVES:.0%} of the "
             f"cases where they had not, finds it in at most {upper(found, times=100)}% of those where they had; such "
@@ -284,7 +245,7 @@ def _attack(statement: PrivacyStatement) -> str:
 
 def _noise(statement: PrivacyStatement) -> list[str]:
     """Whether a run's noise was exact, a sentence a kind; none of what has no such events."""
-    events = [event for event in statement.events if isinstance(event, Event)]
+    events = [event for event in statement.events if isinstance(event, SampledGaussian)]
     return [words for rounded, words in NOISES.items() if any(event.rounded is rounded for event in events)]
 
 

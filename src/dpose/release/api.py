@@ -26,7 +26,7 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.config import AUTO, CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
+from dpose.release.config import AUTO, CELLS, DETAIL, CellOptions, GridOptions, Number, Regions, ReleaseConfig
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
@@ -35,7 +35,7 @@ from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.originals import Original, array_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.protect import DETAIL, either
+from dpose.release.protect import either
 from dpose.release.published import PublishedPicturePlan, published_plan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.released import Shown
@@ -444,8 +444,8 @@ def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | Non
     Raises:
         DposeError: as `bind`, and as `frame_times`.
     """
-    if config.box is not None and config.box.seconds is not None:
-        config = replace(config, box=config.box.timed(frame_times(info)))
+    if config.neighbours.seconds is not None:
+        config = replace(config, neighbours=config.neighbours.timed(frame_times(info)))
     return bind(config, shape_of(info), source)
 
 

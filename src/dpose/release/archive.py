@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
-from dpose.privacy.exact import ExactEvent
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.events import ExactEvent
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
-from dpose.release.restoration import Restoration
+from dpose.release.restoration import PAINTED, Restoration
 from dpose.release.sealing import SUMS, check_seal, sealed, sums_digest
 
 VERSION = 3
@@ -117,21 +117,29 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     line = about.pop(LINE)
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
     check_digest(statement, _digest(about, arrays), where)
-    restoration = Restoration.recorded(statement.release)
+    restoration = restoration_of(statement, where)
     released: Shown
     if about["version"] > LEVELS:
         sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
         released = ReleasedSums(layers, sums, _variances(statement, layers, where), restoration)
+    elif statement.kind in (Kind.PRIVATE, Kind.SEEDED):
+        raise DposeError(
+            "archive-without-sums", "holds gray levels in place of the sums that were released", where
+        )
     else:
-        released = Released(layers.cells, arrays["values"], _spread(statement), restoration)
+        released = Released(layers.cells, arrays["values"], restoration=restoration)
     check_seal(statement, line, {SUMS: sums_digest(released)}, where)
     return released, statement
 
 
-def _spread(statement: PrivacyStatement) -> float:
-    """The largest variance of the noise on a sum, of archives that hold no sums."""
-    noise = [NoiseStage(one, b"").variance for one in statement.events if isinstance(one, ExactEvent)]
-    return max(noise, default=0.0)
+def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
+    """How a picture was made of released values; a published algorithm's statement does not say, and cells are painted.
+
+    Raises:
+        DposeError: the statement names no restoration that there is.
+    """
+    recorded = statement.release.get("restoration")
+    return PAINTED if recorded is None else Restoration.read(recorded, where)
 
 
 def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:

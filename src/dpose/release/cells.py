@@ -2,7 +2,7 @@
 
     operator = BlockSums(height=1080, width=1920, block=16)
     sums = operator.apply(picture)                      # (8160, 1) integers
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, m=16, scope="picture"))
+    bound = operator.sensitivity(Neighbours.of_pixels(16, "picture"))
     picture = operator.adjoint(means)
 
 This is pixelization, whose second stage may choose the partition from what the first released. Cells at the right and
@@ -263,7 +263,7 @@ Cells = BlockSums | RegionSums
 
 def _fill(areas: Counter[int], neighbours: Neighbours, channels: int, peak: int) -> Sensitivity:
     """`areas` counts the cells by their size; under scope "clip" there are as many of each as anyone needs."""
-    clip, m = neighbours.scope == "clip", neighbours.m
+    clip, m = neighbours.scope == "clip", neighbours.count
     changed = m if clip else min(m, sum(area * count for area, count in areas.items()))
     squares = largest_fill(dict.fromkeys(areas, m) if clip else areas, changed)
     return Sensitivity(Fraction(peak * channels * changed), Fraction(peak * peak * channels * squares))

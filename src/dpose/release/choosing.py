@@ -18,7 +18,6 @@ from functools import lru_cache
 
 from dpose.errors import DposeError
 from dpose.privacy.gaussian import largest_mu
-from dpose.privacy.neighbours import Neighbours
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
 from dpose.release.colour_planes import ERRORS, make_planes
@@ -103,7 +102,8 @@ def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
     chroma = None if "chroma" in config.chosen else config.chroma
     asked = replace(config, block=block, chroma=chroma, chosen=())
     found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
-    return any((one.block, one.chroma) == (config.block, config.chroma) for one in found)
+    wanted = (config.block, config.chroma, config.chosen)
+    return any((one.block, one.chroma, one.chosen) == wanted for one in found)
 
 
 def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:
@@ -195,8 +195,8 @@ def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
 
 @lru_cache(maxsize=256)
 def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
-    near = config.neighbours(shape)
-    near = Neighbours(near.relation, near.m, "clip") if shape.still else near
+    near = config.neighbours.resolved(shape)
+    near = replace(near, scope="clip") if shape.still else near
     mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
     colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
     found = {}

@@ -80,7 +80,7 @@ class Colour:
 
     @property
     def text(self) -> str:
-        """The combinations as a statement records them."""
+        """The combinations as an archive records them."""
         parts = ("R + 2G + B", "R - B", "2G - R - B")
         return " and ".join(f"{n} x ({part})" for n, part in zip(self.times, parts, strict=False))
 

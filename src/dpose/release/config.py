@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypedDict
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import parse_exact
-from dpose.privacy.neighbours import BOX, Neighbours
-from dpose.privacy.ranges import check_delta
+from dpose.privacy.neighbours import CELL_FORMS, ONE_FRAME, RELEASE_FORMS, Neighbours
+from dpose.privacy.ranges import check_delta, parse_exact
 from dpose.privacy.rounding import as_given
 from dpose.release import projections
-from dpose.release.boxes import FORM, MovingBox
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.operators import OPERATORS
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.restoration import PAINTED, Restoration
 
@@ -29,6 +25,8 @@ CELLS = "pixelization"
 """The operator of pixelization: sums of blocks, of one size or finer in regions. No `GridOperator`: its second stage
 may follow from what the first released."""
 AUTO = "auto"
+DETAIL = Neighbours.of_pixels(16)
+"""What is hidden where nothing else is asked for."""
 CHOOSABLE = ("block", "chroma")
 """What is chosen of pixelization's cells where nobody fixes it."""
 PAPER_BLOCK = 16
@@ -77,15 +75,14 @@ class ReleaseConfig:
     sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
     without noise, and stands in no statement (the account has one, under its key, and counts releases by it:
     `counting`); two pictures of one person have different ones anyhow: whoever is in several releases is told that
-    epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
+    epsilons add up. So `neighbours` alone, by which pixels are always replaced, carries all that a `Protected`
     would.
 
     Attributes:
         epsilon: The total for the whole picture or clip.
         delta: 0 for discrete Laplace noise and pure differential privacy; above 0 for discrete Gaussian noise.
-        m: How many pixels neighbours may differ in; None for all there are, and where a box says it.
-        scope: Of a clip: "clip" for m pixels of all frames together, "frame" for m pixels of every frame, `ONE_FRAME`
-            for m pixels of any one frame, `BOX` for those inside `box`. A picture has one frame.
+        neighbours: Which pixels are hidden, as they were asked for: what they are for a picture or clip,
+            `Neighbours.resolved` says. Seconds of a box are counted in frames by `Neighbours.timed`.
         operator: `CELLS`, or one of `OPERATORS`.
         block: Cells: b, pixels; None to have it chosen.
         colour: One of `COLOURS`: "ycc" for luma and chroma apart, "rgb" for three values alike, "grey" for luma alone;
@@ -94,6 +91,8 @@ class ReleaseConfig:
         chosen: Which of `CHOOSABLE` were chosen, from public numbers alone.
         subdivide: Cells: n, parts along each side of a block in a complex region.
         regions: Cells: where regions are complex; None for blocks of one size.
+        grid: Others: rows, columns and groups of frames, luma's where there are colours; None to have them chosen by k
+            and pool.
         k: Others: the most values kept of a group of frames; None to have it chosen.
         pool: Others: frames of a group; None to have it chosen.
         clip_norm: Others: bound on the L2 norm of the values; None for no clipping.
@@ -101,7 +100,6 @@ class ReleaseConfig:
         paper: The number of a published algorithm to run as printed, which guarantees nothing: with cells 1, 2 or 3 of
             seed 002, else 1 of seed 004. None for the mechanism that guarantees.
         split: b of seed 004's algorithm, the share of its budget that goes to the projection.
-        box: Of a clip: in which box, in how many frames; None for other scopes.
         restoration: How pictures are made of what was released; costs nothing.
 
     Raises:
@@ -110,8 +108,7 @@ class ReleaseConfig:
 
     epsilon: Fraction
     delta: float = 0.0
-    m: int | None = 16
-    scope: str = "clip"
+    neighbours: Neighbours = DETAIL
     operator: str = CELLS
     block: int | None = 16
     subdivide: int = 1
@@ -119,13 +116,13 @@ class ReleaseConfig:
     colour: str | None = "rgb"
     chroma: int | None = None
     chosen: tuple[str, ...] = ()
+    grid: tuple[int, int, int] | None = None
     k: int | None = None
     pool: int | None = None
     clip_norm: float | None = None
     clip_segment: bool = False
     paper: int | None = None
     split: float = SPLIT
-    box: MovingBox | None = None
     restoration: Restoration = PAINTED
 
     def __post_init__(self) -> None:
@@ -137,10 +134,7 @@ class ReleaseConfig:
             )
         if self.delta:
             check_delta(self.delta)
-        if self.m is not None and self.m < 1:
-            raise DposeError("m-not-positive", f"m must be at least 1 pixel, not {self.m}", "neighbours")
-        if (self.scope == BOX) != (self.box is not None) or (self.box is not None and self.m is not None):
-            raise ValueError("a box says itself how many pixels there are")
+        Neighbours.parse(self.neighbours, CELL_FORMS if self.operator == CELLS else RELEASE_FORMS)
         if self.colour not in (None, *COLOURS):
             raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
         if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
@@ -155,7 +149,7 @@ class ReleaseConfig:
             self._check_grid()
 
     def _check_cells(self) -> None:
-        if self.m is None and self.box is None:
+        if self.neighbours.m is None and self.neighbours.box is None:
             raise DposeError(
                 "neighbours-not-pixels",
                 "pixelization hides a number of pixels",
@@ -194,7 +188,7 @@ class ReleaseConfig:
                 "paper",
                 "give paper 3 with regions paper:MASK, or neither",
             )
-        if self.paper is not None and self.box is not None:
+        if self.paper is not None and self.neighbours.box is not None:
             raise DposeError(
                 "paper-with-box", "the paper's algorithms know no box", "neighbours", "say pixels:16"
             )
@@ -225,7 +219,7 @@ class ReleaseConfig:
             )
         if self.clip_segment and self.clip_norm is None:
             raise DposeError("clip-norm-missing", "there is no norm to clip to", "clip-norm", "give one")
-        if self.paper and (self.scope, self.m) != (ONE_FRAME, None):
+        if self.paper and self.neighbours != Neighbours.of_pixels(None, ONE_FRAME):
             raise DposeError(
                 "neighbours-not-frame",
                 "the paper's algorithm claims to protect one frame",
@@ -254,7 +248,7 @@ class ReleaseConfig:
     def of(
         cls,
         epsilon: Number,
-        neighbours: str | int | Neighbours | MovingBox,
+        neighbours: str | int | Neighbours,
         block: int | str | None = 16,
         delta: Number = 0,
         subdivide: int = 1,
@@ -280,8 +274,6 @@ class ReleaseConfig:
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        box = as_box(neighbours)
-        scope, m = (BOX, None) if box else parse_neighbours(neighbours)
         side = None if block in (None, AUTO) else block
         if paper is not None:
             side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
@@ -293,15 +285,13 @@ class ReleaseConfig:
         return cls(
             given,
             small,
-            m,
-            scope,
+            Neighbours.parse(neighbours, CELL_FORMS),
             block=side,
             subdivide=subdivide,
             regions=regions,
             colour=colour,
             chroma=chroma,
             paper=paper,
-            box=box,
         )
 
     @classmethod
@@ -309,7 +299,7 @@ class ReleaseConfig:
         cls,
         epsilon: Number,
         delta: Number,
-        neighbours: str | int | Neighbours | MovingBox | None = None,
+        neighbours: str | int | Neighbours | None = None,
         operator: str = "block",
         *,
         colour: str | None = "rgb",
@@ -342,12 +332,6 @@ class ReleaseConfig:
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        box = as_box(neighbours)
-        scope, m = (
-            (BOX, None)
-            if box
-            else parse_neighbours(neighbours or ("frame" if paper else "pixels:16"), wholes=True)
-        )
         norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
         if colour is None and (paper or norm is not None):
             colour = "rgb"
@@ -355,8 +339,7 @@ class ReleaseConfig:
         return cls(
             exact(epsilon, "epsilon"),
             small,
-            m,
-            scope,
+            Neighbours.parse(neighbours or ("frame" if paper else DETAIL)),
             operator,
             colour=colour,
             chroma=chroma,
@@ -366,7 +349,6 @@ class ReleaseConfig:
             clip_segment=clip_segment,
             paper=1 if paper else None,
             split=split,
-            box=box,
         )
 
     def restored(self, method: str) -> ReleaseConfig:
@@ -396,31 +378,6 @@ class ReleaseConfig:
         """The side of a complex block's parts."""
         return self.side // self.subdivide
 
-    @property
-    def pixels(self) -> int:
-        """m, where it is a number: always so with cells but for a box."""
-        assert self.m is not None
-        return self.m
-
-    def neighbours(self, shape: Shape) -> Neighbours:
-        """The neighbouring relation for a picture or clip of this shape.
-
-        Raises:
-            DposeError: m is larger than it. A box that is larger is cut to it.
-        """
-        if self.box is not None:
-            return self.box.neighbours(shape)
-        most = shape.pixels * (shape.frames if self.scope == "clip" else 1)
-        m = most if self.m is None else self.m
-        if m > most:
-            raise DposeError(
-                "m-above-pixels",
-                f"m is {m:,}, but there are only {most:,} pixels",
-                "neighbours",
-                "choose a smaller m",
-            )
-        return Neighbours(Relation.REPLACE, m, "picture" if shape.still else self.scope)
-
     def check_shape(self, shape: Shape) -> None:
         """Refuse a picture or clip that is too small for the block, for m or for k, or that has too many bits.
 
@@ -440,7 +397,7 @@ class ReleaseConfig:
                     "block",
                     f"choose at most {side}",
                 )
-            self.neighbours(shape)
+            self.neighbours.resolved(shape)
             return
         if shape.peak != projections.PEAK:
             raise DposeError(
@@ -462,53 +419,6 @@ class ReleaseConfig:
             raise DposeError(
                 "k-below-channels", f"must be at least {shape.channels}, one value a channel, not {k}", "k"
             )
-
-
-def parse_neighbours(
-    value: str | int | Neighbours | MovingBox, *, wholes: bool = False
-) -> tuple[str, int | None]:
-    """The scope, and m; None for all there are.
-
-    Args:
-        value: "pixels:M", "pixels:M/frame", M or `Neighbours`.
-        wholes: Whether "frame" and "clip" will do, for all pixels of any one frame and of the clip.
-
-    >>> parse_neighbours("pixels:16"), parse_neighbours("pixels:16/frame"), parse_neighbours(9)
-    (('clip', 16), ('frame', 16), ('clip', 9))
-
-    Raises:
-        DposeError: it is none of these.
-    """
-    if isinstance(value, Neighbours):
-        scopes = ("picture", "clip", "frame", *((ONE_FRAME,) if wholes else ()))
-        if value.relation is not Relation.REPLACE or value.scope not in scopes:
-            raise DposeError(
-                "neighbours-not-pixels",
-                "a release protects pixels that are replaced",
-                "neighbours",
-                'say "pixels:16"',
-            )
-        return "clip" if value.scope == "picture" else value.scope, value.m
-    if wholes and value in ("frame", "clip"):
-        return ONE_FRAME if value == "frame" else "clip", None
-    found = re.fullmatch(r"(?:pixels:)?(-?\d{1,12})(/frame)?", str(value))
-    if not found or isinstance(value, bool):
-        forms = f"pixels:M, pixels:M/frame, {'frame, clip, ' if wholes else ''}{FORM}"
-        raise DposeError("neighbours-malformed", f"{value!r} is not of the form {forms}", "neighbours")
-    return "frame" if found[2] else "clip", int(found[1])
-
-
-def as_box(value: str | int | Neighbours | MovingBox | None) -> MovingBox | None:
-    """The box that neighbours name; None where they name pixels.
-
-    Raises:
-        DposeError: it is no such box.
-    """
-    if isinstance(value, MovingBox):
-        return value
-    if isinstance(value, Neighbours):
-        return None if value.box is None else MovingBox(*value.box, value.frames)
-    return MovingBox.parse(value) if isinstance(value, str) and value.startswith("box:") else None
 
 
 def exact(value: Number, name: str) -> Fraction:

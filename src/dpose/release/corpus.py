@@ -26,21 +26,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from dpose.account import Charge, State, charge_all, settle
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError
 from dpose.files import explain_os_error
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import KEY_BYTES, Key
-from dpose.privacy.odometer import (
-    Charge,
-    State,
-    commit_each,
-    fail,
-    marks_of,
-    reserve_after,
-    reserve_all_after,
-)
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item, slight
 from dpose.release.counting import Standing, account_standing, alive, settings_digest
@@ -128,7 +121,7 @@ class _Corpus:
         with self._held:
             self._settle()
             if self.reserved:  # they count; whoever runs this again goes on under the same reservations
-                fail(list(self.reserved))
+                settle(dict.fromkeys(list(self.reserved), ()), State.FAILED)
             if kind is None:
                 self.manifest.end()
                 if not self.left:
@@ -247,11 +240,11 @@ class _Corpus:
         new = [(one, found) for one, found in batch if all(e.id != found.charge.id for e in found.before)]
         refused = set[str]()
         try:
-            reserve_all_after([(found.charge, _states(found)) for _, found in new])
+            charge_all([found.charge for _, found in new], known=[_states(found) for _, found in new])
         except DposeError:  # what one budget refuses the others may have
             for one, found in new:
                 try:
-                    reserve_after(found.charge, _states(found))
+                    charge_all([found.charge], known=[_states(found)])
                 except DposeError as error:
                     refused.add(found.charge.id)
                     self._fail(one.job, error)
@@ -278,10 +271,10 @@ class _Corpus:
             _sweep(item.job)
             return item
         charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
-        fail(item.charge.id)
+        settle({item.charge.id: ()}, State.FAILED)
         self.reserved.pop(item.charge.id)
         found = account_standing(charge)
-        reserve_after(charge, _states(found))
+        charge_all([charge], known=[_states(found)])
         self.reserved[charge.id] = charge
         return self._item(Digested(item.job, charge, ""), found)
 
@@ -294,7 +287,7 @@ class _Corpus:
             )
         if done:
             self.manifest.flush()
-        commit_each({item.charge.id: made.digests for item, made in done if item.charge is not None})
+        settle({item.charge.id: made.digests for item, made in done if item.charge is not None})
         for item, _ in done:
             if item.charge is not None:
                 self.reserved.pop(item.charge.id)
@@ -302,7 +295,7 @@ class _Corpus:
 
     def _drop(self, item: Reserved) -> None:
         if item.charge is not None and item.charge.id in self.reserved:
-            fail(item.charge.id)
+            settle({item.charge.id: ()}, State.FAILED)
             self.reserved.pop(item.charge.id)
         self._free(item.job)
 

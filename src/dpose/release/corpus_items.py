@@ -9,15 +9,15 @@ import pickle
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import bind, bind_video, video_work
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import Count, Counted, losses, settings_digest
+from dpose.release.counting import Count, Counted, charged_events, settings_digest
 from dpose.release.faces import face_finder
 from dpose.release.files import job_seed, picture_shape, write_picture
 from dpose.release.jobs import Job
@@ -215,7 +215,8 @@ def release_item(work: Work, item: Reserved) -> Written:
 def _check_plan(plan: AnyPlan, item: Reserved, *, seeded: bool) -> None:
     """Refuse a plan that was not reserved: real numbers in its choice may fall otherwise on another machine."""
     if item.charge is not None and (
-        item.charge.events != losses(plan, seeded=seeded) or (item.plan and item.plan != whole_plan(plan))
+        item.charge.events != charged_events(plan, seeded=seeded)
+        or (item.plan and item.plan != whole_plan(plan))
     ):
         raise DposeError(
             "release-differs-here",

@@ -28,26 +28,15 @@ from typing import Any
 
 import numpy as np
 
+from dpose.account import PIXEL, Charge, State, charge_all, charges, committing, composed, unbounded
+from dpose.account.charges import restated
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.identity import LINKED_FRAMES
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.odometer import (
-    PIXEL,
-    Asked,
-    Charge,
-    PureLoss,
-    State,
-    ZcdpLoss,
-    committing,
-    composed,
-    readers,
-    reserve_after,
-    unbounded,
-)
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
@@ -82,11 +71,11 @@ def _plain(value: Any) -> Any:
     return value.__qualname__ if callable(value) else repr(value)
 
 
-def losses(plan: AnyPlan | None, *, seeded: bool) -> tuple[PureLoss | ZcdpLoss, ...]:
-    """What the plan's release costs, exactly as its own sensitivity says, for any number of pixels of the original.
+def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, ...]:
+    """The plan's events as the account holds them: exactly what they cost for any number of pixels of the original.
 
-    One loss for all stages, at the pixels that the claim is about; its points are the powers of two, and the whole
-    picture or clip. Discrete Gaussian noise enters by zCDP.
+    Each stage's, at the pixels that the claim is about; its points are the powers of two, and the whole picture or
+    clip. Discrete Gaussian noise enters by zCDP.
 
     Args:
         plan: None where nothing is claimed.
@@ -98,49 +87,44 @@ def losses(plan: AnyPlan | None, *, seeded: bool) -> tuple[PureLoss | ZcdpLoss, 
     if seeded or not isinstance(plan, PixelizationPlan | LinearPlan):
         return ()
     area = plan.shape.pixels * plan.shape.frames
-    points = [1 << power for power in range(area.bit_length()) if 1 << power < area]
-    costs = (*((pixels, _raised(pixel_cost(plan, pixels))) for pixels in points), (0, _whole(plan)))
-    pixels = told_pixels(plan)
-    kind = ZcdpLoss if plan.config.delta else PureLoss
-    return (kind(_raised(pixel_cost(plan, pixels)), pixels, costs),)
+    sizes = [1 << power for power in range(area.bit_length()) if 1 << power < area]
+    told = told_pixels(plan)
+    points = zip(*(_events_for(plan, size) for size in (*sizes, area)), strict=True)
+    return tuple(
+        replace(own, pixels=told, points=tuple(zip((*sizes, 0), map(_bound, others), strict=True)))
+        for own, others in zip(_events_for(plan, told), points, strict=True)
+    )
 
 
 def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
     """How many pixels of the whole original the claim is about: m, or m of every frame together."""
-    near = plan.config.neighbours(plan.shape)
-    return near.m * plan.shape.frames if near.scope == "frame" else near.m
+    near = plan.config.neighbours.resolved(plan.shape)
+    return near.count * plan.shape.frames if near.scope == "frame" else near.count
 
 
-def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
-    """Epsilon (Laplace noise) or rho of zCDP (Gaussian noise) for any `pixels` pixels of the whole picture or clip.
+def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[ExactEvent, ...]:
+    """The plan's events for any `pixels` pixels of the whole picture or clip.
 
-    **Guarantee.** Each stage's sensitivity for so many pixels of all frames together, over the noise that the stage
-    has; stages add up (docs/proofs/pixelization.md, docs/proofs/video.md).
+    **Guarantee.** Each stage's sensitivity for so many pixels of all frames together, with the noise that the stage
+    has (docs/proofs/pixelization.md, docs/proofs/video.md).
     """
     if isinstance(plan, PixelizationPlan):
-        near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
-        total = Fraction(0)
-        for stage in plan.stages:
-            bound = plan.sensitivity(stage.name, near)
-            if isinstance(stage.event, LaplaceEvent):
-                total += bound.in_l1() / stage.event.scale
-            else:
-                total += bound.l2_squared / (2 * stage.event.variance)
-        return total
-    near = Neighbours(Relation.REPLACE, pixels, "clip")
-    if isinstance(plan.event, LaplaceEvent):
-        return plan.operator.sensitivity(near).in_l1() / plan.event.scale
-    return squared_change(plan.operator, plan.clipping, plan.grid, near) / (2 * plan.event.variance)
+        near = Neighbours.of_pixels(pixels, "picture" if plan.shape.still else "clip")
+        return tuple(
+            Laplace(stage.event.scale, bound.in_l1())
+            if isinstance(stage.event, Laplace)
+            else Gaussian(stage.event.variance, bound.l2_squared)
+            for stage in plan.stages
+            for bound in [plan.sensitivity(stage.name, near)]
+        )
+    near = Neighbours.of_pixels(pixels, "clip")
+    if isinstance(plan.event, Laplace):
+        return (Laplace(plan.event.scale, plan.operator.sensitivity(near).in_l1()),)
+    return (Gaussian(plan.event.variance, squared_change(plan.operator, plan.clipping, plan.grid, near)),)
 
 
-def _whole(plan: PixelizationPlan | LinearPlan) -> float:
-    return _raised(pixel_cost(plan, plan.shape.pixels * plan.shape.frames))
-
-
-def _raised(value: Fraction) -> float:
-    """The nearest number that is not below."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+def _bound(event: ExactEvent) -> Fraction:
+    return event.sensitivity if isinstance(event, Laplace) else event.sensitivity_squared
 
 
 def release_charge(
@@ -164,7 +148,7 @@ def release_charge(
         unit=PIXEL,
         relation=Relation.REPLACE,
         delta=plan.config.delta if isinstance(plan, PixelizationPlan | LinearPlan) else 0.0,
-        events=losses(plan, seeded=seeded),
+        events=charged_events(plan, seeded=seeded),
         beyond=False,
         marks=original.marks,
         area=original.area,
@@ -212,7 +196,7 @@ class Standing:
     @property
     def pixels(self) -> int:
         """For how many pixels costs are told; 0 where nothing bounds this release."""
-        return self.charge.events[0].pixels if self.charge.events else 0  # type: ignore[union-attr]
+        return self.charge.events[0].pixels if self.charge.events else 0
 
     def cost(self) -> tuple[float, float]:
         """Epsilon of all of them together for `pixels` pixels, and the delta that goes with it."""
@@ -273,7 +257,7 @@ def account_standing(charge: Charge) -> Standing:
     Raises:
         DposeError: the account cannot be read.
     """
-    return Standing(charge, tuple(entry for entry in readers(charge.marks) if entry.what == RELEASE))
+    return Standing(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -288,13 +272,10 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
     """
     if any(unbounded(entry, PIXEL) for entry in entries) or not pixels:
         return math.inf, 0.0
-    asked = Asked(PIXEL, pixels=pixels)
-    events = [
-        (event, entry.area) for entry in entries for event in entry.events if isinstance(event, PureLoss)
-    ]
-    if len(events) == sum(len(entry.events) for entry in entries):
-        found = sum((Fraction(event.restated(pixels, area).epsilon) for event, area in events), Fraction(0))
-        return _raised(found), 0.0
+    asked = Neighbours.of_pixels(pixels)
+    pure = added_up(event.pure() for entry in entries for event in restated(entry, asked))
+    if math.isfinite(pure):
+        return pure, 0.0
     delta = max(entry.delta for entry in entries) or DELTA
     return composed(entries, delta, asked), delta
 
@@ -400,7 +381,7 @@ def reserved_release(
     found = account_standing(charge)
     found.check(again=again)
     with alive(charge.id):
-        reserve_after(charge, {entry.id: entry.state for entry in found.before})
+        charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
         count = Count(found.counted(linked=linked), about)
         with committing(charge.id, count.outputs):
             yield count

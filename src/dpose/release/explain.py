@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
+from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.wording import protected_words
 from dpose.release.choosing import cell_choices, curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
@@ -68,7 +68,7 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
         f"{what}, {blocks.width} x {blocks.height}, {colour}, blocks of {blocks.block}: {cells}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(plan.shape))}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours.resolved(plan.shape).describe()}",
     ]
     for stage in plan.stages:
         side = config.side if stage.name == b"coarse" else config.part
@@ -103,7 +103,7 @@ def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
     lines = [
         f"{what}, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(shape))}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours.resolved(shape).describe()}",
         f"operator: {OPERATORS[config.operator].about}; {operator.columns} x {operator.rows}"
         f"{'' if shape.still else groups}",
         f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "
@@ -132,8 +132,8 @@ def noise_psnr(noise: float) -> float:
     return 20 * math.log10(PEAK / noise)
 
 
-def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str, colour: Colour) -> str:
-    if isinstance(event, LaplaceEvent):
+def _noise_line(event: Laplace | Gaussian, side: int, peak: int, name: str, colour: Colour) -> str:
+    if isinstance(event, Laplace):
         spread = math.sqrt(2) * float(event.scale)
         law = f"discrete Laplace of scale {exact_text(event.scale)}"
     else:

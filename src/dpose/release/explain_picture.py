@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.wording import protected_words
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.explain import explain_release
 from dpose.release.grid import even_edges
@@ -124,10 +123,10 @@ def draw_explanation(
 
 def hidden_sides(plan: SoundPlan) -> tuple[float, float]:
     """Width and height of what neighbours may differ in, in one frame: a box, or m pixels as a square that fits."""
-    near, shape = plan.config.neighbours(plan.shape), plan.shape
+    near, shape = plan.config.neighbours.resolved(plan.shape), plan.shape
     if near.box is not None:
         return near.box
-    area = min(near.m, shape.pixels)
+    area = min(near.count, shape.pixels)
     side = math.sqrt(area)
     wide = min(max(side, area / shape.height), shape.width)
     return wide, area / wide
@@ -239,8 +238,8 @@ def legend(
 ) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
-    near, about = plan.config.neighbours(shape), explain_release(plan, rate, curve=False)
-    told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", protected_words(near))]
+    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, curve=False)
+    told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)
     for colour, name, sides, size in (

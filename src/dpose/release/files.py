@@ -30,7 +30,7 @@ from dpose.release.once import spend
 from dpose.release.originals import picture_original
 from dpose.release.places import find_output
 from dpose.release.released import Shown
-from dpose.release.restoration import RECORD, Restoration
+from dpose.release.restoration import Restoration
 from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
 
@@ -302,9 +302,9 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         raise DposeError("picture-suffix-unknown", "a picture is restored to .png or .jpg", str(out))
     if method is not None:
         other = Restoration.chosen(method)
-        bare = {name: text for name, text in statement.release.items() if name != RECORD}
         released = replace(released, restoration=other)
         versions = {**software_versions(*other.libraries), **statement.software}
-        statement = replace(statement, release=bare | other.record, software=versions)
+        record = {**statement.release, "restoration": other.to_dict()}
+        statement = replace(statement, release=record, software=versions)
     write_atomic(out, stamped_picture(released, out.suffix, statement))
     return statement

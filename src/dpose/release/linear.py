@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.discrete import MAX_SCALE
-from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.ranges import check_delta
 from dpose.release.choosing import choose_grid
@@ -32,7 +32,7 @@ from dpose.release.colour_planes import make_planes
 from dpose.release.config import SEGMENT, ReleaseConfig
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
-from dpose.release.operators import ONE_FRAME, OPERATORS, GridOperator, Values
+from dpose.release.operators import OPERATORS, GridOperator, Values
 from dpose.release.projections import rounded_up
 from dpose.release.restoration import PAINTED, Restoration, restored_clip
 from dpose.tensors import is_tensor
@@ -140,18 +140,18 @@ class LinearPlan(Plan):
         clip_neighbours(config, shape)
         config = replace(config, colour=operator_colour(config, shape))
         config.check_shape(shape)
-        best = choose_grid(config, shape)
         text = choice if OPERATORS[config.operator].drawn else ""
         colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
-        if colour.chroma:
-            config = replace(config, chroma=best.factor)
-        return cls.around(
-            make_planes(config.operator, shape, best.grid, colour, best.factor, text), config, text
-        )
+        if config.grid is None:
+            best = choose_grid(config, shape)
+            config = replace(config, grid=best.grid, chroma=best.factor if colour.chroma else config.chroma)
+        assert config.grid is not None
+        operator = make_planes(config.operator, shape, config.grid, colour, config.chroma or 1, text)
+        return cls.around(operator, config, text)
 
     @classmethod
     def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
-        """The plan for an operator that is given; what a config says of operator, k and pool is not looked at.
+        """The plan for an operator that is given; what a config says of operator, grid, k and pool is not used.
 
         **Guarantee.** As `LinearPlan.of` says.
 
@@ -164,6 +164,7 @@ class LinearPlan(Plan):
             DposeError: m is larger than the clip, or no noise meets the budget.
         """
         shape, groups = operator.shape, operator.groups
+        config = replace(config, grid=(operator.rows, operator.columns, groups))
         neighbours = clip_neighbours(config, shape)
         clipping = None
         if config.clip_norm is not None:
@@ -189,9 +190,9 @@ class LinearPlan(Plan):
         return (self.event,)
 
     @property
-    def accountant(self) -> ReleaseAccountant:
+    def accountant(self) -> Accountant:
         """Pure where delta is 0, else the Gaussian mechanism's own curve."""
-        return ReleaseAccountant.GAUSSIAN if self.config.delta else ReleaseAccountant.PURE
+        return Accountant.GAUSSIAN if self.config.delta else Accountant.PURE
 
     @property
     def sigma(self) -> float:
@@ -207,14 +208,14 @@ class LinearPlan(Plan):
 
     def epsilon_for(self, m: int, scope: str, times: int = 1) -> float:
         """Epsilon, at the same delta and noise, for neighbours that differ in m pixels, in each of so many clips."""
-        return self.epsilon_near(Neighbours(Relation.REPLACE, m, scope), times)
+        return self.epsilon_near(Neighbours.of_pixels(m, scope), times)
 
     def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
         """As `epsilon_for`, for neighbours of any scope."""
         event = self.event
-        if isinstance(event, LaplaceEvent):
+        if isinstance(event, Laplace):
             bound = self.operator.bound_for(neighbours).in_l1()
-            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps * times)]))
+            return float(Laplace(event.scale, bound, event.steps * times).pure())
         squared = squared_change(self.operator, self.clipping, self.grid, neighbours)
         return discrete_epsilon(discrete_mu([(squared, event.variance, times)]), self.config.delta)
 
@@ -376,8 +377,8 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     """
     if not shape.still:
         check_delta(config.delta)
-    near = config.neighbours(shape)
-    return Neighbours(near.relation, near.m, "clip") if shape.still else near
+    near = config.neighbours.resolved(shape)
+    return replace(near, scope="clip") if shape.still else near
 
 
 def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
@@ -463,9 +464,9 @@ def _event(
         scale = bound / config.epsilon
         if scale > MAX_SCALE:
             raise too_small(config, "numbers")
-        return LaplaceEvent(scale, bound)
+        return Laplace(scale, bound)
     squared = squared_change(operator, clipping, grid, neighbours)
     variance = Fraction(least_variance(squared, float(config.epsilon), config.delta))
     if variance > MAX_SCALE**2:
         raise too_small(config, "numbers")
-    return GaussianEvent(variance, squared)
+    return Gaussian(variance, squared)

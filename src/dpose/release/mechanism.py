@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
-from dpose.privacy.exact import ExactEvent, LaplaceEvent, ReleaseAccountant
+from dpose.privacy.events import ExactEvent, Laplace
 from dpose.privacy.noise import NoiseSource, Origin, Purpose, Stream
 from dpose.privacy.rounding import as_given
 from dpose.release.cells import Cells, RegionSums
@@ -64,7 +65,7 @@ class NoiseStage:
 
     def noised(self, sums: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
         """Integer sums plus exact integer noise, one draw for each."""
-        if isinstance(self.event, LaplaceEvent):
+        if isinstance(self.event, Laplace):
             noise = discrete_laplace(self.event.scale, sums.size, stream)
         else:
             noise = discrete_gaussian(self.event.variance, sums.size, stream)
@@ -74,14 +75,14 @@ class NoiseStage:
     @property
     def variance(self) -> float:
         """Of the noise; for discrete Laplace noise 2 t^2, which is a little more than it has."""
-        if isinstance(self.event, LaplaceEvent):
+        if isinstance(self.event, Laplace):
             return 2 * float(self.event.scale) ** 2
         return float(self.event.variance)
 
 
 @dataclass(frozen=True)
 class Released:
-    """One released picture as whole gray levels: a published algorithm's, or one of an archive without sums.
+    """One released picture as whole gray levels: a published algorithm's.
 
     Attributes:
         cells: The partition.
@@ -145,7 +146,7 @@ class Plan(ABC):
 
     @property
     @abstractmethod
-    def accountant(self) -> ReleaseAccountant:
+    def accountant(self) -> Accountant:
         """How epsilon is computed from the events."""
 
     @abstractmethod

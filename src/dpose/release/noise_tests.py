@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.exact import ExactEvent, LaplaceEvent
+from dpose.privacy.events import ExactEvent, Laplace
 from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.released import Layers, ReleasedSums, Shown
 
@@ -123,7 +123,7 @@ def _multiples(sums: NDArray[np.int64], q: int, event: ExactEvent, name: str) ->
 
 
 def _differences(far: NDArray[np.int64], event: ExactEvent, name: str) -> Iterator[NoiseTest]:
-    scale = event.scale if isinstance(event, LaplaceEvent) else Fraction(math.sqrt(event.variance))
+    scale = event.scale if isinstance(event, Laplace) else Fraction(math.sqrt(event.variance))
     for cap in CAPS:
         ends = [max(1, math.ceil(cap * scale * step / STEPS)) for step in range(1, STEPS + 1)]
         below = np.array([within(event, end - 1) for end in ends])
@@ -162,7 +162,7 @@ def chernoff_bound(total: int, count: int, below: NDArray[np.float64]) -> float:
 
 def multiple_chance(event: ExactEvent, q: int) -> float:
     """P(X = 0 mod q) for a draw X of the noise."""
-    if isinstance(event, LaplaceEvent):
+    if isinstance(event, Laplace):
         half = 0.5 / max(_TINY, float(event.scale))
         return min(1.0, math.tanh(half) / math.tanh(q * half) + ROUNDING)
     # sums over multiples of q, and over all whole numbers, as cosine series at 0 (Poisson): they fall quickly
@@ -174,7 +174,7 @@ def multiple_chance(event: ExactEvent, q: int) -> float:
 
 def within(event: ExactEvent, far: int) -> float:
     """Upper bound on P(|X - X'| <= far), far >= 0, for two independent draws of the noise."""
-    if isinstance(event, LaplaceEvent):
+    if isinstance(event, Laplace):
         rate = 1 / max(_TINY, float(event.scale))
         a, gap = math.exp(-rate), -math.expm1(-rate)
         beyond = math.exp(-(far + 1) * rate) * ((far + 1) * gap + (1 + a * a) / (1 + a) + a)

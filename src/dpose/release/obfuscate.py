@@ -272,8 +272,7 @@ def obfuscation(
         caveats=work.caveats() + given,
         release={
             "mechanism": f"obfuscation: {method}",
-            "size": f"{info.width}x{info.height}",
-            "frames": str(info.frames),
+            "shape": {"frames": info.frames, "height": info.height, "width": info.width},
             **work.record(),
         },
     )

@@ -7,23 +7,22 @@ many faces wide and high as `PERSON` says. Both are cut to the picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.accounting import cost
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.rounding import upper
-from dpose.privacy.wording import DETAILS_ONLY, WARNING, protected_words
-from dpose.release.boxes import OUTSIDE
+from dpose.privacy.wording import DETAILS_ONLY, WARNING
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
 from dpose.release.pixelization import PixelizationPlan
 
 SoundPlan: TypeAlias = PixelizationPlan | LinearPlan
 
+OUTSIDE = (
+    "what the people or things in the box change outside it is not covered: shadows, reflections, light, the camera's "
+    "own exposure and focus, and compression made before this"
+)
 FACE = 100
 """Side of the square that stands for a face wherever a cost is explained, pixels."""
 PERSON = (3, 8)
@@ -33,23 +32,17 @@ RECOGNISABLE = 20
 TIMES = 10
 """Of how many pictures of one person a statement tells what they cost together."""
 
-COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
-    ReleaseAccountant.PURE: lambda events, delta: pure_epsilon(events),
-    ReleaseAccountant.ZCDP: lambda events, delta: zcdp_epsilon(zcdp_rho(events), delta),
-    ReleaseAccountant.GAUSSIAN: gaussian_cost,
-}
-
 
 def object_lines(plan: SoundPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
-    shape, box = plan.shape, plan.config.box
-    m = plan.config.m if box is None else box.area
+    shape = plan.shape
+    near = plan.config.neighbours.resolved(shape)
     face = math.prod(face_in(shape))
     lines = _of_cells(plan) if isinstance(plan, PixelizationPlan) else _of_operator(plan)
-    outside = () if box is None or shape.still else (OUTSIDE,)
+    outside = () if near.box is None else (OUTSIDE,)
     return (
         *lines,
-        *((DETAILS_ONLY,) if m is not None and m * 4 < face else ()),
+        *((DETAILS_ONLY,) if near.area * 4 < face else ()),
         *outside,
         *person_lines(plan),
         repeated_line(plan),
@@ -106,7 +99,7 @@ def repeated_line(plan: SoundPlan) -> str:
     own = upper(repeated_epsilon(plan))
     kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
     of_face = upper(box_epsilon(plan, face_in(shape), frames=shape.frames, times=TIMES))
-    what = protected_words(plan.config.neighbours(shape))
+    what = plan.config.neighbours.resolved(shape).describe()
     return (
         f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
         f"{of_face} for {name} in each{always}"
@@ -115,8 +108,8 @@ def repeated_line(plan: SoundPlan) -> str:
 
 def repeated_epsilon(plan: SoundPlan) -> float:
     """Epsilon of `TIMES` releases like this one together, for what each of them hides; at the same delta."""
-    events = [replace(event, steps=event.steps * TIMES) for event in plan.events]
-    return float(COSTS[plan.accountant](events, plan.config.delta))
+    events = [event for event in plan.events for _ in range(TIMES)]
+    return float(cost(events, plan.config.delta, accountant=plan.accountant))
 
 
 def warning_lines(plan: SoundPlan) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
     operator = make_operator("dct", shape, rows=32, columns=32, groups=8)
     values = operator.apply(total, frames)
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, m=16, scope="clip"))
+    bound = operator.sensitivity(Neighbours.of_pixels(16, "clip"))
 
 A `GridOperator` has a name and stands in `OPERATORS`; a new one is one class and one call of `register_operator`. Sums
 over the cells of one picture are `dpose.release.cells`.
@@ -26,9 +26,6 @@ from dpose.release.grid import Shape
 from dpose.release.planes import Observed
 
 Values = NDArray[Any]
-
-ONE_FRAME = "one frame"
-"""The scope of neighbours that differ in m pixels of one frame; m is all of them where a whole frame is replaced."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class GridOperator(ABC):
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         """As `sensitivity`, for neighbours of scope `BOX`: here as many pixels, wherever in the clip they lie."""
-        return self.sensitivity(Neighbours(neighbours.relation, neighbours.m, "clip"))
+        return self.sensitivity(Neighbours.of_pixels(neighbours.m, "clip"))
 
     def bound_for(self, neighbours: Neighbours) -> Sensitivity:
         """The most that all groups' values together change between neighbours of any scope of a clip."""

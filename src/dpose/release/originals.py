@@ -16,7 +16,7 @@ from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pix
 from dpose.media.images import decode_pixels, read_bytes
 from dpose.media.video import VideoInfo
 from dpose.media.video_identity import checked_digest, video_hashes
-from dpose.privacy.odometer import Marks, marks_of
+from dpose.privacy.marks import Marks, marks_of
 from dpose.tensors import is_tensor
 
 

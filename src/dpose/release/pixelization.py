@@ -20,20 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import MAX_SCALE
-from dpose.privacy.exact import (
-    ExactEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    ReleaseAccountant,
-    pure_epsilon,
-    zcdp_budget,
-    zcdp_epsilon,
-    zcdp_rho,
-)
+from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
+from dpose.privacy.renyi import zcdp_budget
 from dpose.release.cells import BlockSums, Cells, Mask, RegionSums
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
@@ -71,7 +63,7 @@ class PixelizationPlan(Plan):
     mask: Mask | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape, colour: Colour | None = None) -> PixelizationPlan:
+    def of(cls, config: ReleaseConfig, shape: Shape) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
@@ -88,7 +80,6 @@ class PixelizationPlan(Plan):
         Args:
             config: What was asked for.
             shape: The picture's or clip's sizes.
-            colour: The combinations that a statement recorded; by default those of the config's colour.
 
         Raises:
             DposeError: the picture is too small, a mask has another size, or no noise meets the budget.
@@ -97,8 +88,7 @@ class PixelizationPlan(Plan):
             raise ValueError("the paper's algorithms have a plan of their own")
         config = choose_cells(config, shape)
         config.check_shape(shape)
-        if colour is None:
-            colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+        colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
         mask, shares = None, [(b"coarse", Fraction(1))]
         if isinstance(config.regions, PrivateRegions):
             share = config.regions.share
@@ -106,7 +96,7 @@ class PixelizationPlan(Plan):
         elif isinstance(config.regions, PublicRegions):
             mask = config.regions.blocks(shape.height, shape.width, config.side)
         bare = cls(config, shape, (), colour, mask)
-        neighbours = config.neighbours(shape)
+        neighbours = config.neighbours.resolved(shape)
         steps = {"frame": shape.frames, BOX: neighbours.frames or 1}.get(neighbours.scope, 1)
         stages = tuple(
             NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name)
@@ -147,9 +137,9 @@ class PixelizationPlan(Plan):
         return colour.joint(near, far)
 
     @property
-    def accountant(self) -> ReleaseAccountant:
+    def accountant(self) -> Accountant:
         """Pure where delta is 0, else zCDP."""
-        return ReleaseAccountant.ZCDP if self.config.delta else ReleaseAccountant.PURE
+        return Accountant.ZCDP if self.config.delta else Accountant.PURE
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
@@ -206,17 +196,15 @@ class PixelizationPlan(Plan):
         Laplace noise: epsilon grows with the number of pixels. Gaussian noise: the sensitivity is computed again for
         so many pixels, and converted again.
         """
-        here = Neighbours(Relation.REPLACE, area, "picture")
+        here = Neighbours.of_pixels(area, "picture")
         events: list[ExactEvent] = []
         for stage in self.stages:
             bound = self.sensitivity(stage.name, here)
-            if isinstance(stage.event, LaplaceEvent):
-                events.append(LaplaceEvent(stage.event.scale, bound.in_l1(), frames))
+            if isinstance(stage.event, Laplace):
+                events.append(Laplace(stage.event.scale, bound.in_l1(), frames))
             else:
-                events.append(GaussianEvent(stage.event.variance, bound.l2_squared, frames))
-        if isinstance(events[0], LaplaceEvent):
-            return float(pure_epsilon(events))
-        return zcdp_epsilon(zcdp_rho(events), self.config.delta)
+                events.append(Gaussian(stage.event.variance, bound.l2_squared, frames))
+        return float(cost(events, self.config.delta, accountant=self.accountant))
 
 
 def released_frames(
@@ -280,13 +268,13 @@ def _event(config: ReleaseConfig, bound: Sensitivity, share: Fraction, steps: in
         scale = bound.in_l1() * steps / (config.epsilon * share)
         if scale > MAX_SCALE:
             raise too_small(config, "sums")
-        return LaplaceEvent(scale, bound.in_l1(), steps)
+        return Laplace(scale, bound.in_l1(), steps)
     rho = Fraction(zcdp_budget(float(config.epsilon), config.delta)) * share
     wanted = bound.l2_squared * steps / (2 * rho)
     sigma = math.isqrt(math.ceil(wanted) - 1) + 1  # rounded up to a whole number, which is fastest to draw
     if sigma > MAX_SCALE:
         raise too_small(config, "sums")
-    return GaussianEvent(Fraction(sigma * sigma), bound.l2_squared, steps)
+    return Gaussian(Fraction(sigma * sigma), bound.l2_squared, steps)
 
 
 def _combined(

@@ -3,7 +3,7 @@
     shape = Shape(frames=64, height=240, width=320, channels=3)
     operator = make_operator("block", shape, rows=32, columns=32, groups=64)
     values = operator.apply(frame, 1)
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, 16, "clip")).l2_squared
+    bound = operator.sensitivity(Neighbours.of_pixels(16, "clip")).l2_squared
 
 They act on each channel alone. docs/proofs/video.md derives every bound.
 """
@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
 from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
@@ -34,14 +34,7 @@ from dpose.release.grid import (
     squares_of,
 )
 from dpose.release.kernels import sum_cells
-from dpose.release.operators import (
-    ONE_FRAME,
-    GridOperator,
-    Sensitivity,
-    Values,
-    check_grid,
-    register_operator,
-)
+from dpose.release.operators import GridOperator, Sensitivity, Values, check_grid, register_operator
 from dpose.release.planes import Observed, Plane
 
 PEAK = 255
@@ -161,7 +154,7 @@ class BlockMeans(GridOperator):
         """
         if neighbours.scope == BOX:
             return self.box_sensitivity(neighbours)
-        scope, m, shape = neighbours.scope, neighbours.m, self.shape
+        scope, m, shape = neighbours.scope, neighbours.count, self.shape
         if scope == "clip":
             squares, moved = (
                 largest_fill(products(self._areas, self._times), m),
@@ -191,7 +184,7 @@ class BlockMeans(GridOperator):
         width, height = neighbours.box
         squares = most_overlap(self._columns, width) * most_overlap(self._rows, height)
         squares *= largest_fill(self._times, neighbours.frames)
-        moved, channels = neighbours.m, self.shape.channels
+        moved, channels = neighbours.count, self.shape.channels
         return Sensitivity(Fraction(PEAK * channels * moved), Fraction(PEAK**2 * channels * squares))
 
     def noise(self, sigma: float) -> float:
@@ -333,7 +326,7 @@ class Separable(GridOperator):
             assert neighbours.box is not None
             assert neighbours.frames is not None
             return _sparse(math.prod(neighbours.box), column_norm) * self._together(neighbours.frames)
-        scope, m, shape = neighbours.scope, neighbours.m, self.shape
+        scope, m, shape = neighbours.scope, neighbours.count, self.shape
         if scope == "clip":
             # a pixel of a shorter group weighs more
             total = min(m, shape.frames * shape.pixels)

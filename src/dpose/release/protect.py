@@ -10,10 +10,9 @@ from fractions import Fraction
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Neighbours
-from dpose.release.boxes import MovingBox
+from dpose.release.config import DETAIL
 from dpose.release.objects import FACE, PERSON
 
-DETAIL = "pixels:16"
 SECONDS = 10
 """For how long a preset's box may be there, in a clip."""
 FACE_SIZE = f"{FACE}x{FACE}"
@@ -25,7 +24,7 @@ LEFT = {
 """What each preset does not hide, by name."""
 
 
-def protected_neighbours(protect: str, face_size: str = FACE_SIZE) -> str | MovingBox:
+def protected_neighbours(protect: str, face_size: str = FACE_SIZE) -> Neighbours:
     """The neighbours that a preset stands for.
 
     detail: 16 pixels. face: in a picture as many pixels as a face of the declared size has, wherever they lie; in a
@@ -40,16 +39,16 @@ def protected_neighbours(protect: str, face_size: str = FACE_SIZE) -> str | Movi
     if protect == "detail":
         return DETAIL
     times = PERSON if protect == "person" else (1, 1)
-    return MovingBox(wide * times[0], tall * times[1], seconds=Fraction(SECONDS))
+    return Neighbours.of_box(wide * times[0], tall * times[1], seconds=Fraction(SECONDS))
 
 
 def preset_line(protect: str, face_size: str = FACE_SIZE) -> str:
     """What a preset protects and what it does not, in words."""
-    box = protected_neighbours(protect, face_size)
-    if isinstance(box, str):
-        return f"protect {protect}: any 16 pixels; {LEFT[protect]}"
+    near = protected_neighbours(protect, face_size)
+    if near.box is None:
+        return f"protect {protect}: any {near.m} pixels; {LEFT[protect]}"
     return (
-        f"protect {protect}: as many pixels as {box.width} x {box.height} has, in a clip one box of that size for "
+        f"protect {protect}: as many pixels as {near.box[0]} x {near.box[1]} has, in a clip one box of that size for "
         f"{SECONDS} seconds; a declared size, nothing is looked for; {LEFT[protect]}"
     )
 
@@ -77,7 +76,7 @@ def either(
     face_size: str | None,
     *,
     drawn: bool = False,
-) -> str | int | Neighbours | MovingBox | None:
+) -> str | int | Neighbours | None:
     """The neighbours that were asked for, by themselves or by a preset; None where neither was.
 
     Args:

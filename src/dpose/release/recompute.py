@@ -1,251 +1,42 @@
-"""What a release's statement must say, computed again from the little that it records, and compared field by field.
+"""What a release's statement must say, computed again from the configuration that it records, and compared.
 
-A statement records sizes, block, regions (or operator and grid), neighbours and budget. All else follows:
-sensitivities, noise, cost, what is public, what is taken as given, what larger things cost. So a statement is checked
-by making it again. Numbers are compared exactly; those that floating point computed, within one part in a million.
+A statement records the configuration and the public sizes. All else follows: neighbours, sensitivities, noise, cost,
+what is public, what is taken as given, what larger things cost. So a statement is checked by binding the configuration
+again and making the statement again. Numbers are compared exactly; those that floating point computed, within one part
+in a million.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, exact_text
-from dpose.privacy.neighbours import BOX
+from dpose.privacy.events import Laplace
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.cells import Mask
-from dpose.release.choosing import is_chosen
-from dpose.release.colour import Colour
-from dpose.release.colour_planes import make_planes
-from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig, as_box
-from dpose.release.grid import Shape
-from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.objects import SoundPlan
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.planes import CHANNELS
-from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.restoration import METHODS, Restoration
-from dpose.release.statements import CHOSEN, PROJECTION, release_statement
-
-RULES = (
-    r"the segmenter .+, run on stage one's released picture",
-    r"Sobel magnitude of stage one's released blocks above \S+ gray levels",
-    r"Sobel energy of stage one's released blocks above their \S+ quantile",
-)
-"""How the choice of private regions is told: a function of what was released, whichever it is."""
-MISSING = "its statement does not say how it was released"
+from dpose.release.statements import release_statement
 
 
-@dataclass(frozen=True)
-class RecordedRegions(PublicRegions):
-    """A public mask of which only the digest is known."""
-
-    digest: str = ""
-
-    @property
-    def sha256(self) -> str:
-        """As it was recorded."""
-        return self.digest
-
-    def blocks(self, height: int, width: int, block: int) -> Mask:
-        """No block: the noise does not depend on the mask."""
-        return np.zeros((-(-height // block), -(-width // block)), np.bool_)
-
-
-def expected(statement: PrivacyStatement, where: str) -> PrivacyStatement:
-    """The statement that dpose makes for a release of the recorded sizes and settings, for the claimed budget.
+def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:
+    """The statement that dpose makes for a release by `plan`.
 
     Args:
-        statement: Of kind private or seeded.
-        where: The file, for errors.
-
-    Raises:
-        DposeError: the record is incomplete, or no release has it.
+        statement: As it stands in the artefact, of kind private or seeded.
+        plan: Which its record is of.
     """
-    plan = recorded_plan(statement, where)
     made = release_statement(plan, seeded=statement.kind is Kind.SEEDED)
-    return made if isinstance(plan, LinearPlan) else _with_record(made, statement)
-
-
-def recorded_plan(statement: PrivacyStatement, where: str) -> PixelizationPlan | LinearPlan:
-    """The plan that a statement's record and budget belong to.
-
-    Raises:
-        DposeError: as `expected`.
-    """
-    try:
-        mechanism = statement.release["mechanism"]
-        if mechanism not in (CELLS, PROJECTION):
-            raise ValueError("another mechanism")
-        shape = _shape(statement, where)
-        return _cells(statement, shape, where) if mechanism == CELLS else _operator(statement, shape, where)
-    except (KeyError, ValueError, ZeroDivisionError) as error:
-        raise DposeError("record-incomplete", MISSING, where) from error
-    except DposeError as error:
-        if error.code.startswith("record-"):
-            raise
-        raise DposeError("record-incomplete", f"{MISSING}: {error.line()}", where) from error
-
-
-def _shape(statement: PrivacyStatement, where: str) -> Shape:
-    """The recorded sizes; the neighbours must be those of a picture or of a clip, whichever it is."""
-    record, neighbours = statement.release, statement.neighbours
-    linear = record["mechanism"] == PROJECTION
-    width, height = whole_numbers(r"(\d{1,6})x(\d{1,6})", record["size"])
-    (channels,) = whole_numbers(r"([13])", record["channels"])
-    # a projection's clips have 8 bits, which their records do not say
-    levels = "255" if linear and "frames" in record else record["levels"]
-    (peak,) = whole_numbers(r"(255|65535)", levels)
-    frames = whole_numbers(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
-    if min(width, height, 1 if frames is None else frames) < 1:
-        raise ValueError("out of range")
-    if neighbours is None or neighbours.scope not in (
-        "picture",
-        "clip",
-        "frame",
-        BOX,
-        *((ONE_FRAME,) * linear),
-    ):
-        what = "a released clip" if linear else "a release"
-        raise DposeError("record-neighbours-differ", f"its statement has no neighbours of {what}", where)
-    if (neighbours.scope == "picture") != (frames is None):
-        raise DposeError(
-            "record-neighbours-mixed", "its statement mixes a picture's neighbours with a clip's", where
-        )
-    return Shape.of(height, width, channels, peak, frames)
-
-
-def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int | None, str]:
-    """Epsilon, delta, m and scope, as `ReleaseConfig` has them."""
-    near = statement.neighbours
-    assert near is not None
-    assert statement.epsilon is not None
-    assert statement.delta is not None
-    scope = "clip" if near.scope == "picture" else near.scope
-    return Fraction(statement.epsilon), statement.delta, None if near.scope == BOX else near.m, scope
-
-
-def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> PixelizationPlan:
-    record = statement.release
-    block, n = (whole_numbers(r"(\d{1,6})", record[name])[0] for name in ("block", "subdivide"))
-    if min(block, n) < 1:
-        raise ValueError("out of range")
-    if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
-        raise DposeError(
-            "record-regions-rule-unknown",
-            f"its statement has an unknown rule for regions {record['complex']!r}",
-            where,
-        )
-    colour = _colour(record, shape)
-    config = ReleaseConfig(
-        *_budget(statement),
-        CELLS,
-        block=block,
-        subdivide=n,
-        regions=_regions(record, where),
-        box=as_box(statement.neighbours),
-        colour=colour.name,
-        chroma=_factor(record, colour),
-    )
-    if "chosen" in record:
-        _check_choice(config, shape, record["chosen"], where)
-        config = replace(config, chosen=CHOOSABLE)
-    config = replace(config, restoration=Restoration.recorded(record))
-    return PixelizationPlan.of(config, shape, colour)
-
-
-def _check_choice(config: ReleaseConfig, shape: Shape, text: str, where: str) -> None:
-    """Refuse cells that were said to be chosen, and are not those that are."""
-    found = re.fullmatch(rf"(block|chroma|block and chroma) for restoration (\w+), {re.escape(CHOSEN)}", text)
-    if found is None or found[2] not in METHODS:
-        raise ValueError("chosen in another way")
-    # of a picture that was restored once more, the restoration that its cells were chosen for is another one
-    asked = replace(config, chosen=tuple(found[1].split(" and ")), restoration=Restoration(found[2]))
-    if not is_chosen(asked, shape):
-        cells = ", ".join(f"{name} {getattr(config, name)}" for name in asked.chosen)
-        raise DposeError(
-            "record-block-not-chosen",
-            f"its statement says that {cells} was chosen by a public prior, which chooses another",
-            where,
-        )
-
-
-def _colour(record: Mapping[str, str], shape: Shape) -> Colour:
-    """The recorded combinations; their numbers are taken from the record, so that other ones can be verified too."""
-    if "colour" not in record:
-        return Colour.of("rgb", shape.channels, gaussian=False)
-    if shape.channels != CHANNELS["rgb"]:
-        raise ValueError("colours of a grey picture")
-    return Colour.recorded(record["colour"], record["combinations"])
-
-
-def _factor(record: Mapping[str, str], colour: Colour) -> int | None:
-    return whole_numbers(r"cells (\d) times as wide", record["chroma"])[0] if colour.chroma else None
-
-
-def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPlan:
-    record = statement.release
-    columns, rows, groups = whole_numbers(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
-    name, choice = record["operator"], record.get("choice", "")
-    if name not in OPERATORS:
-        raise DposeError(
-            "record-operator-unknown",
-            f"its statement names an operator that is not known here: {name!r}",
-            where,
-        )
-    norm = float(record["clip norm"]) if "clip norm" in record else None
-    together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
-    if together != 1 and together != together_of(shape.frames, groups):
-        raise ValueError("another number of groups is clipped together")
-    colour = _colour(record, shape)
-    factor = _factor(record, colour)
-    if colour.times and not OPERATORS[name].colours:
-        raise ValueError("colours of values that are taken alike")
-    config = ReleaseConfig(
-        *_budget(statement),
-        name,
-        colour=colour.name,
-        chroma=factor,
-        clip_norm=norm,
-        clip_segment=together != 1,
-        box=as_box(statement.neighbours),
-        restoration=Restoration.recorded(record),
-    )
-    grid = (rows, columns, groups)
-    return LinearPlan.around(make_planes(name, shape, grid, colour, factor or 1, choice), config, choice)
-
-
-def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:
-    """What no size and budget tells is taken from the record: rules that were checked, the mask's digest."""
-    record, told = statement.release, dict(made.release)
-    if "complex" in told:
-        told["complex"] = record.get("complex", "")
-    if "chosen" in told:
-        told["chosen"] = record.get("chosen", "")
-    if "blocks_sha256" in told:
-        told["blocks_sha256"] = record.get("blocks_sha256", "")
-    return replace(made, release=told)
-
-
-def _regions(record: Mapping[str, str], where: str) -> Regions | None:
-    kind = record["regions"]
-    if kind == "none":
-        return None
-    if kind == "public":
-        return RecordedRegions(np.zeros((1, 1), np.bool_), record["mask_sha256"])
-    if kind == "private":
-        share = re.fullmatch(r"(\d{1,9}/\d{1,9}) of the budget", record["stage one"])
-        if share is None:
-            raise ValueError("no share")
-        return PrivateRegions(share=Fraction(share[1]))
-    raise DposeError("record-regions-unknown", f"its statement has unknown regions {kind!r}", where)
+    # which blocks a public mask divides, and how the values of a picture's archive were restored once more, follows
+    # from no configuration: each is compared with the picture and its archive
+    again = isinstance(plan, PixelizationPlan) and plan.shape.still
+    kept = [name for name in ("blocks_sha256", *("restoration",) * again) if name in made.release]
+    return replace(made, release={**made.release, **{n: statement.release.get(n) for n in kept}})
 
 
 def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
@@ -259,10 +50,11 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
     Raises:
         DposeError: something differs; names it.
     """
-    found, told = dict(statement.release), dict(wanted.release)
-    for name in sorted({*found, *told}):
-        if found.get(name) != told.get(name):
-            raise _differs(name, found.get(name, "nothing"), told.get(name, "nothing"), where)
+    found, told = dict(_leaves(statement.release)), dict(_leaves(wanted.release))
+    for names in sorted({*found, *told}):
+        if found.get(names) != told.get(names):
+            ours, theirs = found.get(names, "nothing"), told.get(names, "nothing")
+            raise _differs(".".join(names), ours, theirs, where)
     if len(statement.events) != len(wanted.events):
         raise DposeError(
             "record-events-differ",
@@ -271,7 +63,7 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         )
     for event, other in zip(statement.events, wanted.events, strict=True):
         _compare_event(event, other, where)
-    ours, theirs = statement.to_dict(), wanted.to_dict()
+    said, follows = statement.to_dict(), wanted.to_dict()
     for name in (
         "unit",
         "neighbours",
@@ -283,10 +75,8 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
         "plan_sha256",
         "ledger_head",
     ):
-        if ours[name] != theirs[name]:
-            raise _differs(name, ours[name], theirs[name], where)
-    if statement.neighbours is not None and statement.neighbours.relation is not Relation.REPLACE:
-        raise _differs("relation", statement.neighbours.relation, Relation.REPLACE, where)
+        if said[name] != follows[name]:
+            raise _differs(name, said[name], follows[name], where)
 
 
 def compare_words(
@@ -334,18 +124,19 @@ def compare_words(
                     where,
                     "do not rely on it",
                 )
+        if not more and len(here) != len(there):
+            raise DposeError(
+                "record-sentence-unfounded", f"its {name} say something twice", where, "do not rely on it"
+            )
 
 
-def whole_numbers(pattern: str, text: str) -> tuple[int, ...]:
-    """The numbers in a recorded text.
-
-    Raises:
-        ValueError: it is not of the pattern.
-    """
-    found = re.fullmatch(pattern, text)
-    if found is None:
-        raise ValueError(f"{text!r} is not of the form {pattern}")
-    return tuple(int(number) for number in found.groups())
+def _leaves(values: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each value of a record as JSON, by the names that lead to it: 1, 1.0 and true are three values."""
+    if isinstance(values, Mapping) and values:
+        for own, value in values.items():
+            yield from _leaves(value, (*names, own))
+    else:
+        yield names, json.dumps(values, sort_keys=True)
 
 
 def _compare_event(event: Any, wanted: Any, where: str) -> None:
@@ -353,7 +144,7 @@ def _compare_event(event: Any, wanted: Any, where: str) -> None:
         raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
     if event.steps != wanted.steps:
         raise _differs("steps", event.steps, wanted.steps, where)
-    exact = isinstance(wanted, LaplaceEvent)
+    exact = isinstance(wanted, Laplace)
     bound = "sensitivity" if exact else "sensitivity_squared"
     noise = "scale" if exact else "variance"
     ours, theirs = getattr(event, bound), getattr(wanted, bound)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from dpose.account import Charge, account_exists, charges
 from dpose.errors import DposeError
 from dpose.files import file_digest
-from dpose.privacy.odometer import Charge, PureLoss, ZcdpLoss, account_exists, charges
+from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.counting import RELEASE, losses, repeated_words
-from dpose.release.recompute import recorded_plan
+from dpose.release.counting import RELEASE, charged_events, repeated_words
+from dpose.release.record import recorded_plan
 
 FIELDS = {"releases", "epsilon", "delta", "pixels"}
 
@@ -19,7 +22,7 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
     """Refuse a count of releases that is none, costs less than this release alone, or is not told in words.
 
     Raises:
-        DposeError: it is; nothing where the statement has none (the original was public, or dpose older).
+        DposeError: it is; nothing where the statement has none: the original was public.
     """
     told = statement.odometer
     if not told:
@@ -75,9 +78,9 @@ def ask_account(statement: PrivacyStatement, path: Path) -> list[str]:
 
 
 def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], where: str) -> None:
-    wanted: tuple[PureLoss | ZcdpLoss, ...] = ()
+    wanted: Sequence[Event] = ()
     if statement.kind is Kind.PRIVATE:
-        wanted = losses(recorded_plan(statement, where), seeded=False)
+        wanted = charged_events(recorded_plan(statement.release, where), seeded=False)
     if not _same(own.events, wanted):
         raise DposeError(
             "account-cost-differs",
@@ -102,23 +105,28 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
         )
 
 
-def _same(found: tuple[object, ...], wanted: tuple[PureLoss | ZcdpLoss, ...]) -> bool:
+def _same(found: Sequence[Event], wanted: Sequence[Event]) -> bool:
     """Whether they cost the same for each number of pixels, but for last digits that differ between machines."""
-    if len(found) != len(wanted):
+    if [_shape(event) for event in found] != [_shape(event) for event in wanted]:
         return False
-    for event, other in zip(found, wanted, strict=True):
-        if not isinstance(event, PureLoss | ZcdpLoss) or type(event) is not type(other):
-            return False
-        pairs = [(_cost(event), _cost(other))]
-        pairs += [(a, b) for (_, a), (_, b) in zip(event.points, other.points, strict=False)]
-        places = [
-            [event.pixels, *(m for m, _ in event.points)],
-            [other.pixels, *(m for m, _ in other.points)],
-        ]
-        if places[0] != places[1] or not all(math.isclose(a, b, rel_tol=SLACK) for a, b in pairs):
-            return False
-    return True
+    pairs = zip(map(_costs, found), map(_costs, wanted), strict=True)
+    return all(
+        math.isclose(a, b, rel_tol=SLACK) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)
+    )
 
 
-def _cost(event: PureLoss | ZcdpLoss) -> float:
-    return event.epsilon if isinstance(event, PureLoss) else event.rho
+def _shape(event: Event) -> tuple[object, ...]:
+    """What must be equal of two events of one release."""
+    sizes = [size for size, _ in event.points] if isinstance(event, Laplace | Gaussian) else None
+    return event.type, event.pixels, sizes
+
+
+def _costs(event: Event) -> list[float]:
+    """What an event of a release costs, at its own pixels and at each of its points."""
+    if isinstance(event, Laplace):
+        at = [event, *(replace(event, sensitivity=bound) for _, bound in event.points)]
+        return [float(one.pure()) for one in at]
+    if isinstance(event, Gaussian):
+        near = [event, *(replace(event, sensitivity_squared=bound) for _, bound in event.points)]
+        return [float(one.rho()) for one in near]
+    return [math.inf]

@@ -108,7 +108,7 @@ class PrivateRegions:
         threshold: A block is complex if its Sobel magnitude is above this many gray levels.
         segmenter: Decides instead, from the released coarse picture.
         share: The part of epsilon (of rho, for Gaussian noise) that stage one spends.
-        name: How the statement names the rule.
+        name: How the statement names the segmenter.
 
     Raises:
         DposeError: a value is out of range.
@@ -129,15 +129,6 @@ class PrivateRegions:
             raise DposeError(
                 "threshold-negative", f"must be at least 0 gray levels, not {self.threshold}", "threshold"
             )
-
-    @property
-    def rule(self) -> str:
-        """In words."""
-        if self.segmenter is not None:
-            return f"the segmenter {self.name or 'given'}, run on stage one's released picture"
-        if self.threshold is not None:
-            return f"Sobel magnitude of stage one's released blocks above {self.threshold:g} gray levels"
-        return f"Sobel energy of stage one's released blocks above their {self.quantile:g} quantile"
 
     def blocks(self, released: NDArray[Any], partition: BlockSums) -> Mask:
         """Which blocks are complex. Post-processing: it sees what was released, and nothing else.

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge
 from dpose.release.api import bind, bind_video
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import Standing, account_standing, release_charge

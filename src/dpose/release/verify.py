@@ -9,6 +9,7 @@ it. A statement says what dpose did.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,22 +24,26 @@ from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
-from dpose.privacy.exact import exact_text
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.privacy.wording import protected_words
-from dpose.release.archive import unpack
+from dpose.release.archive import restoration_of, unpack
 from dpose.release.cells import RegionSums
+from dpose.release.config import CELLS, Regions
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.noise_tests import noise_verdict
+from dpose.release.objects import SoundPlan
 from dpose.release.once import GIVEN
-from dpose.release.recompute import compare, compare_words, expected, whole_numbers
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.recompute import compare, compare_words, expected
+from dpose.release.record import recorded_plan
 from dpose.release.recount import ask_account, check_count
+from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.released import ReleasedSums, Shown
-from dpose.release.restoration import PAINTED, RECORD, RESTORING, Restoration
+from dpose.release.restoration import PAINTED, RESTORING
 from dpose.release.sealing import FILE, SUMS, check_seal, mask_digest, sums_digest
-from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
+from dpose.release.statements import DECODED_VIDEO, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
 ARTEFACTS = (*PICTURES, ".npz", *VIDEO_SUFFIXES)
@@ -114,8 +119,9 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
 def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     found = _opened(path)
     statement, where = found.statement, str(path)
+    recorded = _recorded(statement.release)
     for name, value in found.shown.items():
-        told = statement.release.get(name)
+        told = recorded.get(name)
         if told != value and (told is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
             raise DposeError(
                 "pixels-differ-from-statement",
@@ -127,7 +133,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     check_count(statement, where)
     found.unchecked += ask_account(statement, path)
     if spent is None:
-        if statement.release.get("channels") == "1" and found.video:
+        if recorded.get("channels") == "1" and found.video:
             check_grey(path)
         line = f"{path}: nothing is claimed: the statement is of kind {statement.kind.value}"
         if statement.kind is Kind.PAPER and not extensions("operators"):
@@ -139,8 +145,9 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
             "its statement says private, and that its key was given by the caller",
             where,
         )
-    _check_statement(found)
-    _check_picture(found)
+    plan = recorded_plan(statement.release, where)
+    _check_statement(found, plan)
+    _check_picture(found, plan)
     statement.verify_sections()
     noise = noise_verdict(found.released if found.pixels is None else None, statement.events, where)
     text = (
@@ -152,7 +159,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     assert neighbours is not None
     line = (
         f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
-        f"delta {upper(statement.delta or 0, 6)}, for {protected_words(neighbours).removeprefix('any ')}"
+        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.describe().removeprefix('any ')}"
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"
@@ -167,15 +174,15 @@ def _opened(path: Path) -> OpenedRelease:
         shown = {
             "size": f"{cells.width}x{cells.height}",
             "channels": str(cells.channels),
-            "levels": str(cells.peak),
+            "peak": str(cells.peak),
             "block": str(cells.block),
             "subdivide": str(getattr(cells, "subdivide", 1)),
         }
-        if isinstance(released, ReleasedSums) and released.layers.colour.times:
+        if isinstance(released, ReleasedSums):
             layers = released.layers
-            shown |= {"colour": layers.colour.name, "combinations": layers.colour.text}
+            shown["colour"] = layers.colour.name
             if layers.colour.chroma:
-                shown["chroma"] = f"cells {layers.factor} times as wide"
+                shown["chroma"] = str(layers.factor)
         return OpenedRelease(path, statement, shown, released)
     if suffix in PICTURES:
         return _picture(path)
@@ -198,7 +205,7 @@ def _picture(path: Path) -> OpenedRelease:
         "channels": "1" if pixels.ndim == 2 else "3",
     }
     if lossless:
-        shown["levels"] = str(np.iinfo(pixels.dtype).max)
+        shown["peak"] = str(np.iinfo(pixels.dtype).max)
     found = OpenedRelease(path, statement, shown, pixels=pixels, lossless=lossless)
     found.sums = seal.digests.get(SUMS, "")
     _look_beside(found)
@@ -215,14 +222,14 @@ def _look_beside(found: OpenedRelease) -> None:
             found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
             return
         if found.sums == sums_digest(released) and _but_restored(found.statement) == _but_restored(other):
-            found.released = replace(released, restoration=Restoration.recorded(found.statement.release))
+            found.released = replace(released, restoration=restoration_of(found.statement, str(found.path)))
             return
         found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")
 
 
 def _but_restored(statement: PrivacyStatement) -> dict[str, Any]:
     """What a picture's statement has in common with that of an archive from which it was restored another way."""
-    bare = {name: text for name, text in statement.release.items() if name != RECORD}
+    bare = {name: text for name, text in statement.release.items() if name != "restoration"}
     versions = {name: text for name, text in statement.software.items() if name not in RESTORING}
     return statement.to_dict() | {"artefact_sha256": "", "seal": "", "release": bare, "software": versions}
 
@@ -241,31 +248,70 @@ def _check_sound(found: OpenedRelease) -> None:
         )
 
 
-def _check_statement(found: OpenedRelease) -> None:
-    """Make the statement again from what it records, and compare."""
+def _recorded(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a record says of what a file shows by itself; of some of it nothing where it is no record of ours."""
+    shape, config = (values if isinstance(values := record.get(n), dict) else {} for n in ("shape", "config"))
+    told = {n: shape[n] for n in ("channels", "peak", "frames") if shape.get(n) is not None}
+    told |= {n: config[n] for n in ("block", "subdivide", "colour", "chroma") if config.get(n) is not None}
+    if {"width", "height"} <= set(shape):
+        told["size"] = f"{shape['width']}x{shape['height']}"
+    return {name: str(value) for name, value in told.items()}
+
+
+def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
+    """Make the statement again from the configuration that it records, and compare."""
     statement, where = found.statement, str(found.path)
-    record = statement.release
-    if found.video and record.get("channels") == "1":
+    if found.video and plan.shape.channels == 1:
         check_grey(found.path)
-    wanted = expected(statement, where)
-    if record.get("regions") == "public":
-        _check_mask(found)
+    if plan.shape.still == found.video:
+        kinds = ("video", "picture") if found.video else ("picture", "clip")
+        raise DposeError(
+            "artefact-of-other-kind", f"is a {kinds[0]}, but its statement is about a {kinds[1]}", where
+        )
+    wanted = expected(statement, plan)
+    if isinstance(found.released, ReleasedSums):
+        _check_layers(found.released, plan, where)
     compare(statement, wanted, where)
+    if plan.config.regions is not None:
+        _check_mask(found, plan.config.regions)
     if statement.software.get("dpose") != software_versions()["dpose"]:
         found.unchecked.append("the statement's words, which are another version's")
         return
     caveats = (DECODED_VIDEO,) if found.video else ()
     given = (SOUND,) if found.sound else ()
-    rough = record.get("mechanism") == PROJECTION and record.get("operator") != "block"
+    rough = plan.config.operator not in (CELLS, "block")
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 
-def _check_mask(found: OpenedRelease) -> None:
-    """Compare a public mask with the archive's, where that is at hand."""
-    cells = None if found.released is None else found.released.cells
-    if not isinstance(cells, RegionSums):
-        found.unchecked.append("the mask of complex regions, which stands in the archive")
-    elif found.statement.release.get("blocks_sha256") != mask_digest(cells.mask):
+def _check_layers(released: ReleasedSums, plan: SoundPlan, where: str) -> None:
+    """Refuse an archive of other cells or colours than the configuration's."""
+    told = plan.layers.sizes if isinstance(plan, PixelizationPlan) else {}
+    for name, value in released.layers.sizes.items():
+        if told.get(name) != value:
+            raise DposeError(
+                "pixels-differ-from-statement",
+                f"has {name} {value or 'none'} in its archive, but its statement is about {told.get(name) or 'none'}",
+                where,
+            )
+
+
+def _check_mask(found: OpenedRelease, regions: Regions) -> None:
+    """Compare the mask in the archive, where that is at hand, with the public one, or with what its rule gives."""
+    released = found.released
+    if not (isinstance(released, ReleasedSums) and isinstance(released.cells, RegionSums)):
+        if isinstance(regions, PublicRegions):
+            found.unchecked.append("the mask of complex regions, which stands in the archive")
+        return
+    mask = released.cells.mask
+    if isinstance(regions, PublicRegions):
+        differs = found.statement.release.get("blocks_sha256") != mask_digest(mask)
+    elif isinstance(regions, PrivateRegions) and regions.segmenter is None:
+        blocks = released.layers.blocks
+        differs = not np.array_equal(regions.blocks(released.block_colours(), blocks), mask)
+    else:
+        found.unchecked.append("which blocks the segmenter found")
+        return
+    if differs:
         raise DposeError(
             "mask-differs-from-statement",
             "its mask is not the one that its statement is about",
@@ -273,22 +319,21 @@ def _check_mask(found: OpenedRelease) -> None:
         )
 
 
-def _check_picture(found: OpenedRelease) -> None:
+def _check_picture(found: OpenedRelease, plan: SoundPlan) -> None:
+    where = str(found.path)
+    restoration = restoration_of(found.statement, where)
     if found.pixels is None:
         return
-    record = found.statement.release
-    restoration = Restoration.recorded(record)
     if found.released is not None:
         try:
             restoration.check_here()
         except DposeError as error:
             found.unchecked.append(f"that the picture follows from its archive: {error.what}")
             return
-        check_restored(found.pixels, found.released, ".png" if found.lossless else ".jpg", str(found.path))
+        check_restored(found.pixels, found.released, ".png" if found.lossless else ".jpg", where)
         return
-    if found.lossless and restoration == PAINTED and record["mechanism"] != PROJECTION:
-        ((block,), (n,)) = (whole_numbers(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
-        check_cells(found.pixels, block // n, str(found.path))
+    if found.lossless and restoration == PAINTED and isinstance(plan, PixelizationPlan):
+        check_cells(found.pixels, plan.config.part, where)
         return
     found.unchecked.append("that the picture follows from released values, as there is no archive beside it")
 

@@ -1,43 +1,51 @@
-"""The account of private data, as a terminal shows it: what has read them, what it took, and what is left."""
+"""The account of private data, for people: what has read data that they name, what it took, what is left; budgets."""
 
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where, times_set_back
-from dpose.privacy.odometer.store import VARIABLE, opened
-from dpose.privacy.rounding import as_given, upper
-from dpose.runs.budget import budget_lines, identity_of_data
-from dpose.runs.spending import (
+from dpose.account import Budget, Charge, Where, budget_states, lift_budget, set_budget
+from dpose.account.store import opened
+from dpose.account.words import (
     PLANNED,
-    Answer,
-    ChargeLine,
     DataSpending,
+    answer_lines,
+    budget_lines,
+    check_there,
     dataset_of,
     datasets,
     lines_of,
+    notes_of,
     picture_of,
-    told_neighbours,
+    row_of,
+    set_back_line,
 )
+from dpose.errors import DposeError
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.protected import Identity
+from dpose.privacy.ranges import large_delta
+from dpose.privacy.rounding import as_given
+from dpose.units import Unit
 
-CHOSEN = "For runs and releases chosen after seeing earlier ones"
-"""What holds for those is told beside every figure for a plan fixed beforehand."""
+EXAMPLE = SampledGaussian(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
+"""What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
+EXAMPLE_BATCH = 2048
 
 
 def account_of(
     data: str | None,
     delta: float | None,
     console: Console,
-    asked: Sequence[Asked] = (),
+    asked: Sequence[Neighbours] = (),
     limit: int | None = None,
     where: Where = None,
 ) -> RenderableType:
@@ -83,7 +91,7 @@ def _as_written(where: Where) -> Iterator[None]:
 
 
 def account_of_picture(
-    file: Path, delta: float | None, console: Console, asked: Sequence[Asked] = (), where: Where = None
+    file: Path, delta: float | None, console: Console, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> RenderableType:
     """Which artefacts read one photo or clip, and one figure for each of the neighbours asked about.
 
@@ -135,43 +143,12 @@ def marks_of_file(file: Path) -> Marks:
     )
 
 
-def check_there(where: Where = None) -> None:
-    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
-
-    Raises:
-        DposeError: it is a file that does not exist.
-    """
-    store = opened(where)
-    named = where is not None or VARIABLE in os.environ
-    if named and store.file is not None and not store.file.exists():
-        raise DposeError(
-            "account-missing", "there is no account here", store.name, "see that its name is right"
-        )
-
-
-def set_back_line(where: Where = None) -> str:
-    """That the account was once set back and taken as it was; "" if it never was.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    times = times_set_back(where)
-    how = "once" if times == 1 else f"{times} times"
-    return f"The account was set back {how}: more may have been spent than it says." if times else ""
-
-
 def _shown(one: DataSpending, where: Where) -> RenderableType:
     lines = lines_of(one.entries, where)
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
     if one.entries:
         said.append(f"A figure of which nothing else is said is {PLANNED}.")
-    if any(line.entry.beyond for line in lines):
-        said.append("* protects only what a picture holds beyond its public view and labels.")
-    pending = sum(line.count for line in lines if line.entry.state is not State.COMMITTED)
-    if any(line.entry.state is State.FAILED for line in lines):
-        said.append("What failed counts: nobody knows what it had computed by then.")
-    elif pending:
-        said.append("What is reserved counts from the moment that it was: it may have been computed.")
+    said += notes_of(lines)
     for state in one.budgets:
         said += budget_lines(state)
     said += filter(None, [set_back_line(where)])
@@ -187,59 +164,123 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
     return Group(table, text)
 
 
-def row_of(line: ChargeLine) -> tuple[str, ...]:
-    """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
-    entry = line.entry
-    what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
-    epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
-    return (
-        entry.at[:10],
-        what,
-        _own_neighbours(line) + (" *" if entry.beyond else ""),
-        upper(line.epsilon) if math.isfinite(line.epsilon) else epsilon,
-        as_given(entry.delta) if entry.events else "",
-        entry.state.value,
-    )
-
-
-def _own_neighbours(line: ChargeLine) -> str:
-    entry = line.entry
-    if entry.unit != PIXEL:
-        return f"{entry.unit}, {entry.relation.value}"
-    size = max((getattr(event, "pixels", 0) for event in entry.events), default=0)
-    return f"{size:,} pixels" if size else f"whole {entry.within}"
-
-
-def answer_lines(answer: Answer) -> list[str]:
-    """A figure in words; where something has no bound, which, and the sum of the rest."""
-    of = told_neighbours(answer.asked)
-    of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
-    lines = []
-    if answer.unbounded:
-        counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
-        rest = (
-            f" What has a bound, added up: epsilon {upper(answer.together)} at {at}."
-            if answer.together
-            else ""
-        )
-        lines.append(f"{of}: no bound ({counted}).{rest}")
-    elif answer.together:
-        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
-        if upper(answer.together) != upper(answer.epsilon):
-            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
-        lines.append(f"{said}.")
-    else:
-        lines.append(f"{of}: nothing with a bound has read them.")
-    if answer.together or answer.unbounded or answer.scores:
-        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
-        lines.append(f"{CHOSEN}: {told}.")
-    if answer.scores:
-        lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
-    return lines
-
-
 def _short(folder: str) -> str:
     try:
         return str(Path(folder).relative_to(Path.cwd()))
     except ValueError:
         return folder
+
+
+def set_budget_of(
+    data: str,
+    epsilon: float,
+    delta: float,
+    console: Console,
+    asked: Neighbours | None = None,
+    *,
+    owner: str = "",
+    limit: int | None = None,
+    where: Where = None,
+) -> str:
+    """Set the budget of `data`; what was done, in words.
+
+    Args:
+        data: NAME[:ROOT][:SPLIT], of poses or of videos.
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        console: Where progress goes.
+        asked: What it is for; by default a video where the data are videos, otherwise an image.
+        owner: A word that whoever changes or lifts it must give; "" where anybody may.
+        limit: Only so many units, chosen by name.
+        where: The account.
+
+    Raises:
+        DposeError: the data cannot be read, a value is out of range, more is spent already, or an earlier budget is
+            another owner's.
+    """
+    asked = asked or Neighbours(Unit.VIDEO if of_videos(data) else Unit.IMAGE)
+    identity = identity_of_data(data, console, limit)
+    marks = identity.marks
+    made = Budget(epsilon, delta, data, marks, asked, owner)
+    set_budget(made, where)
+    what = "videos" if of_videos(data) else "pictures"
+    lines = [
+        f"{data}: nothing may take these {identity.units:,} {what} past epsilon {as_given(epsilon)} at delta "
+        f"{as_given(delta)} for {asked.describe()}, all runs and releases together; what has no bound for that "
+        "is refused: runs without noise or for a weaker unit, feature privacy, scores without noise."
+    ]
+    if owner:
+        lines.append(
+            "Only whoever gives its owner's name again may change or lift it with dpose. A name is no "
+            "authentication: who may write to the account's database, and knows its key, can write anything."
+        )
+    lines += filter(None, [large_delta(delta, identity.units)])
+    (state,) = budget_states(marks, where, exactly=True)
+    lines += budget_lines(state, () if state.charges else (_example(asked, identity),))[1:]
+    return "\n".join(lines)
+
+
+def lift_budget_of(
+    data: str, console: Console, *, owner: str = "", limit: int | None = None, where: Where = None
+) -> str:
+    """Lift the budget of `data`; what was done, in words.
+
+    Raises:
+        DposeError: the data cannot be read, or the budget is another owner's.
+    """
+    lifted = lift_budget(identity_of_data(data, console, limit).marks, where, owner)
+    return f"{data}: " + ("the budget is lifted" if lifted else "there was no budget")
+
+
+def _example(asked: Neighbours, identity: Identity) -> Charge:
+    """A charge that was never made, for what would fit."""
+    event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, identity.units)))
+    return Charge(
+        id="",
+        what="training",
+        data="",
+        folder="",
+        at="",
+        unit="image" if not asked.of_units else asked.unit,
+        relation=asked.relation,
+        delta=0.0,
+        events=(event,),
+        beyond=False,
+        marks=identity.marks,
+        units=identity.units,
+    )
+
+
+def identity_of_data(data: str, console: Console, limit: int | None = None) -> Identity:
+    """Which pictures or videos `data` are, as a training run would read them (rendered ones: of preset `nano`).
+
+    Args:
+        data: NAME[:ROOT][:SPLIT].
+        console: Where progress goes.
+        limit: Only so many units, chosen by name.
+
+    Raises:
+        DposeError: they cannot be read.
+    """
+    # here and not above: models bring torch, which whoever lists the account should not have to load
+    from dpose.action.data import VideoUnits, open_videos
+    from dpose.action.model import ActionConfig
+    from dpose.pose.data import open_data
+    from dpose.pose.model import PoseConfig
+    from dpose.privacy.protected import protect
+
+    if of_videos(data):
+        videos = open_videos(data, purpose="train", limit=limit)
+        return protect(
+            VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
+        ).identity
+    size = PoseConfig(preset="nano").input_size
+    units = open_data(data, purpose="train", input_size=size, limit=limit)
+    return protect(units, console=console).identity
+
+
+def of_videos(data: str) -> bool:
+    """Whether `data` names videos."""
+    from dpose.action.data.spec import SOURCES
+
+    return data.partition(":")[0].partition(",")[0] in SOURCES

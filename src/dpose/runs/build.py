@@ -13,7 +13,6 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
 from dpose.pose.data import (
     Augment,
-    ConcatUnits,
     DataSpec,
     PoseUnits,
     SubjectUnits,
@@ -27,9 +26,9 @@ from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.hub import PREFIX
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
-from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
+from dpose.pose.whole_pictures import regions_for
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
 from dpose.runs.config import RunConfig
@@ -353,7 +352,7 @@ def precision(config: RunConfig) -> Precision:
     )
 
 
-def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | ConcatUnits | SubjectUnits:
+def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | SubjectUnits:
     """The units that a run trains on, augmented as configured, with labels in the first data's joints.
 
     Args:

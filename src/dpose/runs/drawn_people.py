@@ -18,15 +18,13 @@ from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.data.problems import count_problems
-from dpose.pose.head_places import hide_faces
-from dpose.pose.model_people import FramesFinder
-from dpose.pose.people import FoundPerson, PeopleFinder
+from dpose.pose.faces import hide_faces
+from dpose.pose.people import FoundPerson, FramesFinder, PeopleFinder
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
-from dpose.pose.smooth import Smoother
-from dpose.pose.tracks import Tracker
+from dpose.pose.tracks import Smoother, Tracker
 from dpose.runs.found_people import Document, Found, mapped, person_box
 
 FRAMES, MOST_BYTES = 16, 256 << 20
@@ -45,7 +43,7 @@ class Look:
     Attributes:
         threshold: Joints with a lower score are not drawn.
         blank: Whether the skeletons are drawn alone, without the picture.
-        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.head_places`).
+        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.faces`).
     """
 
     threshold: float = 0.0

@@ -13,10 +13,10 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import is_shipped, write_atomic
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import committing
 from dpose.privacy.queries import Query
 from dpose.privacy.scores import query_of, score_name
 from dpose.privacy.statement import PrivacyStatement

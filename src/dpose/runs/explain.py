@@ -6,18 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.privacy.accounting import Relation
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, trade_off_lines
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.runs.planned import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
-
-RELATIONS = {
-    Relation.ZERO_OUT: "one unit's contribution is blanked out; how many units there are is public",
-    Relation.ADD_REMOVE: "one unit is there or not; how many there really are is protected too",
-    Relation.REPLACE: "one unit is exchanged for any other; how many units there are is public",
-}
 
 
 def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:
@@ -39,7 +32,7 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
         parts += _listed(
             "What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers)
         )
-        parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
+        parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {plan.relation.rule}.")]
     parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
     parts += _listed("What it needs and costs", (*method.costs, *_settings(plan, size)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.detections import Box
+from dpose.pose.crops import Box
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, OWN, SKELETONS, JointMap, Skeleton, check_skeleton, joint_map
 

@@ -11,11 +11,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpose.account import Charge, charges
 from dpose.errors import DposeError
 from dpose.files import locked_folder
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.keys import forget_key, keys_kept
-from dpose.privacy.odometer import Charge, charges
 
 NONE = "No key is kept on this machine: every private run that it knows is finished or given up."
 WHY = (

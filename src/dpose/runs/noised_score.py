@@ -19,9 +19,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_query import (
     CONFIDENCE,
@@ -32,7 +33,6 @@ from dpose.privacy.noised_query import (
     ratio_of,
     shares_of,
 )
-from dpose.privacy.odometer import committing
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.scores import score_statement
 from dpose.privacy.sections import EVERYBODY
@@ -177,8 +177,8 @@ def evaluate_noised(
         hidden = asked.relation is Relation.ADD_REMOVE
         units = None if hidden else len(protected.data)
         values = _values(asked, task, model, protected.data, None if hidden else console)
-        result = _result(named, asked, noised_sums(asked, values, source), units, protected.unit)
-        privacy = score_statement(asked, protected.unit.value, units, result.metric, seeded=source.seeded)
+        result = _result(named, asked, noised_sums(asked, values, source), units, protected.neighbours)
+        privacy = score_statement(asked, protected.neighbours, units, result.metric, seeded=source.seeded)
         seen = seen_line(trained_on(folder), scored.names.declared)
         if seen:
             console.print(seen, highlight=False, soft_wrap=True)
@@ -248,13 +248,13 @@ def _values(
 
 
 def _result(
-    named: Result, asked: NoisedQuery, sums: Sums, units: int | None, unit: str
+    named: Result, asked: NoisedQuery, sums: Sums, units: int | None, near: Neighbours
 ) -> NoisedResult | NoisedGroups:
-    price = price_of(asked, unit)
+    price = price_of(asked, near)
     if asked.groups:
         return _groups(asked, sums, price)
     words = named.to_dict()
-    kind = f"mean over {unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
+    kind = f"mean over {near.unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
     return NoisedResult(
         metric=f"{words['metric']}, {kind}, noised",
         main=words["main"],
@@ -283,17 +283,12 @@ def _groups(asked: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
     )
 
 
-def price_of(asked: NoisedQuery, unit: str) -> str:
+def price_of(asked: NoisedQuery, near: Neighbours) -> str:
     """What a noised score costs, in words."""
-    how = {
-        Relation.ZERO_OUT: "left blank",
-        Relation.ADD_REMOVE: "added or left out",
-        Relation.REPLACE: "exchanged for any other",
-    }[asked.relation]
-    dearer = asked.joints is not None and asked.relation is not Relation.REPLACE
+    dearer = asked.joints is not None and not near.replaces
     return (
-        f"It costs epsilon {upper(asked.epsilon)} at delta {as_given(asked.delta or 0)} for each {unit} ({how}), which "
-        "stands in the account of these data"
-        + (f", there as the larger price of one {unit} exchanged for another" if dearer else "")
+        f"It costs epsilon {upper(asked.epsilon)} at delta {as_given(asked.delta or 0)} for {near} "
+        f"({near.relation.words}), which stands in the account of these data"
+        + (f", there as the larger price of one {near.unit} exchanged for another" if dearer else "")
         + ". Every further run of the command is another release, and adds as much."
     )

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpose.privacy import memo
-from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.accounting import OF_RUNS, Accountant
 from dpose.privacy.attackers import AttackerBound, bound_attackers
+from dpose.privacy.neighbours import Relation
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 KIND = "plans"
@@ -107,7 +108,7 @@ def _computed(plan: TrainingPlan, bound: BoundPlan) -> PlanFigures:
     if bound.event is None or plan.delta is None:
         return PlanFigures(bound.n, bound.steps, bound.sampling_rate)
     rows = []
-    for accountant in Accountant:
+    for accountant in OF_RUNS:
         if accountant is Accountant.RDP and plan.relation is Relation.REPLACE:
             rows.append(NoiseNeeded(accountant, None, None))
             continue

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
-from dpose.pose.data import Augment, ConcatUnits, DataSpec, PoseUnits, open_data
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
+from dpose.pose.whole_pictures import regions_for
 from dpose.runs.build import (
     build_model,
     check_settings,
@@ -47,7 +47,7 @@ from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, UnitDataset, View
 
-NOBODY = "synthetic:studio:train"
+NO_MARKS = "synthetic:studio:train"
 """Rendered people."""
 
 
@@ -75,7 +75,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         console.print(f"Warning: {slow}", highlight=False)
     data = open_units(config, model.config)
     private = config.plan.kind.reads_private_data
-    if private and isinstance(data, ConcatUnits):
+    if private and isinstance(data, PoseUnits):
         _refuse_shared(data, console)
     return PreparedRun(
         config=config,
@@ -212,7 +212,7 @@ def explain(config: RunConfig) -> RenderableType:
     return Group(*told)
 
 
-def _refuse_shared(data: ConcatUnits, console: Console) -> None:
+def _refuse_shared(data: PoseUnits, console: Console) -> None:
     """Refuse a picture that is in two of the private data: as two units it would get half the protection of one."""
     with console.status("looking for pictures that are in two of the data"):
         shared = data.shared_picture(readers=process_group())
@@ -255,7 +255,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         return task, []
     size = config.input_size
     nobody = open_data(
-        NOBODY,
+        NO_MARKS,
         purpose="train",
         input_size=size,
         augment=Augment.none(),

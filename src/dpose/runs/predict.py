@@ -18,8 +18,7 @@ from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
-from dpose.pose.model_people import ModelPeople
-from dpose.pose.people import PeopleFinder
+from dpose.pose.people import ModelPeople, PeopleFinder
 from dpose.pose.predict import for_prediction
 from dpose.runs.tasks import on_device
 

@@ -17,25 +17,22 @@ from secrets import token_hex
 import numpy as np
 from rich.console import Console
 
-from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
-from dpose.privacy.noised_query import NoisedQuery
-from dpose.privacy.odometer import (
+from dpose.account import (
     EVALUATION,
     PAGE,
     PIXEL,
     Charge,
-    Marks,
-    PureLoss,
-    ZcdpLoss,
     budgets,
-    charge_account,
+    charge,
     charges,
     lineage,
-    marks_of,
     names_of_run,
     touching,
 )
+from dpose.errors import DposeError
+from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.neighbours import Relation
+from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
@@ -92,7 +89,7 @@ def reserve_score(
     marks = own.identity.marks
     if protects:
         _check_unprotected(folder, own, name, console)
-    return "" if public else charge_account(reading_charge(folder, name, marks, unit)).id
+    return "" if public else charge(reading_charge(folder, name, marks, unit)).id
 
 
 def reserve_noised_score(
@@ -143,7 +140,7 @@ def reserve_noised_score(
     marks = protected.identity.marks
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)
-    charged = reading_charge(folder, name, marks, protected.unit.value)
+    charged = reading_charge(folder, name, marks, protected.neighbours.unit.value)
     return protected, _reserve_release(charged, query, seeded)
 
 
@@ -164,7 +161,7 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
         DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
-    return charge_account(reading_charge(place, name, marks, unit)).id
+    return charge(reading_charge(place, name, marks, unit)).id
 
 
 def reserve_labels(
@@ -199,7 +196,7 @@ def reserve_labels(
     known = marks_of(hashlib.sha256(f"dpose/labels/1 {text}".encode()).hexdigest() for text in absent)
     if units is not None:
         known = np.union1d(known, protect(units, console=console).identity.marks)
-    return charge_account(reading_charge(place, name, known, "image")).id
+    return charge(reading_charge(place, name, known, "image")).id
 
 
 def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:
@@ -218,7 +215,7 @@ def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Consol
         DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
-    return charge_account(reading_charge(place, name, marks, PIXEL, PAGE)).id
+    return charge(reading_charge(place, name, marks, PIXEL, PAGE)).id
 
 
 def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeError:
@@ -275,13 +272,12 @@ def _protecting(folder: Path) -> Sequence[Charge]:
 def _reserve_release(score: Charge, query: NoisedQuery, seeded: bool) -> str:
     """Put one noised score on the account, under a name of its own, which is returned.
 
-    A loss on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
-    costs and what replacement does (`NoisedQuery.cost`). Nothing bounds noise from a seed.
+    An event on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
+    costs and what replacement does (`NoisedQuery.dearer`). Nothing bounds noise from a seed.
     """
-    loss = PureLoss(query.cost) if query.delta is None else ZcdpLoss(query.cost)
     name = token_hex(16)
     charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=query.delta or 0.0)
-    charge_account(replace(charged, events=() if seeded else (loss,)))
+    charge(replace(charged, events=() if seeded else (query.dearer,)))
     return name
 
 

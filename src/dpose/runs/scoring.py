@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
+from dpose.pose.boxes import read_detections
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
-from dpose.pose.data.coco import report_lines, units_of
-from dpose.pose.data.coco_labels import CocoSet
-from dpose.pose.data.detections import read_detections
-from dpose.pose.data.mpii import MpiiSet
+from dpose.pose.data.labels import Labels, units_of
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.evaluate import (
     keypoint_ap,
@@ -28,7 +26,6 @@ from dpose.pose.evaluate import (
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.whole_pictures import finder_of, whole_picture_pckh
-from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
 
@@ -57,7 +54,7 @@ def score_boxes(
     Raises:
         DposeError: data or detections cannot be read, or the data are not in COCO's format.
     """
-    labels = _in_cocos_format(open_labels(spec), spec, console, limit)
+    labels = _labels(spec, console, limit)
     if detections is None:
         boxes = label_boxes(labels)
         console.print(
@@ -67,16 +64,15 @@ def score_boxes(
         file = _beside(spec, detections)
         # those of other pictures are no mistake where only some of the pictures are wanted or there
         boxes, problems = read_detections(file)
-        there = {image.id for image in labels.images}
+        there = {image.id for image in labels.pictures}
         count = sum(len(found) for image, found in boxes.items() if image in there)
         elsewhere = sum(map(len, boxes.values())) - count
         told = f"Boxes: {count:,} of {file.name}"
         console.print(f"{told}, {elsewhere:,} of other pictures" if elsewhere else told, highlight=False)
-        for line in problems.summary():
-            console.print(line, highlight=False)
-    with _progress(console, len(labels.images)) as advance:
+        _tell(problems.summary(), console)
+    with _progress(console, len(labels.pictures)) as advance:
         result = keypoint_ap(model, labels, boxes, advance=advance)
-    return result, len(labels.images)
+    return result, len(labels.pictures)
 
 
 def score_whole_pictures(
@@ -103,10 +99,10 @@ def score_whole_pictures(
         with _progress(console, len(units.pictures)) as advance:
             result = whole_picture_pckh(finder, units.pictures, units.skeleton, advance=advance)
         return result, len(units)
-    labels = _in_cocos_format(open_labels(spec), spec, console, limit)
-    with _progress(console, len(labels.images)) as advance:
+    labels = _labels(spec, console, limit)
+    with _progress(console, len(labels.pictures)) as advance:
         found = whole_picture_ap(finder_of(model, flip_test=True), labels, advance=advance)
-    return found, len(labels.images)
+    return found, len(labels.pictures)
 
 
 def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) -> PoseUnits:
@@ -120,9 +116,9 @@ def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) 
     Raises:
         DposeError: they cannot be read.
     """
-    labels = open_labels(spec) if spec.dataset.oks else None
-    if not isinstance(labels, CocoSet):
+    if not spec.dataset.oks:
         return open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
+    labels = _opened(spec)
     chosen = labels if limit is None else labels.limit(limit)
     units = units_of(chosen, input_size=input_size, augment=Augment.none(), nobody=True)
     units.set_names = spec.set_names
@@ -152,9 +148,11 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         DposeError: a file cannot be read, the data are of another kind, or a budget stands for some of the pictures.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    labels = open_labels(spec, pictures=False)
+    if not (spec.dataset.oks or spec.dataset.label_file):
+        raise _unsupported(spec)
+    labels = _opened(spec, pictures=False)
     reserved = ""
-    if labels is not None and not spec.public:
+    if not spec.public:
         absent = _absent(labels)
         if absent:
             console.print(
@@ -162,16 +160,15 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
                 "those pictures",
                 highlight=False,
             )
-        units = None if len(absent) == _learnt(labels) else _units(spec)
+        units = None if len(absent) == sum(bool(p.learnt) for p in labels.pictures) else _units(spec)
         reserved = reserve_labels(predictions, units, absent, name=shown_spec(spec), console=console)
     with committing(reserved):
-        if isinstance(labels, MpiiSet):
-            for line in labels.notes:
-                console.print(line, highlight=False)
+        if labels.entries:
+            _tell(labels.notes, console)
             return score_mpii_predictions(predictions, labels)
-        result, problems = score_results(predictions, _in_cocos_format(labels, spec, console))
-    for line in problems.summary():
-        console.print(line, highlight=False)
+        _tell(labels.report(), console)
+        result, problems = score_results(predictions, labels)
+    _tell(problems.summary(), console)
     return result
 
 
@@ -180,42 +177,50 @@ def _units(spec: DataSpec) -> PoseUnits:
     return open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
 
 
-def _learnt(labels: CocoSet | MpiiSet) -> int:
-    """How many pictures show somebody to learn from."""
-    return len(labels.learnt() if isinstance(labels, CocoSet) else {p.image for p in labels.people})
+def _absent(labels: Labels) -> list[str]:
+    """Of each picture with people to learn from that is not there, its name and labels in one text."""
+    told = []
+    for picture in labels.pictures:
+        if picture.path is None and picture.learnt:
+            learnt = [p for p in picture.people if p.person is not None]
+            people = [
+                p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist())
+                for p in learnt
+            ]
+            told.append(f"{picture.name} {people}")
+    return told
 
 
-def _absent(labels: CocoSet | MpiiSet) -> list[str]:
-    """Of each such picture that is not there, its name and labels in one text."""
-    if isinstance(labels, MpiiSet):
-        names: dict[str, list[Any]] = {}
-        for labelled in labels.people:
-            if labelled.image not in labels.paths:
-                names.setdefault(labelled.image, []).append(labelled.person.keypoints.tolist())
-        return [f"{name} {people}" for name, people in names.items()]
-    learnt = labels.learnt()
-    return [
-        f"{image.name} {[(p.keypoints.tolist(), p.box.tolist()) for p, _ in learnt[image.id]]}"
-        for image in labels.images
-        if image.path is None and image.id in learnt
-    ]
-
-
-def _in_cocos_format(
-    labels: CocoSet | MpiiSet | None, spec: DataSpec, console: Console, limit: int | None = None
-) -> CocoSet:
-    if not isinstance(labels, CocoSet):
-        raise DposeError(
-            "labels-format-unsupported",
-            f"{spec.name} has neither labels in COCO's format nor MPII's",
-            str(spec),
-            f"use {', '.join(name for name, source in SOURCES.items() if source.labels)}",
-        )
+def _labels(spec: DataSpec, console: Console, limit: int | None) -> Labels:
+    """The labels of people who are scored by OKS; what they are is told."""
+    if not spec.dataset.oks:
+        raise _unsupported(spec)
+    labels = _opened(spec)
     if limit is not None:
         labels = labels.limit(limit)
-    for line in report_lines(labels):
-        console.print(line, highlight=False)
+    _tell(labels.report(), console)
     return labels
+
+
+def _opened(spec: DataSpec, pictures: bool = True) -> Labels:
+    labels = open_labels(spec, pictures=pictures)
+    assert labels is not None, f"{spec.name} has a measure but no labels"
+    return labels
+
+
+def _tell(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, highlight=False)
+
+
+def _unsupported(spec: DataSpec) -> DposeError:
+    scored = ", ".join(name for name, source in SOURCES.items() if source.oks or source.label_file)
+    return DposeError(
+        "labels-format-unsupported",
+        f"{spec.name} has neither labels in COCO's format nor MPII's",
+        str(spec),
+        f"use {scored}",
+    )
 
 
 def _beside(spec: DataSpec, file: str) -> Path:

@@ -28,6 +28,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpose.account import Charge, charge_all, charges, names_of_run, note_weights, settle
 from dpose.errors import DposeError
 from dpose.files import (
     check_free,
@@ -44,14 +45,6 @@ from dpose.known_sets import set_names_of
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
-    Charge,
-    charges,
-    commit,
-    names_of_run,
-    note_weights,
-    reserve_all,
-)
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import PrivacyStatement
@@ -209,7 +202,7 @@ def tune_runs(
         if kept is None:
             keep_key(state.id, Kept(key, problem.data, {}), state_dir)
         # of the same names again where it goes on: no second charge
-        reserve_all(problem.charges(entry), state_dir)
+        charge_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
             state = _trials(problem, state, entry, key, work, command, state_dir)
             _publish(problem, state, known, work, out, command, state_dir)
@@ -466,7 +459,9 @@ def _write_default(
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report; last what says that there is more to do."""
     names = names_of_run(state.id)
-    commit([e.id for e in charges(state_dir) if e.id in names] or state.id, where=state_dir)
+    settle(
+        dict.fromkeys([e.id for e in charges(state_dir) if e.id in names] or [state.id], ()), where=state_dir
+    )
     forget_key(state.id, state_dir)
     _remove_trials(work)
     make_report(out, console=console)

@@ -15,19 +15,13 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from dpose.account import TUNING, Charge, charges, names_of_run
 from dpose.errors import DposeError
 from dpose.known_sets import set_names_of
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import Renyi, SampledGaussian
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import (
-    TUNING,
-    Asked,
-    Charge,
-    RenyiLoss,
-    charges,
-    marks_of,
-    names_of_run,
-)
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, upper
@@ -42,6 +36,7 @@ from dpose.training.first_weights import Inherited, first_of, inherited
 from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
 from dpose.training.plan import BoundPlan
 from dpose.training.statement import StatementFacts
+from dpose.units import Unit
 
 
 @dataclass(frozen=True)
@@ -77,15 +72,15 @@ class TuningProblem:
         """
         nobody, sides = marks_of(()), (self.sides.training, self.sides.scored)
         training, scored = (side.identity.marks for side in sides)
-        if np.isin(training, scored).any() or Asked(whole.unit).together:
-            return [replace(whole, events=(RenyiLoss(self.tuning.curve()),))]
+        if np.isin(training, scored).any() or Neighbours(Unit(whole.unit)).together:
+            return [replace(whole, events=(Renyi(self.tuning.curve()),))]
         parts = zip(names_of_run(whole.id), TUNING, sides, self.tuning.curves(), strict=True)
         return [
             replace(
                 whole,
                 id=name,
                 what=what,
-                events=(RenyiLoss(curve),),
+                events=(Renyi(curve),),
                 marks=side.identity.marks,
                 units=side.identity.units,
                 opened=nobody if side is self.sides.scored else whole.opened,
@@ -125,7 +120,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
         bounds, tuning = priced_trials(
             config, law, sides.training.identity.units, sides.scored.identity.units
         )
-    unit = every.unit.value
+    unit = every.neighbours.unit.value
     bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
     settled = found.config.model_copy(update={"seed": None})
     runs = tuple(
@@ -161,7 +156,7 @@ def priced_trials(
     (noise,) = calibrated(law, config.epsilon, config.delta, [(1.0, 1)])
     bounds = tuple(plan.bind(units) for plan in config.plans(sigmas))
     events = tuple(bound.event for bound in bounds if bound.event)
-    tuning = Tuning(law, config.settings, events, Event(1.0, noise, 1, 1 / scored), scored)
+    tuning = Tuning(law, config.settings, events, SampledGaussian(1.0, noise, 1, 1 / scored), scored)
     # recomputed from what will be claimed
     claimed = tuning.epsilon(config.delta)
     if claimed > config.epsilon * (1 + 1e-6):

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import AesNoise, Key, Stream
 from dpose.privacy.noised_query import noised_mean
 from dpose.privacy.selection import smallest
@@ -58,7 +58,7 @@ def unit_scores(
 
 
 def noised_trial_score(
-    task: Task, model: torch.nn.Module, units: UnitDataset, event: Event, stream: Stream
+    task: Task, model: torch.nn.Module, units: UnitDataset, event: SampledGaussian, stream: Stream
 ) -> float:
     """The mean of `unit_scores` with Gaussian noise (`dpose.privacy.noised_query.noised_mean`): which trial is best.
 

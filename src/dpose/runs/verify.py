@@ -21,9 +21,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, file_json, file_text, leads_outside, unchanged
-from dpose.privacy.accounting import Event
 from dpose.privacy.attackers import LAST_DIGIT
 from dpose.privacy.entries import Entry, EntryType, plan_digest, spent
+from dpose.privacy.events import SampledGaussian, event_from_dict
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
@@ -312,7 +312,7 @@ def _bound(run: Mapping[str, Any]) -> BoundPlan:
     if not plan.kind.private:
         again = plan.bind(n, n)
     else:
-        sigma = Event.from_dict(event).sigma
+        sigma = event_from_dict(event, kind=SampledGaussian).sigma
         again = replace(plan, epsilon=None, noise_multiplier=sigma).bind(n, n)
         over = plan.epsilon is not None and not (again.epsilon or math.inf) <= plan.epsilon * (1 + 1e-6)
         if over or plan.noise_multiplier not in (None, sigma):
@@ -395,7 +395,7 @@ def _expected(
     view = VIEW_READ.format(unit=plan.unit)
     start = Inherited(
         conditions=tuple(first),
-        events=tuple(event for event in statement.events[1:] if isinstance(event, Event)),
+        events=tuple(event for event in statement.events[1:] if isinstance(event, SampledGaussian)),
         beyond=any(line.startswith(view) for line in statement.public),
     )
     about = About()

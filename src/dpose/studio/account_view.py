@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpose.privacy.odometer import State, marks_of
+from dpose.account.words import (
+    PLANNED,
+    DataSpending,
+    answer_lines,
+    budget_lines,
+    check_there,
+    datasets,
+    lines_of,
+    notes_of,
+    picture_of,
+    row_of,
+    set_back_line,
+)
+from dpose.privacy.marks import marks_of
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.runs.account import answer_lines, check_there, row_of, set_back_line
-from dpose.runs.budget import budget_lines
-from dpose.runs.spending import PLANNED, DataSpending, datasets, lines_of, picture_of, told_neighbours
 
 HEAD = ("when", "what", "neighbours", "epsilon", "delta", "state")
 
@@ -47,18 +57,13 @@ def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
 def told(one: DataSpending) -> dict[str, Any]:
     """What a page is told of one dataset or picture."""
     lines = lines_of(one.entries)
-    notes = []
-    if any(line.entry.state is State.FAILED for line in lines):
-        notes.append("What failed counts: nobody knows what it had computed by then.")
-    if any(line.entry.beyond for line in lines):
-        notes.append("* protects only what a picture holds beyond its public view and labels.")
     return {
         "name": one.name,
         "said": [text for answer in one.answers for text in answer_lines(answer)] if one.entries else [],
         "head": HEAD,
         "rows": [list(row_of(line)) for line in lines],
         "budgets": [_budget(state) for state in one.budgets],
-        "notes": notes,
+        "notes": notes_of(lines),
     }
 
 
@@ -66,7 +71,7 @@ def _budget(state: Any) -> dict[str, Any]:
     limit, first = state.budget, budget_lines(state)
     left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
     return {
-        "for": told_neighbours(limit.asked),
+        "for": limit.neighbours.describe(),
         "epsilon": as_given(limit.epsilon),
         "spent": "no bound" if state.unbounded else upper(state.epsilon),
         "left": "0" if state.unbounded else lower(left),

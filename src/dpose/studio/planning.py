@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import loss_grid
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.tradeoff import of_events
 from dpose.report.numbers import tidy
-from dpose.runs.explain import RELATIONS
 from dpose.training.methods import METHODS
 from dpose.training.plan import BoundPlan, TrainingPlan
 
@@ -75,7 +76,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
         "rate": bound.sampling_rate,
         "protects": list(plan.kind.protects),
         "open": list(plan.kind.leaves_open),
-        "neighbours": f"{plan.relation.value}: {RELATIONS[plan.relation]}",
+        "neighbours": f"{plan.relation.value}: {plan.relation.rule}",
         "summary": plan.kind.summary,
         "commands": [
             f"dpose plan --units {bound.n} {options}",
@@ -132,15 +133,15 @@ def _bound(
 
 
 @lru_cache(maxsize=64)
-def _curve(event: Event, relation: Relation) -> Any:
+def _curve(event: SampledGaussian, relation: Relation) -> Any:
     return of_events([event], relation, grid=loss_grid([event]))
 
 
-def _attack(event: Event, relation: Relation) -> list[float]:
+def _attack(event: SampledGaussian, relation: Relation) -> list[float]:
     return [round(float(value), 4) for value in _curve(event, relation).power(RATES)]
 
 
-def _power(event: Event, relation: Relation, rate: float) -> float:
+def _power(event: SampledGaussian, relation: Relation, rate: float) -> float:
     return float(_curve(event, relation).power(rate)[0])
 
 
@@ -150,7 +151,7 @@ def _noise_curve(
 ) -> tuple[tuple[float, float], ...]:
     points = []
     for times in TIMES:
-        event = Event(q=min(1.0, rate), sigma=sigma * times, steps=steps, sensitivity=1.0)
+        event = SampledGaussian(q=min(1.0, rate), sigma=sigma * times, steps=steps, sensitivity=1.0)
         points.append((sigma * times, epsilon([event], delta, relation=relation)))
     return tuple(points)
 

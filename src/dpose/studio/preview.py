@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
-from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.events import Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.rounding import lower, upper
 from dpose.release.api import bind
@@ -71,8 +71,8 @@ def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | Li
         DposeError: the settings do not fit it.
     """
     (height, width), known = opened.size, opened.facts
-    if config.box is not None and opened.clip:
-        config = replace(config, box=config.box.timed(opened.times))
+    if opened.clip:
+        config = replace(config, neighbours=config.neighbours.timed(opened.times))
     shape = Shape.of(
         height, width, known["channels"], known["peak"], known["frames"] if opened.clip else None
     )
@@ -174,10 +174,10 @@ def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tupl
 
 def _noise(event: Any, merged: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
     """Noise as large as the release's, for looking at: not exact, and of no secret key."""
-    if isinstance(event, LaplaceEvent) and merged == 1:
+    if isinstance(event, Laplace) and merged == 1:
         drawn = rng.laplace(scale=float(event.scale), size=shape)
     else:
-        spread = 2 * float(event.scale) ** 2 if isinstance(event, LaplaceEvent) else float(event.variance)
+        spread = 2 * float(event.scale) ** 2 if isinstance(event, Laplace) else float(event.variance)
         drawn = rng.normal(scale=merged * spread**0.5, size=shape)
     return np.rint(drawn).astype(np.int64)
 

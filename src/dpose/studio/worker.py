@@ -253,10 +253,11 @@ def _marks(task: Task) -> dict[str, Any]:
 
 def _predict(task: Task) -> dict[str, Any]:
     """The joints that a run's model finds in a picture, drawn on it."""
+    from dpose.media.drawing import draw_skeleton
     from dpose.media.identity import read_known
     from dpose.media.images import encode_image
     from dpose.pose.folder import load_model
-    from dpose.pose.predict import draw_prediction, predict_image
+    from dpose.pose.predict import predict_image
     from dpose.pose.skeletons import SKELETONS
 
     image, hashes = read_known(_source(task))
@@ -265,7 +266,8 @@ def _predict(task: Task) -> dict[str, Any]:
     skeleton = SKELETONS[model.config.skeleton]
     box = tuple(task["box"]) if task.get("box") else None
     found = predict_image(model, image, box, flip_test=True)
-    drawn = draw_prediction(image, found, skeleton, threshold=0.0)
+    joints, lines = (found.keypoints, found.scores), (skeleton.edges, skeleton.colours)
+    drawn = draw_skeleton(image, *joints, *lines, threshold=0.0)
     Path(task["out"]).write_bytes(encode_image(drawn, ".jpg", quality=90))
     rows = zip(skeleton.joints, found.keypoints, found.scores, strict=True)
     return {"joints": [[name, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}"] for name, (x, y), score in rows]}

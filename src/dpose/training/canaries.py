@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
 from dpose.training.clip import Clip
 from dpose.training.gradients import trainable_params

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dpose.account import EVALUATION, Charge
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.ledger import head_kept
-from dpose.privacy.odometer import EVALUATION, Charge, Marks, marks_of
+from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import checkpoints
@@ -69,8 +70,8 @@ def run_charge(
         data=options.data_name or type(own.source).__name__,
         folder=str(folder.resolve()),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=own.unit.value,
-        relation=own.relation,
+        unit=own.neighbours.unit.value,
+        relation=own.neighbours.relation,
         delta=plan.delta or 0.0,
         events=(bound.event,) if bound.event and not seeded else (),
         # a seeded run with public views protects nothing, beyond them or not

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
     from dpose.training.grad_sample import Params

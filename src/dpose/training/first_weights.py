@@ -21,13 +21,13 @@ from typing import Any
 import torch
 
 from dpose import files
+from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, touching
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared
-from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
-from dpose.privacy.neighbours import BEYOND
-from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -186,7 +186,7 @@ class Inherited:
     facts: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[SampledGaussian, ...] = ()
     beyond: bool = False
     whole: bool = False
     learnt: TrainedOn = NOT_SAID
@@ -378,20 +378,20 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
             )
 
 
-def _events_of(read: Sequence[Charge]) -> tuple[Event, ...]:
+def _events_of(read: Sequence[Charge]) -> tuple[SampledGaussian, ...]:
     """The events of runs, which alone release weights; of another kind none can be composed with a run's.
 
     Raises:
         DposeError: there is one.
     """
     events = [event for run in read for event in run.events]
-    if any(not isinstance(event, Event) for event in events):
+    if any(not isinstance(event, SampledGaussian) for event in events):
         raise DposeError(
             "first-weights-guarantee-unaddable",
             "the first weights come from a run whose guarantee cannot be added to this one's",
             fix="start from other weights",
         )
-    return tuple(event for event in events if isinstance(event, Event))
+    return tuple(event for event in events if isinstance(event, SampledGaussian))
 
 
 def _overlap(read: Sequence[Charge], unit: str) -> str:
@@ -414,9 +414,7 @@ def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
         return (first.given, *(conditions_of(first.learnt, unit, told) if first.learnt.how else ()))
     if own and first.statement is None:
         return conditions_of(first.learnt, unit, told)
-    if digest == UNKNOWN:
-        which = "that the first weights' own training began with"
-    elif digest == first.digest:
+    if digest == first.digest:
         which = f"that the first weights{first.short}"
     else:
         which = f"that weights they come from (sha256 {digest[:16]}...)"

@@ -190,7 +190,7 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
         found["differential_privacy"] = {
             "epsilon": float(upper(cast(float, statement.epsilon))),
             "delta": float(cast(float, statement.delta)),
-            "unit": statement.unit,
+            "unit": str(statement.unit),
             "relation": statement.neighbours.relation.value,
             "scope": statement.neighbours.scope,
         }

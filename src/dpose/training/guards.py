@@ -22,11 +22,11 @@ from rich.progress import Progress
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
 
+from dpose.account import Charge
+from dpose.account.charges import worst_case
 from dpose.errors import DposeError
 from dpose.media.fingerprint import BITS, distances
 from dpose.privacy.merged import first_entries
-from dpose.privacy.odometer import Charge
-from dpose.privacy.odometer.history import worst_case
 from dpose.privacy.protected import Protected, contents_and_files
 from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import KnownPictures, UnitDataset

@@ -18,9 +18,9 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account.reservations import CountedSteps, LedgerTakenError
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event
-from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
@@ -111,7 +111,7 @@ class Loop:
         config: Mapping[str, Any],
         console: Console,
         watch: Validation | None = None,
-        before: Sequence[Event] = (),
+        before: Sequence[SampledGaussian] = (),
         priced: bool = True,
     ) -> None:
         self.priced = priced

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
     from dpose.training.gradient import Parts

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose.account import Charge
 from dpose.privacy.canaries import Opening
 from dpose.privacy.noise import Key
-from dpose.privacy.odometer import Charge
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import FirstWeights

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import FLOATING, ROUNDED, Accountant, Event, Relation, epsilon, noise_multiplier
+from dpose.privacy.accounting import OF_RUNS, Accountant, epsilon, noise_multiplier
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, check_delta, check_epsilon, check_sigma
 from dpose.privacy.rounding import as_given, upper
 from dpose.training.clip import Clip
@@ -115,7 +118,7 @@ class TrainingPlan:
                 fix="leave one of them out, or give --ema 0",
             )
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
-        object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
+        object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant", OF_RUNS))
         if self.unit is not None:
             object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit").value)
         if self.private_loss not in PRIVATE_LOSSES:
@@ -226,15 +229,16 @@ class TrainingPlan:
         Raises:
             DposeError: the plan names another unit, relation or nominal number than the data have; or as `bind`.
         """
-        self.check_unit(protected.unit)
+        near = protected.neighbours
+        self.check_unit(near.unit)
         if not protected.identity.units:
             raise DposeError(
                 "units-missing", "there are no units to train on", fix="check the data and --limit"
             )
-        if protected.relation is not self.relation:
+        if near.relation is not self.relation:
             raise DposeError(
                 "relation-differs",
-                f"the units were read for {protected.relation.value} and the plan says {self.relation.value}",
+                f"the units were read for {near.relation.value} and the plan says {self.relation.value}",
                 "--relation",
                 "give protect() the plan's relation",
             )
@@ -247,7 +251,7 @@ class TrainingPlan:
                 "--nominal-units",
                 "give the selection and the plan the same nominal number of units",
             )
-        return replace(self, unit=protected.unit.value).bind(protected.identity.units, limit)
+        return replace(self, unit=near.unit.value).bind(protected.identity.units, limit)
 
     def check_unit(self, unit: Unit) -> None:
         """Refuse data of another unit than the plan names.
@@ -292,7 +296,7 @@ class TrainingPlan:
             sigma = noise_multiplier(
                 self.epsilon, self.delta, rate, steps, relation=self.relation, accountant=self.accountant
             )
-        event = Event(
+        event = SampledGaussian(
             type=NOISES[self.noise],
             q=rate,
             sigma=sigma,
@@ -327,7 +331,7 @@ class BoundPlan:
     n: int
     sampling_rate: float
     steps: int
-    event: Event | None = field(repr=False)
+    event: SampledGaussian | None = field(repr=False)
     epsilon: float | None
 
     @property
@@ -362,12 +366,12 @@ def _positive(name: str, value: float) -> None:
         raise DposeError("setting-not-positive", f"{name} must be positive, and a number that a float holds")
 
 
-def _choice(kind: Any, value: Any, name: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError as error:
+def _choice(kind: Any, value: Any, name: str, among: Sequence[Any] = ()) -> Any:
+    choices = among or tuple(kind)
+    if value not in choices:
         raise DposeError(
             "choice-unknown",
             f"unknown {name} {value!r}",
-            fix=f"choose one of {', '.join(k.value for k in kind)}",
-        ) from error
+            fix=f"choose one of {', '.join(one.value for one in choices)}",
+        )
+    return kind(value)

@@ -4,7 +4,7 @@ A run that was stopped goes on from its last checkpoint. The steps after that ha
 may be taken again under their old key if the result is the same to the last bit, since nothing new is then released.
 In every other case a new key draws new samples and new noise, and the ledger counts the steps twice. Which case it is
 does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used, and
-the account lets one copy of the run go on under a key (`dpose.privacy.odometer.ledgers`).
+the account lets one copy of the run go on under a key (`dpose.account.reservations`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from dpose.account import Charge, charge, settle
+from dpose.account.reservations import CountedSteps, place_of
 from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger, hold_run
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge, charge_account, commit
-from dpose.privacy.odometer.ledgers import CountedSteps, place_of
 from dpose.privacy.protected import DATA
 from dpose.privacy.queries import Query
 from dpose.training.checkpoint import last_checkpoint
@@ -225,7 +225,7 @@ class TrainingSession:
                 write_config(self.folder, loop.config)
             counted = self._ledger(noise.key_id, closing)
             if not self.trial and not self.entry.ledger:
-                charge_account(self.entry, self.state_dir)
+                charge(self.entry, self.state_dir)
             log = closing.enter_context(RunLog(self.folder / "log.jsonl"))
             if not goes_on:
                 loop.save(counted.head if counted else "")
@@ -318,6 +318,6 @@ class TrainingSession:
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""
         if not self.trial:
-            commit(self.entry.id, where=self.state_dir)
+            settle({self.entry.id: ()}, where=self.state_dir)
         if self.run_id and self.seed is None:
             forget_key(self.run_id, self.state_dir)

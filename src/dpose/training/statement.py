@@ -26,6 +26,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import Inherited
 from dpose.training.plan import BoundPlan
+from dpose.units import Unit
 
 CAVEATS = (
     "copies count as one unit where their contents are equal to the last bit; one that was saved again, resized or "
@@ -156,11 +157,12 @@ def run_statement(
             "attackers": bound_attackers(events, plan.relation, plan.delta),
             "groups": group_section(events, plan.delta, plan.relation, claimed),
         }
+    unit = Unit(str(plan.unit))  # which the data have said
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=plan.unit or "unit",
-        neighbours=Neighbours(plan.relation, scope=BEYOND if beyond else "unit"),
+        unit=unit.value,
+        neighbours=Neighbours(unit, plan.relation, scope=BEYOND if beyond else "unit"),
         epsilon=claimed,
         delta=plan.delta,
         accountant=plan.accountant,

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from dpose.account import charge, charges, note_weights, settle
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
@@ -182,7 +182,7 @@ def train(
     scored = watch_charge(options, entry, console)
     if place.first and not trial:
         for asked in filter(None, (entry, scored)):
-            check_budgets(asked, options.state_dir)
+            charge(asked, options.state_dir, dry_run=True)
         tell_composed(known, bound, console)
     model.train()
     inputs = RunInputs(task, model, own.data, used, bound, threads, place)
@@ -216,7 +216,7 @@ def train(
                     parts, optimizer, folder, config, console, options.watch, known.events, priced=not trial
                 )
                 if place.first and scored:
-                    charge_account(scored, options.state_dir)
+                    charge(scored, options.state_dir)
                 if place.first and options.places:
                     keep_places(entry.id, options.places, options.state_dir)
                 try:
@@ -255,7 +255,7 @@ def train(
             if ended is not Ended.ASKED:
                 session.finish()
                 if scored:
-                    commit(scored.id, where=options.state_dir)
+                    settle({scored.id: ()}, where=options.state_dir)
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 

@@ -12,7 +12,8 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from dpose.privacy.accounting import Event, epsilon, epsilon_curve
+from dpose.privacy.accounting import epsilon, epsilon_curve
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.queries import Query
 from dpose.training.loader import Loader
@@ -55,7 +56,9 @@ def moments(blocks: Sequence[int]) -> list[int]:
     return [blocks[round((i + 1) * len(blocks) / count) - 1] for i in range(count)]
 
 
-def spent_by(bound: BoundPlan, steps: Sequence[int], before: Sequence[Event] = ()) -> dict[int, float | None]:
+def spent_by(
+    bound: BoundPlan, steps: Sequence[int], before: Sequence[SampledGaussian] = ()
+) -> dict[int, float | None]:
     """Epsilon after each of `steps`; None for a method without guarantee.
 
     Args:

@@ -12,11 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import ATTACK, PIXEL, charge, committing
 from dpose.errors import DposeError
 from dpose.files import check_free
-from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
+from dpose.privacy.neighbours import CELL_FORMS, Neighbours
 from dpose.privacy.rounding import upper
-from dpose.release.config import AUTO, ReleaseConfig, parse_neighbours
+from dpose.release.config import AUTO
 from dpose.runs.scored import reading_charge
 from dpose_lab.attacks.adversary import AttackerEffort, AttackerTraining
 from dpose_lab.attacks.attack import ReleaseAttack
@@ -96,7 +97,7 @@ class AttackConfig:
             raise DposeError(
                 "size-out-of-range", "sides must be multiples of 8 between 64 and 1024", "--size"
             )
-        if parse_neighbours(self.neighbours)[0] == "frame":
+        if Neighbours.parse(self.neighbours, CELL_FORMS).scope == "frame":
             raise DposeError(
                 "neighbours-without-frames", "pictures have no frames", "--neighbours", "write pixels:M"
             )
@@ -157,7 +158,7 @@ class AttackConfig:
 
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
-        m = ReleaseConfig.of(self.epsilons[0], self.neighbours, 1).m
+        m = Neighbours.parse(self.neighbours, CELL_FORMS).area
         said = [NO_PROOF]
         if "dp" in self.releases:
             value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"
@@ -293,7 +294,7 @@ def _reserved(
     """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
     people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
     data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
-    return people, charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id
+    return people, charge(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:

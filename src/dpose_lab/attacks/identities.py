@@ -17,7 +17,7 @@ from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
 from dpose.media.identity import pixel_hash, read_known
 from dpose.media.images import IMAGE_SUFFIXES
-from dpose.privacy.odometer import Marks, marks_of
+from dpose.privacy.marks import Marks, marks_of
 from dpose_lab.attacks.appearance import Descriptors, describe_appearance
 from dpose_lab.photos.celeba import open_celeba
 from dpose_lab.photos.photo import grey

@@ -251,4 +251,4 @@ def _seed(text: str) -> int:
 def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> float:
     """What the guarantee comes to for pictures of `size` that differ everywhere."""
     config = ReleaseConfig.of(epsilon, neighbours, 1)
-    return float(config.epsilon) * size[0] * size[1] / config.pixels
+    return float(config.epsilon) * size[0] * size[1] / config.neighbours.area

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from dpose.account import settle
 from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
@@ -18,9 +19,9 @@ from dpose.audits.report import write_audit_report
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
@@ -35,7 +36,7 @@ from dpose.training.plan import BoundPlan
 from dpose_lab.audits.lira import ScoredUnits, adversaries
 from dpose_lab.audits.shadow_runs import ShadowJob, run_jobs
 
-NOBODY = "synthetic:ward:train"
+NO_MARKS = "synthetic:ward:train"
 """What controls train on: rendered people."""
 CONTROL_UNITS, CONTROL_EPOCHS, CONTROL_BATCH = 24, 20, 12
 """Few units, seen often: a model learns them by heart in seconds."""
@@ -121,7 +122,9 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     reading = ""
     if not spec.public:
-        reading = reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
+        reading = reserve_reading(
+            out, units, name=shown_spec(spec), unit=own.neighbours.unit.value, console=console
+        )
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
@@ -198,7 +201,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     write_audit_report(report, out)
     if reading:
-        commit(reading)
+        settle({reading: ()})
     return report
 
 
@@ -255,7 +258,7 @@ def _control(config: RunConfig, fault: str | None) -> RunConfig:
     return RunConfig.from_dict(
         {
             **values,
-            "data": {"private": NOBODY, "limit": CONTROL_UNITS},
+            "data": {"private": NO_MARKS, "limit": CONTROL_UNITS},
             "model": {**values["model"], "strategy": "full" if first_weights(config) else "scratch"},
             "plan": plan.to_dict(),
             "augment": "none",

@@ -34,7 +34,7 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import VideoInfo, probe, read_frames
 from dpose.media.video_writer import open_writer, settle
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent
+from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.gaussian import discrete_mu
 from dpose.privacy.tradeoff import Floats, TradeOff, gaussian
 from dpose.release.mechanism import NoiseStage
@@ -214,10 +214,10 @@ def _claimed(file: Path) -> TradeOff | None:
         DposeError: its statement does not verify, or counts noise that no curve is known of here.
     """
     statement, _ = verify_release(file)
-    if all(isinstance(event, LaplaceEvent) for event in statement.events):
+    if all(isinstance(event, Laplace) for event in statement.events):
         return None
     ratios = [
-        (e.sensitivity_squared, e.variance, e.steps) for e in statement.events if isinstance(e, GaussianEvent)
+        (e.sensitivity_squared, e.variance, e.steps) for e in statement.events if isinstance(e, Gaussian)
     ]
     if len(ratios) < len(statement.events):
         raise DposeError("noise-curve-unknown", "counts noise whose curve is not known", str(file))

@@ -23,6 +23,7 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.pixelization import blocks_of, released_frames
+from dpose.release.record import config_record, shape_record
 from dpose.release.regions import PaperRegions, mirrored
 from dpose.tensors import is_tensor
 
@@ -93,21 +94,16 @@ class PaperPlan:
 
     def statement(self) -> PrivacyStatement:
         """What was claimed, and what does not hold."""
-        config, blocks = self.config, self.blocks
+        config = self.config
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=config.neighbours(self.shape),
+            neighbours=config.neighbours.resolved(self.shape),
             caveats=tuple(self._faults()),
             release={
                 "mechanism": f"pixelization as in Liu's Algorithm {config.paper}",
-                "size": f"{blocks.width}x{blocks.height}",
-                "channels": str(blocks.channels),
-                "levels": str(blocks.peak),
-                "block": str(blocks.block),
-                "subdivide": str(config.subdivide),
-                "regions": "none" if config.regions is None else "paper",
-                **({} if self.frames is None else {"frames": str(self.frames)}),
+                "config": config_record(config, self.shape),
+                "shape": shape_record(self.shape),
             },
         )
 
@@ -117,11 +113,11 @@ class PaperPlan:
 
     def _faults(self) -> list[str]:
         config, blocks = self.config, self.blocks
-        claim = float(config.epsilon)
-        one, many = multiplier(config, blocks, 1), multiplier(config, blocks, config.pixels)
+        claim, m = float(config.epsilon), config.neighbours.count
+        one, many = multiplier(config, blocks, 1), multiplier(config, blocks, m)
         lines = [
             f"Algorithm {config.paper} of Liu, 'A Parallel Region-Adaptive Differential Privacy Framework for Image "
-            f"Pixelization', claims epsilon {as_given(claim)} for any {config.pixels} pixels of a picture"
+            f"Pixelization', claims epsilon {as_given(claim)} for any {m} pixels of a picture"
         ]
         if config.paper == 3:
             lines.append(
@@ -140,7 +136,7 @@ class PaperPlan:
                 f"a pixel has {blocks.channels} values, the noise is for one: {blocks.channels} times the claim"
             )
         lines.append(
-            f"together, at this size and block, the true epsilon for {config.pixels} pixels is {upper(many)} times the "
+            f"together, at this size and block, the true epsilon for {m} pixels is {upper(many)} times the "
             f"claim, {upper(many * config.epsilon)}"
         )
         if self.frames is not None:
@@ -151,7 +147,7 @@ class PaperPlan:
             "Laplace noise in floating point leaks through its low bits, and its generator is not cryptographic"
         )
         area = min(10_000, blocks.height * blocks.width)
-        face = multiplier(config, blocks, area) * config.epsilon * area / config.pixels
+        face = multiplier(config, blocks, area) * config.epsilon * area / m
         lines.append(
             f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {upper(face)}"
         )
@@ -235,7 +231,7 @@ def _factors(length: int, block: int, partial: bool) -> list[tuple[Fraction, int
 
 
 def _scale(config: ReleaseConfig, peak: int, side: int) -> float:
-    return float(Fraction(peak * config.pixels, side * side) / config.epsilon)
+    return float(Fraction(peak * config.neighbours.count, side * side) / config.epsilon)
 
 
 def _cell_means(padded: NDArray[Any], side: int) -> NDArray[np.float64]:

@@ -25,14 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.gaussian import gaussian_epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.operators import Sensitivity
 from dpose.release.projections import PEAK, rounded_up
+from dpose.release.record import config_record, shape_record
 
 ROWS_AT_ONCE = 4096
 """Rows of R in work at a time."""
@@ -124,7 +125,7 @@ class GaussianProjection:
         """
         scope, shape = neighbours.scope, self.shape
         most = shape.pixels * (shape.frames if scope == "clip" else 1)
-        values = shape.channels * min(neighbours.m, most)
+        values = shape.channels * min(neighbours.count, most)
         change = min(self.gain**2 * values, (self.column_norm * values) ** 2)
         if scope not in ("clip", "frame", ONE_FRAME):
             raise ValueError(f"no neighbours of a clip: {neighbours}")
@@ -248,13 +249,12 @@ class DensePlan:
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=config.neighbours(shape),
+            neighbours=config.neighbours.resolved(shape),
             caveats=tuple(self.faults()),
             release={
                 "mechanism": "Video-DPRP as in Nken et al., Algorithm 1",
-                "size": f"{shape.width}x{shape.height}",
-                "channels": str(shape.channels),
-                "frames": str(shape.frames),
+                "config": config_record(config, shape),
+                "shape": shape_record(shape),
                 "k": str(self.k),
                 "b": as_given(self.split),
                 "sigma_1": lower(first, 6),

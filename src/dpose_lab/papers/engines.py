@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpose.account.store import VARIABLE
 from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.files import write_private
 from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer.store import VARIABLE
 from dpose_lab.papers.cells import read_cell
 from dpose_lab.papers.experiment import Bound, Outcome, Request
 from dpose_lab.papers.parallel import cell_answer

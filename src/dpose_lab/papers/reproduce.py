@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.account import EXPERIMENT, PIXEL, charge, committing
 from dpose.engines import ItemEngine, engine
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EXPERIMENT, PIXEL, charge_account, committing, marks_of
+from dpose.privacy.marks import marks_of
 from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
 from dpose_lab.papers.cells import CELLS, check_claim, claim_folder, read_cells, run_cells
@@ -93,7 +94,7 @@ def _reserved(experiment: Experiment, request: Request, bound: Bound, console: C
     if not len(marks):
         return ""
     data = ", ".join(request.data) or experiment.name
-    return charge_account(reading_charge(request.folder, data, marks, PIXEL, EXPERIMENT)).id
+    return charge(reading_charge(request.folder, data, marks, PIXEL, EXPERIMENT)).id
 
 
 def _results(

@@ -5,22 +5,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import ATTACK, Budget, State, charges, set_budget, spent
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
-from dpose.privacy.accounting import Relation
-from dpose.privacy.odometer import (
-    ATTACK,
-    Asked,
-    Budget,
-    State,
-    charges,
-    marks_of,
-    readers,
-    set_budget,
-    spent_on,
-)
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose_lab.attacks.adversary import AttackerEffort
 from dpose_lab.attacks.context import AttackConfig, open_context
 from dpose_lab.attacks.identities import FRAME, open_identities
@@ -74,9 +65,9 @@ def test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_wh
     assert before.stored.marks == 2 * len(read)
     for path in files_of(staff):
         for digest in (file_digest(path), pixel_hash(read_image(path))):
-            assert bool(readers(marks_of([digest]))) == (path in read)
-    spent = spent_on(marks_of([file_digest(read[0])]), Asked("image", Relation.REPLACE), 1e-5)
-    assert spent.epsilon == np.inf
+            assert bool(charges(of=marks_of([digest]))) == (path in read)
+    found = spent(Neighbours("image", Relation.REPLACE), 1e-5, of=marks_of([file_digest(read[0])]))
+    assert found.epsilon == np.inf
     assert "something that nothing bounds" in (tmp_path / "out" / "results.json").read_text()
 
 

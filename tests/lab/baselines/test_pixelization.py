@@ -138,7 +138,7 @@ def test_the_statement_says_what_does_not_hold():
 def test_a_mask_from_the_picture_itself():
     out = pixelize(PICTURE, 500, 1, 6, paper=3, subdivide=2, regions=PaperRegions())
     assert out.frames[0].cells.mask.any()
-    assert out.statement.release["regions"] == "paper"
+    assert out.statement.release["config"]["regions"] == {"kind": "paper"}
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EXPERIMENT, Budget, State, charges, set_budget
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
-from dpose.privacy.odometer import (
-    EXPERIMENT,
-    Budget,
-    State,
-    charges,
-    marks_of,
-    readers,
-    set_budget,
-)
+from dpose.privacy.marks import marks_of
 from dpose.report.results import Figure, Table
 from dpose_lab.papers import reproduce
 from dpose_lab.papers.cells import claim_folder, run_cells
@@ -224,9 +217,9 @@ class TestCounted:
         (entry,) = charges()
         assert (entry.what, entry.events, entry.state) == (EXPERIMENT, (), State.COMMITTED)
         assert (entry.folder, entry.data) == (str(out), portraits)
-        read = {path for path, marks in self.marks_of_files(portraits).items() if readers(marks)}
+        read = {path for path, marks in self.marks_of_files(portraits).items() if charges(of=marks)}
         assert len(read) == (1 if name == "002/figure2" else 2)
-        assert {path for path in read if not readers(marks_of([pixel_hash(read_image(path))]))} == set()
+        assert {path for path in read if not charges(of=marks_of([pixel_hash(read_image(path))]))} == set()
         reproduce.reproduce(name, Request(data=(portraits,)), out, QUIET)  # gone on with: no second charge
         assert [other.id for other in charges()] == [entry.id]
 

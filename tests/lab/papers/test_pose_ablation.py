@@ -11,9 +11,9 @@ import scipy.io
 from rich.console import Console
 
 import dpose_scene.data as synthetic_module
+from dpose.account import EVALUATION, charges
 from dpose.media.images import write_image
 from dpose.pose.data import SOURCES
-from dpose.privacy.odometer import EVALUATION, charges
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.recipes import RECIPES
@@ -203,8 +203,8 @@ class TestRun:
 
     def test_a_score_on_private_pictures_is_listed_charged_and_told(self, tmp_path, monkeypatch):
         root = lspet_at(tmp_path)
-        small = functools.partial(SOURCES["lspet"].open, splits=SPLITS, parts=PARTS)
-        monkeypatch.setitem(SOURCES, "lspet", replace(SOURCES["lspet"], open=small))
+        small = functools.partial(SOURCES["lspet"].labels, splits=SPLITS, parts=PARTS)
+        monkeypatch.setitem(SOURCES, "lspet", replace(SOURCES["lspet"], labels=small))
         asked = GridRequest(core=True, variants=("quarter-passes",), init="nano")
         out = tmp_path / "out"
         reproduce("lspet-dp-ablation", Request(data=(f"lspet:{root}",), grid=asked), out, QUIET)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dpose.account import EXPERIMENT, charges
 from dpose.media.images import decode_image
-from dpose.privacy.odometer import EXPERIMENT, charges, marks_of, readers
+from dpose.privacy.marks import marks_of
 from dpose.release.choosing import SIDES, decibels
 from dpose.release.restoration import Restoration
 from dpose_lab.papers import reproduce
@@ -173,7 +174,7 @@ class TestStudy:
         bound = study.quality_study(Request(data=data, limit=1))
         reproduce.reproduce("release-quality", Request(data=data, limit=1), tmp_path / "out", QUIET)
         assert [(entry.what, entry.data) for entry in charges()] == [(EXPERIMENT, "synthetic:ward")]
-        assert readers(marks_of(list(bound.data.hashes())))
+        assert charges(of=marks_of(list(bound.data.hashes())))
 
     def test_weights_that_are_not_the_ones_are_not_measured(self, monkeypatch):
         monkeypatch.setattr(Restoration, "chosen", lambda method: Restoration("tv", note="weights altered"))

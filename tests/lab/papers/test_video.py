@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from clips import write
+from dpose.account import EXPERIMENT, State, charges
 from dpose.action.data.sources import Held, VideoFile, whole_clip
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
-from dpose.privacy.odometer import EXPERIMENT, State, charges
 from dpose.privacy.selection import Selection
 from dpose_lab.papers.experiment import Outcome, Request
 from dpose_lab.papers.registry import EXPERIMENTS

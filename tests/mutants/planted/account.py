@@ -18,11 +18,11 @@ def _own_plan_for_each_copy(patch: Patches) -> None:
 
         return moving
 
-    patch.replace("dpose.privacy.odometer.ledgers:CountedSteps._moving", make)
+    patch.replace("dpose.account.reservations:CountedSteps._moving", make)
 
 
 def _reserved_forgotten(patch: Patches) -> None:
-    reserved = patch.get("dpose.privacy.odometer.records:State").RESERVED
+    reserved = patch.get("dpose.account.charges:State").RESERVED
 
     def make(original):
         def shares(account, kept, known, without=""):
@@ -33,37 +33,33 @@ def _reserved_forgotten(patch: Patches) -> None:
 
         return shares
 
-    patch.replace("dpose.privacy.odometer.filters:_shares", make)
+    patch.replace("dpose.account.budgets:_shares", make)
 
 
 def _bound_does_not_grow(patch: Patches) -> None:
-    read = patch.get("dpose.privacy.odometer.filters:_read_bound")
-    write = patch.get("dpose.privacy.odometer.filters:_write_bound")
+    read = patch.get("dpose.account.budgets:_read_bound")
+    write = patch.get("dpose.account.budgets:_write_bound")
 
     def make(original):
         def admit(account, kept, *rest):
             stored = read(account, kept)
             original(account, kept, *rest)
-            write(account, kept.name, kept.set_id, stored)
+            write(account, kept, stored)
 
         return admit
 
-    patch.replace("dpose.privacy.odometer.filters:_admit", make)
+    patch.replace("dpose.account.budgets:_admit", make)
 
 
 def _replaced_as_zeroed(patch: Patches) -> None:
-    sampled = patch.get("dpose.privacy.accounting:Event")
-
     def make(original):
-        return lambda event, order, replaces: original(
-            event, order, replaces and not isinstance(event, sampled)
-        )
+        return lambda q, sigma, order, replaces: original(q, sigma, order, False)
 
-    patch.replace("dpose.privacy.odometer.composition:_renyi", make)
+    patch.replace("dpose.privacy.renyi:step_divergence", make)
 
 
 def _delta_not_taken_off(patch: Patches) -> None:
-    approximate = patch.get("dpose.privacy.odometer.losses:ApproximateLoss")
+    approximate = patch.get("dpose.privacy.events:Approximate")
 
     def make(original):
         def by_renyi(counted, delta, replaces):
@@ -72,7 +68,7 @@ def _delta_not_taken_off(patch: Patches) -> None:
 
         return by_renyi
 
-    patch.seen_by("dpose.privacy.odometer.composition", "_by_renyi", make)
+    patch.seen_by("dpose.privacy.accounting", "_by_renyi", make)
 
 
 def _seen(account) -> object:
@@ -80,7 +76,7 @@ def _seen(account) -> object:
 
 
 def _older_copy(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.privacy.odometer.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         def head(self):
@@ -90,11 +86,11 @@ def _older_copy(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.privacy.odometer.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _another_history(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.privacy.odometer.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         def head(self):
@@ -104,16 +100,16 @@ def _another_history(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.privacy.odometer.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _begun_anew(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.privacy.odometer.high_water:HighWater")()
+    nothing_seen = patch.get("dpose.account.keys:HighWater")()
 
     def make(original):
         return lambda self: original(SimpleNamespace(file=self.file, folder=self.folder, seen=nothing_seen))
 
-    patch.replace("dpose.privacy.odometer.store:Store._orphan", make)
+    patch.replace("dpose.account.store:Store._orphan", make)
 
 
 def _read_later(patch: Patches) -> None:
@@ -125,23 +121,23 @@ def _read_later(patch: Patches) -> None:
 
         return add
 
-    patch.replace("dpose.privacy.odometer.history:_Reading.add", make)
+    patch.replace("dpose.account.history:_Reading.add", make)
 
 
 def _committed_early(patch: Patches) -> None:
-    commit = patch.get("dpose.privacy.odometer.reservations:commit")
+    settle = patch.get("dpose.account.reservations:settle")
 
     def make(original):
         @contextlib.contextmanager
         def committing(name, outputs=(), where=None):
             with original(name, outputs, where):
                 if name:
-                    commit(name, tuple(outputs), where)
+                    settle({name: tuple(outputs)}, where=where)
                 yield
 
         return committing
 
-    patch.replace("dpose.privacy.odometer.reservations:committing", make)
+    patch.replace("dpose.account.reservations:committing", make)
 
 
 CLAIM = ("what", "unit", "within", "relation", "beyond")
@@ -153,21 +149,21 @@ def _another_claim(patch: Patches) -> None:
             replace(before, **{name: getattr(entry, name) for name in CLAIM}), entry
         )
 
-    patch.replace("dpose.privacy.odometer.records:joined", make)
+    patch.replace("dpose.account.charges:joined", make)
 
 
 def _bounded_later(patch: Patches) -> None:
     def make(original):
         return lambda before, entry: original(replace(before, events=before.events or entry.events), entry)
 
-    patch.replace("dpose.privacy.odometer.records:joined", make)
+    patch.replace("dpose.account.charges:joined", make)
 
 
 def _always_planned(patch: Patches) -> None:
-    chosen = patch.get("dpose.privacy.odometer.composition:chosen_epsilon")
-    share = patch.get("dpose.privacy.odometer.composition:chosen_share")
+    chosen = patch.get("dpose.account.composition:chosen_epsilon")
+    share = patch.get("dpose.account.composition:chosen_share")
     patch.replace(
-        "dpose.privacy.odometer.compositions:Compositions.chosen",
+        "dpose.account.composition:Compositions.chosen",
         lambda _: (
             lambda self, entries, delta, asked: chosen(
                 entries, delta, asked, self.of(entries, share(delta), asked)
@@ -177,7 +173,7 @@ def _always_planned(patch: Patches) -> None:
 
 
 def _scores_passed_over(patch: Patches) -> None:
-    score = patch.get("dpose.privacy.odometer.records:EVALUATION")
+    score = patch.get("dpose.account.charges:EVALUATION")
 
     def make(original):
         def spent(account, found, chains, asked, delta, also=()):
@@ -188,39 +184,39 @@ def _scores_passed_over(patch: Patches) -> None:
 
         return spent
 
-    patch.replace("dpose.privacy.odometer.questions:_spent", make)
+    patch.replace("dpose.account.composition:_spent", make)
 
 
 ACCOUNT = (
     Planted(
         "account: steps past the plan are not charged",
         lambda patch: patch.seen_by(
-            "dpose.privacy.odometer.ledgers",
+            "dpose.account.reservations",
             "charge_within",
             lambda _: lambda *args, **kw: None,
             "CountedSteps._note",
         ),
-        ("privacy/test_odometer_ledgers.py::test_what_passes_the_plan_is_charged",),
+        ("account/test_ledgers.py::test_what_passes_the_plan_is_charged",),
     ),
     Planted(
         "account: a copy that is behind goes on under its key",
         lambda patch: patch.replace(
-            "dpose.privacy.odometer.ledgers:CountedSteps._may",
+            "dpose.account.reservations:CountedSteps._may",
             lambda original: (
                 lambda self, use, *rest: original(self, use and replace(use, head=self.ledger.head), *rest)
             ),
         ),
-        ("privacy/test_odometer_ledgers.py::test_a_copy_that_is_behind_has_no_key",),
+        ("account/test_ledgers.py::test_a_copy_that_is_behind_has_no_key",),
     ),
     Planted(
         "account: each copy of a ledger has the plan's steps for itself",
         _own_plan_for_each_copy,
-        ("privacy/test_odometer_ledgers.py::test_copies_together_keep_to_the_plan",),
+        ("account/test_ledgers.py::test_copies_together_keep_to_the_plan",),
     ),
     Planted(
         "choosing: weights that the account knows of one side",
         lambda patch: patch.seen_by(
-            "dpose.privacy.odometer.reservations",
+            "dpose.account.reservations",
             "names_of_run",
             lambda original: lambda run_id: original(run_id)[:1],
             "note_weights",
@@ -230,88 +226,80 @@ ACCOUNT = (
     Planted(
         "audits left out of the composed epsilon",
         lambda patch: patch.argument(
-            "dpose.privacy.odometer.composition:composed",
+            "dpose.account.composition:composed",
             "entries",
             lambda entries: [entry for entry in entries if entry.what != "audit"],
         ),
-        ("privacy/test_odometer.py::test_an_audit_counts_as_any_run_does",),
+        ("account/test_account.py::test_an_audit_counts_as_any_run_does",),
     ),
     Planted(
         "a filter that forgets what was only reserved",
         _reserved_forgotten,
-        ("privacy/test_odometer.py::test_a_budget_refuses_beforehand",),
+        ("account/test_account.py::test_a_budget_refuses_beforehand",),
     ),
     Planted(
         "a stored bound that does not grow",
         _bound_does_not_grow,
-        ("privacy/test_odometer.py::test_a_budget_refuses_beforehand",),
+        ("account/test_account.py::test_a_budget_refuses_beforehand",),
     ),
     Planted(
         "replacement accounted as zeroing out",
         _replaced_as_zeroed,
-        ("privacy/test_odometer_store.py::test_replacement_under_sampling_is_bounded",),
+        ("account/test_store.py::test_replacement_under_sampling_is_bounded",),
     ),
     Planted(
         "group privacy of zCDP that grows with k and not with its square",
         lambda patch: patch.seen_by(
-            "dpose.privacy.odometer.losses",
-            "_at",
+            "dpose.privacy.events",
+            "_least",
             lambda original: lambda *args: original(*args[:-1], lambda k, rho: k * rho),
-            "ZcdpLoss.restated",
+            "Gaussian.for_neighbours",
         ),
-        ("privacy/test_odometer_store.py::test_losses_are_restated_by_group_privacy_or_better",),
+        ("account/test_store.py::test_losses_are_restated_by_group_privacy_or_better",),
     ),
     Planted(
         "people in parallel, as if each were in one picture",
         lambda patch: patch.replace(
-            "dpose.privacy.odometer.records:Asked.together", lambda _: lambda self: self.unit == "video"
+            "dpose.privacy.neighbours:Neighbours.together", lambda _: lambda self: self.unit == "video"
         ),
-        ("privacy/test_odometer_store.py::test_people_are_added_up_whatever_pictures_share",),
+        ("account/test_store.py::test_people_are_added_up_whatever_pictures_share",),
     ),
     Planted(
         "an older copy of an account taken for the account",
         _older_copy,
-        (
-            "privacy/test_odometer_versions.py::test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted",
-        ),
+        ("account/test_set_back.py::test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted",),
     ),
     Planted(
         "another history of an account taken for its own",
         _another_history,
         (
-            "privacy/test_odometer_versions.py::test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_seen",
+            "account/test_set_back.py::test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_seen",
         ),
     ),
     Planted(
         "an account that is gone begun anew",
         _begun_anew,
-        ("privacy/test_odometer_store.py::test_an_account_that_is_gone_is_not_begun_anew",),
+        ("account/test_store.py::test_an_account_that_is_gone_is_not_begun_anew",),
     ),
     Planted(
         "SQLite's transactions begin without the lock",
         lambda patch: patch.replace(
-            "dpose.privacy.odometer.store:Store._begun",
+            "dpose.account.store:Store._begun",
             lambda original: (
                 lambda self, connection, write: original(self, connection, write and not self.lite)
             ),
         ),
-        ("privacy/test_odometer_store.py::test_who_writes_waits_before_anything_is_read",),
+        ("account/test_store.py::test_who_writes_waits_before_anything_is_read",),
     ),
     Planted(
         "the account: a picture taken to be public is not found by it",
-        lambda patch: patch.replace(
-            "dpose.privacy.odometer.history:_sets", lambda _: lambda entry: entry.stored.sets
-        ),
-        (
-            "privacy/test_odometer_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",
-        ),
+        lambda patch: patch.replace("dpose.account.history:_sets", lambda _: lambda entry: entry.stored.sets),
+        ("account/test_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",),
     ),
     Planted(
         "the account: what a charge read later is not found by it",
         _read_later,
-        (
-            "privacy/test_odometer_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",
-        ),
+        ("account/test_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",),
     ),
     Planted(
         "committed before it is computed",
@@ -323,62 +311,56 @@ ACCOUNT = (
     Planted(
         "charged again: another claim takes the place of the first",
         _another_claim,
-        ("privacy/test_odometer.py::test_charged_again_a_charge_claims_no_more_than_before",),
+        ("account/test_account.py::test_charged_again_a_charge_claims_no_more_than_before",),
     ),
     Planted(
         "charged again: what nothing bounded becomes bounded",
         _bounded_later,
-        ("privacy/test_odometer.py::test_charged_again_a_charge_claims_no_more_than_before",),
+        ("account/test_account.py::test_charged_again_a_charge_claims_no_more_than_before",),
     ),
     Planted(
         "charged again: two equal losses become one",
         lambda patch: patch.result(
-            "dpose.privacy.odometer.records:_joined_events",
+            "dpose.account.charges:_joined_events",
             lambda events, before, after: tuple(dict.fromkeys(events)),
         ),
-        ("privacy/test_odometer.py::test_charged_again_events_only_grow",),
+        ("account/test_account.py::test_charged_again_events_only_grow",),
     ),
     Planted(
         "a fixed plan: the delta of approximate losses is not taken off",
         _delta_not_taken_off,
-        (
-            "privacy/test_odometer.py::test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others",
-        ),
+        ("account/test_account.py::test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others",),
     ),
     Planted(
         "a budget: approximate losses have all the delta that they like",
-        lambda patch: patch.argument(
-            "dpose.privacy.odometer.filters:_within", "cost", lambda cost: (cost[0], 0.0)
-        ),
-        ("privacy/test_odometer.py::test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses",),
+        lambda patch: patch.argument("dpose.account.budgets:_within", "cost", lambda cost: (cost[0], 0.0)),
+        ("account/test_account.py::test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses",),
     ),
     Planted(
         "chosen after earlier ones: every filter has the whole delta",
-        lambda patch: patch.replace(
-            "dpose.privacy.odometer.composition:chosen_share", lambda _: lambda delta: delta
-        ),
-        ("privacy/test_odometer.py::test_the_filters_that_are_asked_together_share_delta",),
+        lambda patch: patch.replace("dpose.account.composition:chosen_share", lambda _: lambda delta: delta),
+        ("account/test_account.py::test_the_filters_that_are_asked_together_share_delta",),
     ),
     Planted(
         "chosen after earlier ones: approximate losses have all the delta that they like",
         lambda patch: patch.seen_by(
-            "dpose.privacy.odometer.composition",
+            "dpose.account.composition",
             "renyi_cost",
             lambda original: lambda *args, **kw: (original(*args, **kw)[0], 0.0),
             "chosen_epsilon",
         ),
-        ("privacy/test_odometer.py::test_what_no_filter_lets_in_has_no_figure",),
+        ("account/test_account.py::test_what_no_filter_lets_in_has_no_figure",),
     ),
     Planted(
         "chosen after earlier ones: several runs as one that was planned",
         _always_planned,
         (
-            "privacy/test_odometer.py::test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in",
+            "account/test_account.py::test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in",
         ),
     ),
     Planted(
         "chosen after earlier ones: a score without noise is passed over",
         _scores_passed_over,
-        ("privacy/test_odometer.py::test_what_no_filter_lets_in_has_no_figure",),
+        ("account/test_account.py::test_what_no_filter_lets_in_has_no_figure",),
     ),
 )

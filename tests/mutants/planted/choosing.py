@@ -26,7 +26,7 @@ def _one_trial_for_all(patch: Patches) -> None:
 
 
 def _smaller_side(patch: Patches) -> None:
-    zero_out = patch.get("dpose.privacy.accounting:Relation").ZERO_OUT
+    zero_out = patch.get("dpose.privacy.neighbours:Relation").ZERO_OUT
     patch.replace(
         "dpose.privacy.tuning:Tuning.epsilon",
         lambda _: lambda self, delta, relation=zero_out: min(self.by_side(delta, relation)),
@@ -132,7 +132,7 @@ CHOOSING = (
     Planted(
         "choosing: nothing is charged",
         lambda patch: patch.seen_by(
-            "dpose.runs.tune", "reserve_all", lambda _: lambda *args, **kw: None, "tune_runs"
+            "dpose.runs.tune", "charge_all", lambda _: lambda *args, **kw: None, "tune_runs"
         ),
         ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
@@ -140,7 +140,7 @@ CHOOSING = (
         "choosing: one side is charged and the other not",
         lambda patch: patch.seen_by(
             "dpose.runs.tune",
-            "reserve_all",
+            "charge_all",
             lambda original: lambda entries, *rest: original(entries[:1], *rest),
             "tune_runs",
         ),

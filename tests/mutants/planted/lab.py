@@ -34,7 +34,7 @@ LAB = (
         "an attack that reserves nothing",
         lambda patch: patch.seen_by(
             "dpose_lab.attacks.context",
-            "charge_account",
+            "charge",
             lambda _: lambda *args, **kw: SimpleNamespace(id=""),
             "_reserved",
         ),

@@ -107,7 +107,7 @@ def _signs_another_file(patch: Patches) -> None:
 
 
 def _another_relation(patch: Patches) -> None:
-    zero_out = patch.get("dpose.privacy.accounting:Relation").ZERO_OUT
+    zero_out = patch.get("dpose.privacy.neighbours:Relation").ZERO_OUT
     patch.seen_by(
         "dpose.privacy.attackers",
         "_bound",

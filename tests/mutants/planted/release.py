@@ -133,7 +133,7 @@ def chosen_by_the_picture(patch: Patches) -> None:
         def release_array(image: Any, config: Any, **kw: Any) -> Any:
             _, frames = split(image)
             if np.asarray(frames[0]).std() <= 1:
-                config = kind.of(config.epsilon, config.m, 1)
+                config = kind.of(config.epsilon, config.neighbours, 1)
             return original(image, config, **kw)
 
         return release_array
@@ -142,7 +142,7 @@ def chosen_by_the_picture(patch: Patches) -> None:
 
 
 def choice_unchecked(patch: Patches) -> None:
-    patch.seen_by("dpose.release.recompute", "is_chosen", lambda _: lambda *_: True, within="_check_choice")
+    patch.seen_by("dpose.release.record", "is_chosen", lambda _: lambda *_: True, within="_config")
 
 
 def shown_through(patch: Patches) -> None:
@@ -199,18 +199,19 @@ CELLS = (
 
 
 def one_of_its_stages(patch: Patches) -> None:
-    laplace = patch.get("dpose.privacy.exact:LaplaceEvent")
+    laplace = patch.get("dpose.privacy.events:Laplace")
 
     def last_stage(plan: Any) -> Any:
         several = hasattr(plan, "stages") and isinstance(plan.events[0], laplace)
         return replace(plan, stages=plan.stages[-1:]) if several else plan
 
-    patch.argument("dpose.release.counting:pixel_cost", "plan", last_stage)
+    patch.argument("dpose.release.counting:_events_for", "plan", last_stage)
 
 
 def frame_for_clip(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.counting:told_pixels", lambda _: lambda plan: plan.config.neighbours(plan.shape).m
+        "dpose.release.counting:told_pixels",
+        lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m,
     )
 
 

@@ -127,7 +127,7 @@ def first_cells_alone(patch: Patches) -> None:
 
 
 def without_the_first(patch: Patches) -> None:
-    patch.result("dpose.release.boxes:most_frames", lambda most, *_: most - 1)
+    patch.result("dpose.privacy.neighbours:most_frames", lambda most, *_: most - 1)
 
 
 def one_stay(patch: Patches) -> None:
@@ -179,7 +179,7 @@ def not_more_than_one(patch: Patches) -> None:
 def price_of_one(patch: Patches) -> None:
     def make(event: Callable[..., Any]) -> Callable[..., Any]:
         def called(config: Any, bound: Any, share: Any, steps: int) -> Any:
-            return event(config, bound, share, 1 if config.box is not None else steps)
+            return event(config, bound, share, 1 if config.neighbours.box is not None else steps)
 
         return called
 

@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpose.privacy.odometer import EVALUATION, Budget, set_budget
+from dpose.account import EVALUATION, Budget, set_budget
+from dpose.account.words import datasets
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Section
 from dpose.runs.report.account import account_report, account_section
 from dpose.runs.report.reading import read_run
-from dpose.runs.spending import datasets
 from stored import WARD, charged, run_charge
 
 RUN = f"{0:032x}"

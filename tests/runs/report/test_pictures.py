@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from dpose.media.images import decode_image
-from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection

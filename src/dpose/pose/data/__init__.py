@@ -1,16 +1,19 @@
 """Pose data as units: what a guarantee protects, with crops and labels."""
 
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.concat import ConcatUnits
-from dpose.pose.data.spec import SOURCES, DataSpec, PoseDataset, open_data, open_labels, open_several
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.spec import SOURCES, DataSpec, open_data, open_labels, open_several
 from dpose.pose.data.subjects import SubjectUnits
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.units import PoseUnits, UnitKind
 
 __all__ = [
     "SOURCES",
     "Augment",
-    "ConcatUnits",
     "DataSpec",
+    "LabelledPerson",
+    "LabelledPicture",
+    "Labels",
     "Person",
     "Picture",
     "PoseDataset",

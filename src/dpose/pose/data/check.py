@@ -19,8 +19,9 @@ from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.pose.crops import crop_transform, transform_points, warp
+from dpose.pose.data.pictures import Person
 from dpose.pose.data.problems import Problem, Problems, count_problems
-from dpose.pose.data.units import Person, PoseUnits
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import Skeleton
 
 TILE = (256, 192)

@@ -22,28 +22,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.coco_labels import GET_IT, CocoImage, CocoSet, category_of, parse_coco
-from dpose.pose.data.files import PictureFinder, find_annotations
-from dpose.pose.data.problems import Problems
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
-from dpose.pose.skeletons import COCO, Skeleton
+from dpose.pose.data.files import LabelFile, PictureFinder
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
+from dpose.pose.data.problems import Problems, label_bytes, numbers, read_json
+from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
-ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
-    split: (f"annotations/person_keypoints_{split}2017.json", f"person_keypoints_{split}2017.json")
-    for split in ("train", "val")
-}
-
+LABEL_FILE = LabelFile(
+    {
+        split: (f"annotations/person_keypoints_{split}2017.json", f"person_keypoints_{split}2017.json")
+        for split in ("train", "val")
+    },
+    b"{",
+    "give the folder that holds annotations/ and train2017/ or val2017/ of COCO 2017",
+)
 NAMES_READ = 1000
 """At most so many names of pictures are looked at to tell whether they are COCO's."""
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]*)"')
@@ -52,43 +50,23 @@ CATEGORIES_BYTES = 2**20
 """At most so much of a file is taken for its list of categories."""
 
 
-def open_coco(
-    root: Path,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    annotations: str = "",
-) -> PoseUnits:
-    """One split of COCO: a picture with all its people a unit.
+def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """The labels of one split of COCO, a picture with all its people a unit.
 
     Args:
         root: The dataset's folder.
         split: "train" or "val".
-        input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
-        unit: "image" or "crop".
         annotations: The label file, relative to `root`, where it has another name.
+        pictures: Whether labels of absent pictures are left out.
 
     Raises:
-        DposeError: the folder or the labels are missing or unreadable, or not one of the pictures is there.
+        DposeError: as `parse_coco`, or there is no label file.
     """
-    return units_of(read_coco(root, split, annotations), input_size=input_size, augment=augment, unit=unit)
-
-
-def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
-    """The labels of one split of COCO (`open_coco`); without `pictures` those of absent pictures too."""
-    path, note = coco_annotations(root, split, annotations)
-    bases = [
-        (root / f"{split}2017", ""),
-        (root / "images" / f"{split}2017", ""),
-        (root / "images", ""),
-        (root, ""),
-    ]
-    return parse_coco(
-        path, PictureFinder(bases), name=f"coco:{split}", notes=(note,) if note else (), pictures=pictures
-    )
+    path, note = LABEL_FILE.find(root, split, annotations)
+    places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images", root)
+    finder = PictureFinder([(place, "") for place in places])
+    notes = (note,) if note else ()
+    return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures)
 
 
 def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
@@ -97,11 +75,8 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
     Raises:
         DposeError: there is no such file, it cannot be read, or its joints make no skeleton.
     """
-    path, _ = coco_annotations(root, split, annotations)
-    try:
-        raw = file_bytes(path)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+    path, _ = LABEL_FILE.find(root, split, annotations)
+    raw = label_bytes(path)
     for found in re.finditer(rb'"categories"\s*:\s*', raw):
         text = raw[found.end() : found.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
         try:
@@ -124,11 +99,8 @@ def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
     Raises:
         DposeError: there is no such file, or it cannot be read.
     """
-    path, note = coco_annotations(root, split, annotations)
-    try:
-        raw = file_bytes(path)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+    path, note = LABEL_FILE.find(root, split, annotations)
+    raw = label_bytes(path)
     own = f"coco:{split}" if not (annotations or note) else "coco"
     about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
     said = (
@@ -144,75 +116,196 @@ def numbered_as_coco(names: Sequence[bytes]) -> bool:
     return 2 * sum(_COCO_NUMBER.search(name) is not None for name in names) > len(names)
 
 
-def coco_annotations(root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
-    """The label file of a split of COCO, and a note where it has an unusual name."""
-    return find_annotations(root, ANNOTATIONS[split], annotations, b"{", GET_IT)
-
-
-def units_of(
-    labels: CocoSet,
+def parse_coco(
+    path: Path,
+    finder: PictureFinder,
     *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    nobody: bool = False,
-) -> PoseUnits:
-    """The people of `labels` to learn from, as units; pictures without such people are none, unless `nobody`."""
-    learnt = labels.learnt()
-    pictures = []
-    for image in labels.images:
-        people = tuple(
-            Person(
-                p.keypoints.astype(np.float32),
-                p.flags > 0,
-                box,
-                # a dataset whose persons have no head boxes: PCKh does not apply
-                area=p.area,
-            )
-            for p, box in learnt.get(image.id, ())
-        )
-        if (people or nobody) and image.path is not None:
-            pictures.append(
-                Picture(
-                    image.name,
-                    len(people),
-                    partial(_read_people, labels.read, image, people),
-                    path=image.path,
-                )
-            )
-    count = sum(len(p) for p in learnt.values())
-    return PoseUnits(
-        pictures,
-        input_size=input_size,
-        augment=augment,
-        unit=unit,
-        skeleton=labels.skeleton,
-        report=[f"{labels.name}: {len(pictures):,} pictures, {count:,} people", *report_lines(labels)],
-        problems=labels.problems,
-        nobody=nobody,
-    )
+    name: str,
+    notes: tuple[str, ...] = (),
+    group_key: str = "",
+    skeleton: Skeleton | None = None,
+    pictures: bool = True,
+) -> Labels:
+    """Read a label file in COCO's format.
 
+    An annotation that makes no sense is left out and told in `problems` by its id; so is a picture that is missing,
+    with its people.
 
-def report_lines(labels: CocoSet) -> list[str]:
-    """What is told of label files in this format: who is not learnt from and why, and the problems' summary."""
-    crowds = sum(p.crowd for p in labels.people)
-    jointless = sum(not p.crowd and not p.labelled for p in labels.people)
-    learnt = sum(len(p) for p in labels.learnt().values())
-    boxless = len(labels.people) - crowds - jointless - learnt
-    empty = len({i.id for i in labels.images} - set(labels.learnt()))
-    told = list(labels.notes)
-    for count, what in (
-        (crowds, "not learnt from: crowds"),
-        (jointless, "not learnt from: people without a labelled joint"),
-        (boxless, "not learnt from: people whose box is empty inside the picture"),
-        (empty, "pictures without anyone to learn from"),
+    Args:
+        path: The label file.
+        finder: Finds the pictures.
+        name: What to call the data.
+        notes: Lines to hand on.
+        group_key: The picture's field that tables are split by.
+        skeleton: Of the labels; as the file's categories say where None.
+        pictures: Whether a missing picture is left out. Otherwise it stays, without a path: labels alone can be scored.
+
+    Raises:
+        DposeError: the file is unreadable or not in this format, or none of its pictures can be used.
+    """
+    problems = Problems()
+    content = read_json(path, problems)
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(k), list) for k in ("images", "annotations")
     ):
-        if count:
-            told.append(f"{count:,} {what}")
-    return told + Problems(labels.problems).summary()
+        raise DposeError(
+            "labels-malformed",
+            'should be a JSON object with "images" and "annotations"',
+            str(path),
+            LABEL_FILE.get_it,
+        )
+    person, named = category_of(content, path)
+    joints = skeleton or named
+    images, lost = _images(content["images"], finder, group_key, problems, pictures)
+    if content["images"] and not images:
+        raise problems.all_unusable(path, f"{len(content['images']):,} pictures")
+    people = _people(content["annotations"], person, images, lost, problems, len(joints))
+    absent = sum(image.path is None for image in images.values())
+    if absent:
+        notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
+    found = tuple(replace(image, people=tuple(people.get(number, ()))) for number, image in images.items())
+    return Labels(name, path, joints, found, tuple(problems), notes)
 
 
-def _read_people(
-    read: Callable[[CocoImage], NDArray[np.uint8]], image: CocoImage, people: tuple[Person, ...]
-) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    return read(image), people
+def category_of(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton]:
+    """The numbers of the categories that are read, and their joints."""
+    listed = content.get("categories")
+    entries = [c for c in listed if isinstance(c, dict) and "id" in c] if isinstance(listed, list) else []
+    posed = [c for c in entries if isinstance(c.get("keypoints"), list) and c["keypoints"]]
+    chosen = [c for c in entries if c.get("name") == "person"] or (posed if len(posed) == 1 else [])
+    described = next((c for c in chosen if c in posed), None)
+    if any(type(c["id"]) is not int for c in chosen):
+        raise DposeError("category-id-invalid", 'the "id" of a category should be a whole number', str(path))
+    if described is None:
+        return {c["id"] for c in chosen} or {1}, COCO
+    try:
+        edges = [(int(a) - 1, int(b) - 1) for a, b in described.get("skeleton") or ()]  # COCO counts from 1
+    except (TypeError, ValueError) as error:
+        raise DposeError(
+            "skeleton-edges-invalid", '"skeleton" should be pairs of joints', str(path)
+        ) from error
+    return {c["id"] for c in chosen}, skeleton_of(described["keypoints"], edges, where=str(path))
+
+
+def _images(
+    entries: list[Any], finder: PictureFinder, group_key: str, problems: Problems, pictures: bool
+) -> tuple[dict[int, LabelledPicture], set[int]]:
+    """The usable pictures by id, without their people, and the ids of those that are not usable."""
+    images: dict[int, LabelledPicture] = {}
+    lost: set[int] = set()
+    paths: set[Path] = set()
+    for number, entry in enumerate(entries, 1):
+        where = f"image entry {number}"
+        if not isinstance(entry, dict) or type(entry.get("id")) is not int:
+            problems.add("a picture without a whole number as id", where)
+            continue
+        own, where = entry["id"], f"image {entry['id']}"
+        if own in images or own in lost:
+            problems.add("two pictures with one id", where)
+            continue
+        lost.add(own)
+        placed = finder.place(entry.get("file_name"), where, problems, absent=not pictures)
+        if placed is None:
+            continue
+        file, found = placed
+        sides = [v for v in (entry.get("height"), entry.get("width")) if type(v) is int and 0 < v < 2**31]
+        if len(sides) != 2:
+            problems.add("no width and height", where, detail=file)
+        elif (found or Path(file)) in paths:
+            problems.add("two ids for one picture", where, detail=file)
+        else:
+            paths.add(found or Path(file))
+            lost.discard(own)
+            group = entry.get(group_key, "") if group_key else ""
+            images[own] = LabelledPicture(
+                file, found, (), (sides[0], sides[1]), own, group if isinstance(group, str) else ""
+            )
+    return images, lost
+
+
+def _people(
+    entries: list[Any],
+    person: set[int],
+    images: dict[int, LabelledPicture],
+    lost: set[int],
+    problems: Problems,
+    joints: int,
+) -> dict[int, list[LabelledPerson]]:
+    """The usable annotations by picture."""
+    people: dict[int, list[LabelledPerson]] = {}
+    known: set[int] = set()
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or type(entry.get("id")) is not int:
+            problems.add("an annotation without a whole number as id", f"annotation entry {number}")
+            continue
+        where = f"annotation {entry['id']}"
+        category, image = entry.get("category_id", 1), entry.get("image_id")
+        if not isinstance(category, int | float) or category not in person:
+            continue
+        if entry["id"] in known:
+            problems.add("two annotations with one id", where)
+        elif not isinstance(image, int | float):
+            problems.add("its picture has no number", where)
+        elif image in lost:
+            problems.add("its picture cannot be used", where, detail=f"image {image}")
+        elif image not in images:
+            problems.add("its picture is not in the file", where, detail=f"image {image}")
+        else:
+            made = _annotation(entry, images[int(image)], where, problems, joints)
+            if made is not None:
+                known.add(made.id)
+                people.setdefault(int(image), []).append(made)
+    return people
+
+
+_KEYS = frozenset({
+    "id", "image_id", "category_id", "keypoints", "num_keypoints", "bbox", "area", "iscrowd", "segmentation",
+    "keypoints_21", "num_keypoints_21", "self_contact", "annotator", "ignore", "score", "attributes",
+})  # fmt: skip
+
+
+def _annotation(
+    entry: dict[str, Any], image: LabelledPicture, where: str, problems: Problems, joints: int
+) -> LabelledPerson | None:
+    unknown = sorted(set(entry) - _KEYS)
+    if unknown:
+        problems.add("an unknown key", where, "not used", repr(unknown[0]))
+    missing = [key for key in ("keypoints", "bbox") if key not in entry]
+    if missing:
+        problems.add(f"has no {missing[0]}", where)
+        return None
+    flat, box = numbers(entry["keypoints"], 3 * joints), numbers(entry["bbox"], 4)
+    if flat is None:
+        problems.add(f"keypoints are not {3 * joints} finite numbers", where)
+        return None
+    if box is None:
+        problems.add("bbox is not 4 finite numbers", where)
+        return None
+    area = entry.get("area", box[2] * box[3])
+    if type(area) not in (int, float) or not 0 <= area < 1e300:
+        problems.add("area is no positive number", where)
+        return None
+    crowd = entry.get("iscrowd", 0)
+    if crowd not in (0, 1):
+        problems.add("iscrowd is neither 0 nor 1", where)
+        return None
+    assert image.size is not None
+    made = boxed_person(
+        entry["id"],
+        flat.reshape(-1, 3),
+        box,
+        image.size,
+        area=float(area),
+        where=where,
+        problems=problems,
+        crowd=bool(crowd),
+    )
+    if made is not None and entry.get("num_keypoints", made.labelled) != made.labelled:
+        told = f"{entry['num_keypoints']}, {made.labelled}"
+        problems.add("num_keypoints is not the number of labelled joints", where, "kept", told)
+    return made
+
+
+DATASET = photographs(
+    read_coco, skeleton=COCO, own_skeleton=coco_skeleton, label_file=LABEL_FILE, oks=True, holds=coco_holds
+)

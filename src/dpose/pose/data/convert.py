@@ -1,18 +1,20 @@
-"""From any pose data to a YOLO-pose folder that other programs train on."""
+"""YOLO-pose folders that other programs train on, written: labels of people, and any pose data converted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, write_atomic
 from dpose.media.images import encode_image, shown_size
 from dpose.pose.data.units import PoseUnits
-from dpose.pose.data.yolo import write_yolo
+from dpose.pose.data.yolo import USUAL, described_joints, read_settings
+from dpose.pose.skeletons import Skeleton
 
 
 def convert_data(
@@ -69,3 +71,70 @@ def convert_data(
             )
         advance()
     return write_yolo(folder, document, units.skeleton, split)
+
+
+def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, split: str) -> int:
+    """Write people as labels of a YOLO-pose dataset: `labels/SPLIT/NAME.txt` and `data.yaml`, readable by you alone.
+
+    Args:
+        folder: Made where it is missing; its `data.yaml` gets the split beside those that it has.
+        document: As COCO has it: images, and annotations with bbox and keypoints. The third number of a joint is v; in
+            annotations with a "score", which are predictions, it is the joint's own score and every joint is taken as
+            seen. A joint outside the picture is not labelled: YOLO has no place for it.
+        skeleton: Of the joints.
+        split: "train", "val" or "test".
+
+    Returns:
+        How many files of labels were written: one a picture, empty where there is nobody in it.
+
+    Raises:
+        DposeError: two pictures would share a file, or the folder cannot be written to or is of other joints.
+    """
+    path = folder / USUAL
+    settings: dict[str, Any] = {"path": ".", "names": {0: "person"}}
+    if path.exists():
+        settings, _ = read_settings(folder)
+        if described_joints(settings, path)[0] != skeleton:
+            raise DposeError("joints-differ", "describes other joints", str(path), "choose another folder")
+    lines: dict[int, list[str]] = {image["id"]: [] for image in document["images"]}
+    sizes = {image["id"]: (image["width"], image["height"]) for image in document["images"]}
+    for person in document["annotations"]:
+        lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
+    names = [label_name(image) for image in document["images"]]
+    if len(set(names)) != len(names):
+        raise DposeError(
+            "picture-names-collide", "two pictures have one name", str(folder), "write them to a folder each"
+        )
+    for name, image in zip(names, document["images"], strict=True):
+        write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
+    settings |= {
+        split: f"images/{split}",
+        "kpt_shape": [len(skeleton), 3],
+        "flip_idx": list(skeleton.flip_order),
+        "kpt_names": {0: list(skeleton.joints)},
+    }
+    # Ultralytics wants both in every file
+    settings |= {"train": settings.get("train", settings[split]), "val": settings.get("val", settings[split])}
+    write_atomic(path, yaml.safe_dump(settings, sort_keys=False, default_flow_style=None), mode=0o600)
+    return len(names)
+
+
+def label_name(image: Mapping[str, Any]) -> str:
+    """The label file's name of a picture, or of a video's frame: counted from 1, as Ultralytics writes those."""
+    frame = f"_{image['frame'] + 1}" if "frame" in image else ""
+    return f"{Path(image['file_name']).stem}{frame}.txt"
+
+
+def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
+    x, y, w, h = person["bbox"]
+    x0, x1 = np.clip([x, x + w], 0, size[0])
+    y0, y1 = np.clip([y, y + h], 0, size[1])
+    box = np.array([(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0]) / [*size, *size]
+    rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)
+    places = rows[:, :2] / size
+    flags = np.where(rows[:, 2] > 0, 2 if "score" in person else rows[:, 2], 0)
+    flags[((places < 0) | (places > 1)).any(axis=1)] = 0
+    joints = [
+        f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)
+    ]
+    return " ".join(["0", *(f"{v:.6f}" for v in box), *joints]) + "\n"

@@ -4,60 +4,75 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import open_regular
+from dpose.files import leads_out, open_regular
+from dpose.pose.data.problems import Problems
 
 
-def find_annotations(
-    root: Path, usual: Sequence[str], given: str, opens_with: bytes, get_it: str
-) -> tuple[Path, str]:
-    """The label file of a split, and a note where it is not one of the usual names.
+@dataclass(frozen=True)
+class LabelFile:
+    """Where a dataset's label files are looked for.
 
-    Args:
-        root: The dataset's folder.
-        usual: Relative paths to look at, in order.
-        given: Relative to `root` (or absolute); wins over the usual ones. "" where not given.
-        opens_with: The first character of such a file's JSON: without a usual or a given file, the only JSON
-            file directly in `root` that begins with it is taken.
+    Attributes:
+        usual: By split, paths relative to the dataset's folder, in order.
+        opens_with: The first character of such a file's JSON: without a usual or a given file, the only JSON file
+            directly in the folder that begins with it is taken.
         get_it: What a message asks the user for.
-
-    Raises:
-        DposeError: there is no such folder or file, or several could be meant.
     """
-    if not root.is_dir():
-        raise DposeError("folder-missing", "no such folder", str(root), get_it)
-    if given:
-        path = root / Path(given).expanduser()
-        if not path.is_file():
+
+    usual: Mapping[str, tuple[str, ...]]
+    opens_with: bytes
+    get_it: str
+
+    def find(self, root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
+        """The label file of a split, and a note where it is not one of the usual names.
+
+        Args:
+            root: The dataset's folder.
+            split: A key of `usual`.
+            annotations: Relative to `root` (or absolute); wins over the usual ones. "" where not given.
+
+        Raises:
+            DposeError: there is no such folder or file, or several could be meant.
+        """
+        if not root.is_dir():
+            raise DposeError("folder-missing", "no such folder", str(root), self.get_it)
+        if annotations:
+            path = root / Path(annotations).expanduser()
+            if not path.is_file():
+                raise DposeError(
+                    "file-missing",
+                    "no such file",
+                    str(path),
+                    "an annotations file is named relative to the dataset's folder",
+                )
+            return path, ""
+        for name in self.usual[split]:
+            if (root / name).is_file():
+                return root / name, ""
+        candidates = [p for p in sorted(root.glob("*.json")) if _begins(p, self.opens_with)]
+        if len(candidates) == 1:
+            (only,) = candidates
+            return only, f"labels are those of {only.name}, the only label file there: all splits share it"
+        if candidates:
+            names = ", ".join(p.name for p in candidates)
             raise DposeError(
-                "file-missing",
-                "no such file",
-                str(path),
-                "an annotations file is named relative to the dataset's folder",
+                "labels-ambiguous",
+                f"several files could hold the labels: {names}",
+                str(root),
+                "say which with --annotations",
             )
-        return path, ""
-    for name in usual:
-        if (root / name).is_file():
-            return root / name, ""
-    candidates = [p for p in sorted(root.glob("*.json")) if _begins(p, opens_with)]
-    if len(candidates) == 1:
-        return candidates[
-            0
-        ], f"labels are those of {candidates[0].name}, the only label file there: all splits share it"
-    if candidates:
-        names = ", ".join(p.name for p in candidates)
         raise DposeError(
-            "labels-ambiguous",
-            f"several files could hold the labels: {names}",
+            "labels-missing",
+            f"holds no {self.usual[split][0]}",
             str(root),
-            "say which with --annotations",
+            f"{self.get_it}, or name the file with --annotations",
         )
-    raise DposeError(
-        "labels-missing", f"holds no {usual[0]}", str(root), f"{get_it}, or name the file with --annotations"
-    )
 
 
 def _begins(path: Path, wanted: bytes) -> bool:
@@ -92,6 +107,26 @@ class PictureFinder:
                 if found is not None:
                     return found
         return None
+
+    def place(
+        self, name: Any, where: str, problems: Problems, absent: bool = False
+    ) -> tuple[str, Path | None] | None:
+        """The name and file of a picture that labels name; None, told in `problems`, where it cannot be used.
+
+        Args:
+            name: What the labels have for a file name.
+            where: The entry that names it, for `problems`.
+            problems: Told of a name that is none, that leads out of the folder, or of a missing file.
+            absent: Whether a picture may be missing: its file is then None.
+        """
+        if not isinstance(name, str) or leads_out(name):
+            problems.add("no usable file name", where, detail=repr(name)[:80])
+            return None
+        found = self.find(name)
+        if found is None and not absent:
+            problems.add("the picture is missing", where, detail=name)
+            return None
+        return name, found
 
     def _below(self, base: Path, name: PurePosixPath) -> Path | None:
         folder = base

@@ -9,48 +9,33 @@ The folder is the dataset's own, called `HumanArt`: `annotations/training_humana
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.coco import units_of
-from dpose.pose.data.coco_labels import CocoSet, parse_coco
-from dpose.pose.data.files import PictureFinder, find_annotations
-from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.data import coco
+from dpose.pose.data.files import LabelFile, PictureFinder
+from dpose.pose.data.labels import Labels, photographs
 from dpose.pose.skeletons import COCO
 
-ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
-    "train": ("annotations/training_humanart_coco.json", "annotations/training_humanart.json"),
-    "val": ("annotations/validation_humanart.json",),
-}
-_GET_IT = "give the folder HumanArt that holds annotations/ and images/"
+LABEL_FILE = LabelFile(
+    {
+        "train": ("annotations/training_humanart_coco.json", "annotations/training_humanart.json"),
+        "val": ("annotations/validation_humanart.json",),
+    },
+    b"{",
+    "give the folder HumanArt that holds annotations/ and images/",
+)
 
 
-def open_humanart(
-    root: Path,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    annotations: str = "",
-) -> PoseUnits:
-    """One split of Human-Art: a picture with all its people a unit (`dpose.pose.data.coco.open_coco`)."""
-    return units_of(
-        read_humanart(root, split, annotations), input_size=input_size, augment=augment, unit=unit
-    )
-
-
-def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
-    """The labels of one split of Human-Art; without `pictures` those of absent pictures too."""
-    path, note = humanart_annotations(root, split, annotations)
+def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """The labels of one split of Human-Art (`dpose.pose.data.coco.read_coco`)."""
+    path, note = LABEL_FILE.find(root, split, annotations)
     above = root.resolve().parent
-    bases = [(above, "HumanArt/"), (above, "coco/")]
+    bases = [(above / "HumanArt", "HumanArt/"), (above / "coco", "coco/")]
     # the same folder under another name, and pictures unpacked without the folders above them
-    own = [(root, "HumanArt/"), (root, "HumanArt/images/"), (root / "images", ""), (root, "")]
-    return parse_coco(
+    bases += [(root, "HumanArt/"), (root, "HumanArt/images/"), (root / "images", ""), (root, "")]
+    return coco.parse_coco(
         path,
-        PictureFinder([*((base / prefix.rstrip("/"), prefix) for base, prefix in bases), *own]),
+        PictureFinder(bases),
         name=f"humanart:{split}",
         notes=(note,) if note else (),
         group_key="category",
@@ -59,6 +44,4 @@ def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool 
     )
 
 
-def humanart_annotations(root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
-    """The label file of a split of Human-Art, and a note where it has an unusual name."""
-    return find_annotations(root, ANNOTATIONS[split], annotations, b"{", _GET_IT)
+DATASET = photographs(read_humanart, skeleton=COCO, label_file=LABEL_FILE, oks=True)

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +43,11 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import near_any
-from dpose.media.images import image_size, read_image
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.hashing import fingerprint_files
+from dpose.media.images import image_size
+from dpose.pose.data.cache import fingerprint_files
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
-from dpose.pose.skeletons import LSP, lsp_to_mpii
+from dpose.pose.skeletons import LSP, MPII, lsp_to_mpii
 
 SPLITS: Mapping[str, tuple[int, int]] = {
     "public": (1, 1000),
@@ -83,32 +81,27 @@ class _Labels:
     visible: NDArray[np.bool_]
 
 
-def open_lspet(
-    root: str | Path,
+def read_lspet(
+    root: Path,
     split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
+    pictures: bool = True,
     splits: Mapping[str, tuple[int, int]] = SPLITS,
     parts: Mapping[str, tuple[int, int]] = PARTS,
-) -> PoseUnits:
-    """One split of LSPET: a picture a unit, one person a picture.
+) -> Labels:
+    """The labels of one split of LSPET: a picture a unit, one person a picture.
 
     A person's box is the extent of the visible joints. PCKh's reference length is the segment from neck to
     head top, and unknown where one of them is not visible. Pelvis and thorax are derived (`lsp_to_mpii`).
 
-    Left out, and counted in `report`: near copies (see the module), people without a visible joint, and
+    Left out, and counted in `notes`: near copies (see the module), people without a visible joint, and
     single joints that are marked visible but not finite or more than `FAR_OUTSIDE` pixels outside the
-    picture. The report describes the pictures and labels themselves: it is for whoever holds the data, not
+    picture. The notes describe the pictures and labels themselves: they are for whoever holds the data, not
     for publication.
 
     Args:
         root: The folder with `images/` and `joints.mat`.
         split: "public", "private" or "validation"; or "choosing-train" or "choosing-test", parts of the private one.
-        input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
-        unit: "image" or "crop"; the same units either way.
+        pictures: Makes no difference: all pictures must be there, since near copies are found by them.
         splits: First and last image number of each split.
         parts: The same of the two parts of the private split.
 
@@ -116,7 +109,6 @@ def open_lspet(
         DposeError: the folder or a file is missing, a picture is damaged, or joints.mat is not what it
             should be.
     """
-    root = Path(root)
     if not root.is_dir():
         raise DposeError("folder-missing", "no such folder", str(root), _GET_IT)
     labels = _read_labels(root / "joints.mat", splits)
@@ -131,7 +123,7 @@ def open_lspet(
     else:
         copies = _near_copies(paths, splits)[split]
 
-    pictures, unused, unseen, headless = [], 0, 0, 0
+    labelled, unused, unseen, headless = [], 0, 0, 0
     for number in numbers[~copies]:
         path = paths[number]
         joints, visible = labels.joints[number - 1], labels.visible[number - 1]
@@ -140,24 +132,24 @@ def open_lspet(
         if not usable.any():
             unseen += 1
             continue
-        person = _person(joints, usable)
+        person = _person(int(number), joints, usable)
         headless += int(np.isnan(person.head_length))
-        pictures.append(Picture(path.name, 1, partial(_read, path, person), path=path))
+        labelled.append(LabelledPicture(path.name, path, (person,)))
 
-    report = [f"lspet:{split}: {len(pictures):,} pictures, one person in each"]
-    for count, what in (
-        (int(copies.sum()), "left out: pictures that are near copies of one in another split"),
-        (unseen, "left out: people without a visible joint"),
-        (unused, f"not used: joints marked visible over {FAR_OUTSIDE:g} pixels outside the picture"),
-        (headless, "not in PCKh: people without a labelled length from neck to head top"),
-    ):
-        if count:
-            report.append(f"{count:,} {what}")
-    return PoseUnits(pictures, input_size=input_size, augment=augment, unit=unit, report=report)
-
-
-def _read(path: Path, person: Person) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    return read_image(path), (person,)
+    notes = [
+        f"{count:,} {what}"
+        for count, what in (
+            (int(copies.sum()), "left out: pictures that are near copies of one in another split"),
+            (unseen, "left out: people without a visible joint"),
+            (unused, f"not used: joints marked visible over {FAR_OUTSIDE:g} pixels outside the picture"),
+            (headless, "not in PCKh: people without a labelled length from neck to head top"),
+        )
+        if count
+    ]
+    # no cache on disk: the pictures are so small that memory holds them all
+    return Labels(
+        f"lspet:{split}", root / "joints.mat", MPII, tuple(labelled), notes=tuple(notes), cache=None
+    )
 
 
 def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
@@ -244,13 +236,26 @@ def _within(joints: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.bo
     return np.asarray((np.isfinite(joints) & (joints >= low) & (joints <= high)).all(axis=1))
 
 
-def _person(joints: NDArray[np.float64], visible: NDArray[np.bool_]) -> Person:
+def _person(number: int, joints: NDArray[np.float64], visible: NDArray[np.bool_]) -> LabelledPerson:
     shown = joints[visible]
     low, high = shown.min(axis=0), shown.max(axis=0)
     grow = np.maximum(MIN_SIDE - (high - low), 0) / 2
-    head = np.nan
+    corners = np.concatenate([low - grow, high + grow]).astype(np.float32)
+    length = float("nan")
     if visible[_NECK] and visible[_HEAD_TOP]:
-        length = float(np.linalg.norm(joints[_HEAD_TOP] - joints[_NECK]))
-        head = length if length > 0 else np.nan
+        length = float(np.linalg.norm(joints[_HEAD_TOP] - joints[_NECK])) or length
     keypoints, seen = lsp_to_mpii(joints, visible)
-    return Person(keypoints, seen, np.concatenate([low - grow, high + grow]).astype(np.float32), head)
+    return LabelledPerson(
+        number, keypoints.astype(np.float64), seen.astype(np.float64), corners, head_length=length
+    )
+
+
+DATASET = PoseDataset(
+    splits=(*SPLITS, *PARTS),
+    default={"train": "private", "evaluate": "validation"},
+    within=dict.fromkeys(PARTS, "private"),
+    conditions={"public": "which public pictures of LSPET were left out as near copies of private ones"},
+    labels=read_lspet,
+    preset="nano",
+    choosing=(CHOOSING_TRAIN, CHOOSING_TEST),
+)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes
+from dpose.pose.data.problems import label_bytes
 
 LARGEST = 1 << 30
 """Bytes of the largest array that is read."""
@@ -47,9 +47,7 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
         DposeError: it cannot be read, is no such file, or is damaged.
     """
     try:
-        return _arrays(file_bytes(path), names)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+        return _arrays(label_bytes(path), names)
     except (_MatError, zlib.error, struct.error) as error:
         raise DposeError(
             "matlab-unreadable", f"not a readable MATLAB file ({error})", str(path), "download it again"

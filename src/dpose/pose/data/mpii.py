@@ -16,9 +16,6 @@ from upper neck to head top stands in; a report line says so, and scores are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import leads_out
-from dpose.media.images import read_image
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.cache import PictureCache, picture_cache
-from dpose.pose.data.files import PictureFinder, find_annotations
+from dpose.pose.data.files import LabelFile, PictureFinder
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, photographs
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problem, Problems, holds_something, numbers, read_json
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 from dpose.pose.skeletons import MPII
 
-ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
-    "train": ("annot/train.json", "annotations/mpii_train.json", "mpii_train.json"),
-    "val": ("annot/valid.json", "annotations/mpii_val.json", "mpii_val.json"),
-}
+LABEL_FILE = LabelFile(
+    {
+        "train": ("annot/train.json", "annotations/mpii_train.json", "mpii_train.json"),
+        "val": ("annot/valid.json", "annotations/mpii_val.json", "mpii_val.json"),
+    },
+    b"[",
+    "give the folder that holds images/ and annot/ (or annotations/) of MPII",
+)
 HEAD_BOXES = ("annot/gt_valid.mat", "annotations/mpii_gt_val.mat", "mpii_gt_val.mat")
 """Where the validation people's head boxes are looked for."""
 
@@ -48,135 +45,63 @@ HEAD_SHARE = 0.6
 
 PIXELS_PER_SCALE = 200.0
 _NECK, _TOP = MPII.joints.index("upper_neck"), MPII.joints.index("head_top")
-_GET_IT = "give the folder that holds images/ and annot/ (or annotations/) of MPII"
 _KEYS = frozenset({"image", "center", "scale", "joints", "joints_vis"})
 
 
-@dataclass(frozen=True)
-class MpiiPerson:
-    """One entry of the label file.
+def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """The labels of one split of MPII: a picture with all its labelled people a unit.
 
-    Attributes:
-        entry: Its place in the file, from 0: predictions for MPII's tools stand in this order.
-        image: The picture's name.
-        person: Keypoints, square and reference length, counting pixels from zero.
-    """
-
-    entry: int
-    image: str
-    person: Person
-
-
-@dataclass(frozen=True)
-class MpiiSet:
-    """The labels of one split.
-
-    Attributes:
-        source: The label file.
-        entries: How many people the file has, those left out too.
-        people: In the file's order.
-        paths: The picture files by name; `read_mpii(..., pictures=False)` lets some be absent.
-        problems: What was wrong with the file.
-        notes: Anything else worth telling.
-    """
-
-    source: Path
-    entries: int
-    people: tuple[MpiiPerson, ...]
-    paths: Mapping[str, Path]
-    problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
-
-
-def open_mpii(
-    root: Path,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    annotations: str = "",
-) -> PoseUnits:
-    """One split of MPII: a picture with all its labelled people a unit.
+    An entry that makes no sense is left out and told in `problems` by its place in the file, counted from one; so is
+    one whose picture is missing, with `pictures`.
 
     Args:
         root: The dataset's folder.
         split: "train" or "val".
-        input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
-        unit: "image" or "crop" (a person, which is how the papers count).
         annotations: The label file, relative to `root`, where it has another name.
+        pictures: Whether labels of absent pictures are left out.
 
     Raises:
         DposeError: the folder or the labels are missing or unreadable, or not one of the pictures is there.
     """
-    labels = read_mpii(root, split, annotations)
-    grouped: dict[str, list[Person]] = {}
-    for labelled in labels.people:
-        grouped.setdefault(labelled.image, []).append(labelled.person)
-    cache = picture_cache()
-    pictures = [
-        Picture(
-            name,
-            len(people),
-            partial(_read, labels.paths[name], tuple(people), cache),
-            path=labels.paths[name],
-        )
-        for name, people in grouped.items()
-    ]
-    return PoseUnits(
-        pictures,
-        input_size=input_size,
-        augment=augment,
-        unit=unit,
-        padding=1.0,  # the square has its 1.25 already
-        skeleton=MPII,
-        report=[
-            f"mpii:{split}: {len(pictures):,} pictures, {len(labels.people):,} people",
-            *labels.notes,
-            *Problems(labels.problems).summary(),
-        ],
-        problems=labels.problems,
-    )
-
-
-def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = True) -> MpiiSet:
-    """The labels of one split of MPII (`open_mpii`).
-
-    An entry that makes no sense is left out and told in `problems` by its place in the file, counted from one; so is
-    one whose picture is missing, with `pictures`.
-    """
-    path, note = mpii_annotations(root, split, annotations)
+    path, note = LABEL_FILE.find(root, split, annotations)
     problems = Problems()
     content = read_json(path, problems)
     if not isinstance(content, list):
-        raise DposeError("labels-malformed", "should be a JSON list of people", str(path), _GET_IT)
+        raise DposeError("labels-malformed", "should be a JSON list of people", str(path), LABEL_FILE.get_it)
     lengths = _head_lengths(root, split, content)
     finder = PictureFinder([(root / "images", ""), (root, "")])
-    people: list[MpiiPerson] = []
-    paths: dict[str, Path] = {}
+    places: dict[str, Path | None] = {}
+    people: dict[str, list[LabelledPerson]] = {}
     for index, entry in enumerate(content):
-        made = _entry(entry, index, finder, paths, problems, pictures)
-        if made is not None:
-            people.append(made if lengths is None else _with_length(made, float(lengths[index])))
+        where = f"entry {index + 1}"
+        made = _entry(entry, index, where, problems, None if lengths is None else float(lengths[index]))
+        if made is None:
+            continue
+        name = entry["image"]
+        if not isinstance(name, str) or name not in places:
+            placed = finder.place(name, where, problems, absent=not pictures)
+            if placed is None:
+                continue
+            places[name] = placed[1]
+        people.setdefault(name, []).append(made)
     if content and not people:
-        raise DposeError(
-            "labels-all-unusable",
-            f"not one of its {len(content):,} people can be used; {problems.found[0]}",
-            str(path),
-        )
+        raise problems.all_unusable(path, f"{len(content):,} people")
     notes = [note] if note else []
     if lengths is None:
         notes.append(
             f"no head boxes ({Path(HEAD_BOXES[1]).name}): PCKh's length is the segment from neck to head top, and "
             "scores are not comparable with published ones"
         )
-    return MpiiSet(path, len(content), tuple(people), paths, tuple(problems), tuple(notes))
-
-
-def mpii_annotations(root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
-    """The label file of a split of MPII, and a note where it has an unusual name."""
-    return find_annotations(root, ANNOTATIONS[split], annotations, b"[", _GET_IT)
+    return Labels(
+        f"mpii:{split}",
+        path,
+        MPII,
+        tuple(LabelledPicture(name, places[name], tuple(found)) for name, found in people.items()),
+        tuple(problems),
+        tuple(notes),
+        padding=1.0,  # the square has its 1.25 already
+        entries=len(content),
+    )
 
 
 def square(center: tuple[float, float], scale: float) -> NDArray[np.float32]:
@@ -189,17 +114,10 @@ def square(center: tuple[float, float], scale: float) -> NDArray[np.float32]:
     return np.array([x - 1 - half, y - 1 - half, x - 1 + half, y - 1 + half], np.float32)
 
 
-def _read(
-    path: Path, people: tuple[Person, ...], cache: PictureCache | None
-) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    image = read_image(path) if cache is None else cache.read(path, lambda: read_image(path))
-    return image, people
-
-
 def _entry(
-    entry: Any, index: int, finder: PictureFinder, paths: dict[str, Path], problems: Problems, pictures: bool
-) -> MpiiPerson | None:
-    where = f"entry {index + 1}"
+    entry: Any, index: int, where: str, problems: Problems, length: float | None
+) -> LabelledPerson | None:
+    """A person, of the reference length that is known of them or else their own from neck to head top."""
     if not isinstance(entry, dict):
         problems.add("is no object", where)
         return None
@@ -209,10 +127,7 @@ def _entry(
     if missing:
         problems.add(f"has no {missing[0]}", where)
         return None
-    name = entry["image"]
-    if not isinstance(name, str) or leads_out(name):
-        problems.add("no usable file name", where, detail=repr(name)[:80])
-        return None
+    name = str(entry["image"])[:80]
     centre, scale = numbers(entry["center"], 2), numbers([entry["scale"]], 1)
     joints, flags = _joints(entry["joints"]), numbers(entry["joints_vis"], len(MPII))
     if joints is None or flags is None:
@@ -221,30 +136,20 @@ def _entry(
     if not np.isin(flags, (0, 1)).all():
         problems.add("a visibility other than 0 or 1", where, detail=name)
         return None
-    if centre is None or scale is None or scale[0] <= 0:
+    box = None
+    if centre is not None and scale is not None and scale[0] > 0:
+        box = square((float(centre[0]), float(centre[1])), float(scale[0]))
+    if box is None or not holds_something(box):
         problems.add("no usable centre and scale", where, detail=name)
         return None
     if not flags.any():
         problems.add("not one visible joint", where, detail=name)
         return None
-    if name not in paths:
-        found = finder.find(name)
-        if found is not None:
-            paths[name] = found
-        elif pictures:
-            problems.add("the picture is missing", where, detail=name)
-            return None
     visible = flags > 0
-    keypoints = np.where(visible[:, None], joints - 1, 0).astype(np.float32)
-    length = float("nan")
-    if visible[_NECK] and visible[_TOP]:
-        segment = float(np.linalg.norm(joints[_TOP] - joints[_NECK]))
-        length = segment if segment > 0 else length
-    box = square((float(centre[0]), float(centre[1])), float(scale[0]))
-    if not holds_something(box):
-        problems.add("no usable centre and scale", where, detail=name)
-        return None
-    return MpiiPerson(index, name, Person(keypoints, visible, box, length))
+    if length is None and visible[_NECK] and visible[_TOP]:
+        length = float(np.linalg.norm(joints[_TOP] - joints[_NECK]))
+    keypoints = np.where(visible[:, None], joints - 1, 0).astype(np.float32).astype(np.float64)
+    return LabelledPerson(index, keypoints, flags, box, head_length=length or float("nan"))
 
 
 def _joints(value: Any) -> NDArray[np.float64] | None:
@@ -252,15 +157,6 @@ def _joints(value: Any) -> NDArray[np.float64] | None:
         [numbers(row, 2) for row in value] if isinstance(value, list) and len(value) == len(MPII) else [None]
     )
     return None if any(row is None for row in rows) else np.array(rows)
-
-
-def _with_length(labelled: MpiiPerson, length: float) -> MpiiPerson:
-    p = labelled.person
-    return MpiiPerson(
-        labelled.entry,
-        labelled.image,
-        Person(p.keypoints, p.visible, p.box, length if length > 0 else float("nan")),
-    )
 
 
 def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.float64] | None:
@@ -303,3 +199,6 @@ def _same_people(positions: Any, content: list[Any]) -> bool:
         compared += 1
         agree += bool(np.median(apart) < 5)
     return compared == 0 or agree / compared > 0.9
+
+
+DATASET = photographs(read_mpii, label_file=LABEL_FILE)

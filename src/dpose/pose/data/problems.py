@@ -51,6 +51,11 @@ class Problems:
     def __len__(self) -> int:
         return len(self.found)
 
+    def all_unusable(self, path: Path, what: str) -> DposeError:
+        """That a label file has nothing to learn from; `what` is what it has instead, such as "12 people"."""
+        first = self.found[0] if self.found else ""
+        return DposeError("labels-all-unusable", f"not one of its {what} can be used; {first}", str(path))
+
     def summary(self) -> list[str]:
         """A line a kind: how many, what, what was done, and the first."""
         kinds: dict[tuple[str, str], list[Problem]] = {}
@@ -69,6 +74,18 @@ def count_problems(problems: int) -> str:
     return f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "No problems found"
 
 
+def label_bytes(path: Path) -> bytes:
+    """What a file holds.
+
+    Raises:
+        DposeError: it is missing or cannot be read.
+    """
+    try:
+        return file_bytes(path)
+    except OSError as error:
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+
+
 def read_json(path: Path, problems: Problems | None = None) -> Any:
     """The content of a JSON file.
 
@@ -77,10 +94,7 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
     Raises:
         DposeError: the file is missing or not JSON; the line and column are named.
     """
-    try:
-        raw = file_bytes(path)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+    raw = label_bytes(path)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -99,6 +113,25 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
         raise DposeError(
             "json-invalid", f"is no JSON ({detail or error})", str(path), "download or write it again"
         ) from error
+
+
+def results_of(
+    content: list[Any], path: Path, what: str, problems: Problems
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of COCO's results format that are of people (category 1), each with its place for `problems`.
+
+    Args:
+        content: Of the file: `{image_id, category_id, ...}` each.
+        path: The file.
+        what: What an entry is, for `problems`, which are told of one without the whole number of its picture.
+        problems: Told.
+    """
+    for number, entry in enumerate(content, 1):
+        where = f"{path.name} entry {number}"
+        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
+            problems.add(f"a {what} without the number of its picture", where)
+        elif entry.get("category_id", 1) == 1:
+            yield where, entry
 
 
 def holds_something(box: NDArray[Any]) -> bool:

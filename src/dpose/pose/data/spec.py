@@ -6,134 +6,28 @@ A new dataset is a module of this folder (or of anyone's) and an entry in `SOURC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dpose.data_spec import Dataset, Purpose, Spec
+from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
-from dpose.pose.data import coco, humanart, lspet, mpii, yolo
+from dpose.pose.data import coco, humanart, lspet, mpii, synthetic, yolo
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.coco_labels import CocoSet
-from dpose.pose.data.concat import ConcatUnits
-from dpose.pose.data.units import PoseUnits, Regions, UnitKind
-from dpose.pose.skeletons import COCO, MPII, SKELETONS, Skeleton
+from dpose.pose.data.labels import Labels, PoseDataset, units_of
+from dpose.pose.data.pictures import Regions
+from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 
-
-@dataclass(frozen=True, kw_only=True)
-class PoseDataset(Dataset):
-    """What a dataset of poses says of itself. Its functions take the root and the split, and options by name.
-
-    Attributes:
-        open: Gives the units; takes `input_size`, `augment` and `unit` by name too. The root is a `Path`, or a name
-            where the dataset has `roots`.
-        skeleton: Of its labels, where they name no joints of their own.
-        own_skeleton: Gives the skeleton that the labels name.
-        several: Whether a picture may show several people; the papers then count people, not pictures.
-        preset: Of the model that the papers' experiments train on it where none is asked for.
-        choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
-            that a benchmark reports.
-        label_file: For data whose labels are a file: gives the file and a note.
-        labels: The labels as they stand, where they have people's boxes or a measure of their own; takes `pictures`
-            too, False where those of absent pictures are wanted.
-        oks: Whether people are scored by OKS, boxes and all; `labels` are then in COCO's format.
-    """
-
-    open: Callable[..., PoseUnits]
-    skeleton: Skeleton = MPII
-    own_skeleton: Callable[..., Skeleton] | None = None
-    several: bool = False
-    preset: str = "5m"
-    choosing: tuple[str, str] | tuple[()] = ()
-    label_file: Callable[..., tuple[Path, str]] | None = None
-    labels: Callable[..., CocoSet | mpii.MpiiSet] | None = None
-    oks: bool = False
-
-
-def _open_look(look: str, split: str, **how: object) -> PoseUnits:
-    # here and not above: the renderer brings a compiler, which data from files should not have to load
-    from dpose.pose.data.synthetic import open_synthetic
-
-    return open_synthetic(look, split, **how)  # type: ignore[arg-type]
-
-
-def _labelled(
-    open: Callable[..., PoseUnits],
-    label_file: Callable[..., tuple[Path, str]],
-    labels: Callable[..., CocoSet | mpii.MpiiSet],
-    *,
-    oks: bool,
-    own_skeleton: Callable[..., Skeleton] | None = None,
-    holds: Callable[..., tuple[str, str]] | None = None,
-) -> PoseDataset:
-    """Photographs of several people with a label file a split, which `,annotations=FILE` replaces."""
-    return PoseDataset(
-        splits=("train", "val"),
-        default={"train": "train", "evaluate": "val"},
-        options=("annotations",),
-        distinct=("annotations",),
-        open=open,
-        skeleton=COCO if oks else MPII,
-        own_skeleton=own_skeleton,
-        several=True,
-        label_file=label_file,
-        labels=labels,
-        oks=oks,
-        holds=holds,
-    )
-
-
 SOURCES: dict[str, PoseDataset] = {
-    "coco": _labelled(
-        coco.open_coco,
-        coco.coco_annotations,
-        coco.read_coco,
-        oks=True,
-        own_skeleton=coco.coco_skeleton,
-        holds=coco.coco_holds,
-    ),
-    "humanart": _labelled(
-        humanart.open_humanart, humanart.humanart_annotations, humanart.read_humanart, oks=True
-    ),
-    "lspet": PoseDataset(
-        splits=(*lspet.SPLITS, *lspet.PARTS),
-        default={"train": "private", "evaluate": "validation"},
-        within=dict.fromkeys(lspet.PARTS, "private"),
-        conditions={
-            "public": "which public pictures of LSPET were left out as near copies of private ones",
-        },
-        open=lspet.open_lspet,
-        preset="nano",
-        choosing=(lspet.CHOOSING_TRAIN, lspet.CHOOSING_TEST),
-    ),
-    "mpii": _labelled(mpii.open_mpii, mpii.mpii_annotations, mpii.read_mpii, oks=False),
-    "synthetic": PoseDataset(
-        root="look",
-        roots=("studio", "ward"),
-        public_roots=("studio",),
-        rendered=True,
-        splits=("train", "val", "test", "public", "large", "aids"),
-        public_splits=("public", "aids"),
-        default={"train": "train", "evaluate": "val"},
-        open=_open_look,
-        preset="nano",
-        choosing=("train", "val"),
-    ),
-    "yolo": PoseDataset(
-        splits=("train", "val", "test"),
-        default={"train": "train", "evaluate": "val"},
-        options=("annotations",),
-        distinct=("annotations",),
-        open=yolo.open_yolo,
-        skeleton=COCO,
-        own_skeleton=yolo.yolo_skeleton,
-        several=True,
-        labels=yolo.read_yolo,
-        oks=True,
-        holds=yolo.yolo_holds,
-    ),
+    "coco": coco.DATASET,
+    "humanart": humanart.DATASET,
+    "lspet": lspet.DATASET,
+    "mpii": mpii.DATASET,
+    "synthetic": synthetic.DATASET,
+    "yolo": yolo.DATASET,
 }
 """Every kind of pose data by name."""
 
@@ -178,21 +72,19 @@ class DataSpec(Spec):
     @property
     def named_split(self) -> str:
         """None where one label file of another name serves for all splits."""
-        find = self.dataset.label_file
-        try:
-            note = find(self.place, self.split, **dict(self.options))[1] if find else ""
-        except DposeError:
-            note = ""
-        return "" if note else self.split
+        found = self._label_file()
+        return "" if found and found[1] else self.split
 
     @property
     def label_file(self) -> Path | None:
         """The label file that is read, or None where none is or it cannot be found."""
-        find = self.dataset.label_file
-        if find is None:
-            return None
+        found = self._label_file()
+        return found[0].resolve() if found else None
+
+    def _label_file(self) -> tuple[Path, str] | None:
+        file = self.dataset.label_file
         try:
-            return find(self.place, self.split, **dict(self.options))[0].resolve()
+            return file.find(self.folder, self.split, **dict(self.options)) if file else None
         except DposeError:
             return None
 
@@ -229,9 +121,13 @@ def open_data(
         DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
     """
     asked = _asked(spec, purpose)
-    units = asked.dataset.open(
-        asked.place, asked.split, input_size=input_size, augment=augment, unit=unit, **dict(asked.options)
-    )
+    dataset, options = asked.dataset, dict(asked.options)
+    how: dict[str, Any] = {"input_size": input_size, "augment": augment, "unit": unit}
+    if dataset.labels is not None:
+        units = units_of(dataset.labels(asked.place, asked.split, **options), **how)
+    else:
+        assert dataset.open is not None, f"{asked.name} has neither labels nor units"
+        units = dataset.open(asked.place, asked.split, **how, **options)
     units.set_names = asked.set_names
     selection = as_selection(limit)
     if selection is not None:
@@ -251,7 +147,7 @@ def open_several(
     limit: int | Selection | None = None,
     skeleton: str | None = None,
     regions: Regions | None = None,
-) -> PoseUnits | ConcatUnits:
+) -> PoseUnits:
     """Open one or several data, one after the other, with labels in one skeleton.
 
     Args:
@@ -279,7 +175,7 @@ def open_several(
     units = (
         parts[0].with_skeleton(target)
         if len(parts) == 1
-        else ConcatUnits(parts, [_short(spec, asked) for spec in asked], target)
+        else PoseUnits.joined(parts, [_short(spec, asked) for spec in asked], target)
     )
     selection = as_selection(limit)
     return units if selection is None else units.limit(selection)
@@ -287,7 +183,7 @@ def open_several(
 
 def open_labels(
     spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True
-) -> CocoSet | mpii.MpiiSet | None:
+) -> Labels | None:
     """The labels of data as they stand, for scores by a measure of their own and for boxes; None where they have none.
 
     Args:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, Unit, View
@@ -29,7 +28,7 @@ class SubjectUnits:
 
     unit = Unit.SUBJECT
 
-    def __init__(self, images: PoseUnits | ConcatUnits) -> None:
+    def __init__(self, images: PoseUnits) -> None:
         groups: dict[str, list[int]] = {}
         for index in range(len(images)):
             names = images.subjects(index)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from dpose.extensions import rendered_people
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.labels import PoseDataset
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.units import DEFAULT_CACHE_BYTES, PoseUnits, UnitKind
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
@@ -77,3 +79,17 @@ def _read(
         HEAD_SHARE * float(np.hypot(x1 - x0, y1 - y0)),
     )
     return scene.image, (person,)
+
+
+DATASET = PoseDataset(
+    root="look",
+    roots=("studio", "ward"),
+    public_roots=("studio",),
+    rendered=True,
+    splits=("train", "val", "test", "public", "large", "aids"),
+    public_splits=("public", "aids"),
+    default={"train": "train", "evaluate": "val"},
+    open=open_synthetic,
+    preset="nano",
+    choosing=("train", "val"),
+)

@@ -8,12 +8,11 @@ labels.
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,13 @@ from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
-from dpose.pose.crops import invert, transform_points, warp, zoom_of
-from dpose.pose.data.augment import Augment, Drawn, recolour
-from dpose.pose.data.detections import Box, crop_of
+from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_of
+from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
+from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
 from dpose.pose.data.problems import Problem
-from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.privacy.selection import Selection
+from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import MAX_VIEWS, View
 
 UnitKind = Literal["image", "crop"]
@@ -38,98 +37,24 @@ DEFAULT_CACHE_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True)
-class Person:
-    """One labelled person, in the dataset's own skeleton of J joints.
+class _Source:
+    """Pictures of one dataset: what they are called and cropped by, and from which joints to which.
 
     Attributes:
-        keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
-        visible: (J,) bool, true where labelled.
-        box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
-        head_length: PCKh's reference length in picture pixels; nan where unknown.
-        area: OKS's area of the person in picture pixels squared; nan where unknown.
-    """
-
-    keypoints: NDArray[np.float32]
-    visible: NDArray[np.bool_]
-    box: NDArray[np.float32]
-    head_length: float = float("nan")
-    area: float = float("nan")
-
-    def __post_init__(self) -> None:
-        """Refuse arrays of another shape."""
-        joints = len(self.visible)
-        shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
-        if shapes != ((joints, 2), (joints,), (4,)):
-            raise ValueError(f"a person needs keypoints (J, 2), visible (J,) and box (4,), got {shapes}")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture and the people labelled in it, loaded on demand.
-
-    Attributes:
-        name: Unique in its dataset.
-        count: How many people `read` returns.
-        read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
-        subject: Who it shows, where that is known; equal names are the same person.
-        path: The file that it comes from, if any.
+        name: What the ids of its units begin with; "" where it stands alone.
+        pictures: In the dataset's order.
+        skeleton: Of the people's joints.
+        padding: How much larger than a person's box the crop reaches.
+        cache: Shared with every other choice of its units.
+        way: To the joints that views have; None where those are its own.
     """
 
     name: str
-    count: int
-    read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
-    subject: str = ""
-    path: Path | None = None
-
-
-class Regions(Protocol):
-    """Finds where in a picture the person of a labelled box is, and how turned: from this picture and box alone.
-
-    Attributes:
-        digest: Two of one digest find the same regions.
-    """
-
-    digest: str
-
-    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
-        """The region to crop, with all the room that it needs; the box itself, `padding` as large, where nobody is."""
-
-
-@dataclass
-class _Cache:
-    """Decoded pictures by index, the least recently used dropped first; safe to share between threads."""
-
-    limit: int
-    size: int = 0
-    held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
-    known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
-    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of pictures that were asked for it: the digest of the file."""
-    regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
-    """By the finder's digest, picture and person."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-        with self.lock:
-            if index in self.held:
-                self.held.move_to_end(index)
-                return self.held[index]
-        # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
-        loaded = picture.read()
-        loaded[0].setflags(write=False)
-        if isinstance(
-            loaded[0], np.memmap
-        ):  # the disk cache's: the system keeps those, and each would hold a file open
-            return loaded
-        with self.lock:
-            if index not in self.held and loaded[0].nbytes <= self.limit:
-                self.held[index] = loaded
-                self.size += loaded[0].nbytes
-                while self.size > self.limit:
-                    _, (old, _people) = self.held.popitem(last=False)
-                    self.size -= old.nbytes
-        return loaded
+    pictures: tuple[Picture, ...]
+    skeleton: Skeleton
+    padding: float
+    cache: PictureMemory
+    way: JointMap | None = None
 
 
 class PoseUnits:
@@ -145,6 +70,12 @@ class PoseUnits:
 
     **Memory.** Decoded pictures are kept up to `cache_bytes`, shared with everything made by `subset`,
     `limit` and `with_augment`. `load` may be called from several threads.
+
+    **Several sources.** `joined` units are those of several datasets, one after the other. Each keeps its own crop
+    geometry, and its labels are mapped to one skeleton by the joints' names: a joint that a source does not label is
+    never visible in its views, so nothing is learnt from them about it. A picture that stands in two sources is two
+    units: whoever protects them refuses it (`shared_picture`) or makes one unit of the two
+    (`dpose.privacy.protected.protect`).
 
     Args:
         pictures: In the dataset's order; those without people are left out.
@@ -170,7 +101,7 @@ class PoseUnits:
         input_size: tuple[int, int],
         augment: Augment | None = None,
         unit: UnitKind = "image",
-        padding: float = 1.25,
+        padding: float = PADDING,
         skeleton: Skeleton = MPII,
         report: Sequence[str] = (),
         problems: Sequence[Problem] = (),
@@ -186,19 +117,59 @@ class PoseUnits:
         self.unit = unit
         self.report = tuple(report)
         self.problems = tuple(problems)
-        self._pictures = tuple(pictures)
-        self.padding = padding
-        self._own = skeleton
-        self._map: JointMap | None = None
+        self.skeleton = skeleton
+        own = _Source("", tuple(pictures), skeleton, padding, PictureMemory(cache_bytes))
+        self._sources: tuple[_Source, ...] = (own,)
         self._regions: Regions | None = None
-        self._cache = _Cache(cache_bytes)
         self.selection: Selection | None = None
         self.set_names: SetNames = NO_NAMES
-        self._units: list[tuple[int, tuple[int, ...]]] = []
+        self._units: list[tuple[int, int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))
             if people or nobody:
-                self._units += [(p, people)] if unit == "image" else [(p, (k,)) for k in people]
+                self._units += [(0, p, people)] if unit == "image" else [(0, p, (k,)) for k in people]
+
+    @classmethod
+    def joined(
+        cls, parts: Sequence[PoseUnits], names: Sequence[str], skeleton: Skeleton | None = None
+    ) -> PoseUnits:
+        """The units of several datasets as one.
+
+        Args:
+            parts: At least one; equal input sizes, kinds of unit, augmentations and regions.
+            names: What each part is called, different from one another; unit ids are "NAME/ID".
+            skeleton: Of the labels; the first part's own where None.
+
+        Raises:
+            ValueError: no part, names that are equal or of another number, parts that do not go together, or two units
+                of one id.
+        """
+        if not parts or len(names) != len(parts) or len(set(names)) != len(names):
+            raise ValueError(
+                f"{len(parts)} parts and the names {list(names)}: each part needs a name of its own"
+            )
+        if len({(p.input_size, p.unit, p.augment, id(p._regions)) for p in parts}) > 1:
+            raise ValueError("the parts differ in input size, in augmentation or in what a unit is")
+        other = parts[0].subset(()).with_skeleton(skeleton or parts[0].skeleton)
+        other._sources, other.selection = (), None
+        for name, part in zip(names, parts, strict=True):
+            mapped, first = part.with_skeleton(other.skeleton), len(other._sources)
+            other._units += [(first + source, picture, people) for source, picture, people in mapped._units]
+            other._sources += tuple(
+                replace(source, name="/".join(filter(None, (name, source.name))))
+                for source in mapped._sources
+            )
+        ids = {other.unit_id(k) for k in range(len(other))}
+        if len(ids) < len(other):
+            raise ValueError(f"two units of the parts {list(names)} have one id")
+        other.set_names = reduce(add, (part.set_names for part in parts))
+        other.problems = tuple(problem for part in parts for problem in part.problems)
+        other.report = tuple(line for part in parts for line in part.report)
+        for source in other._sources:
+            if source.way is not None and source.way.missing:
+                joints = ", ".join(other.skeleton.joints[j] for j in source.way.missing)
+                other.report += (f"{source.name} has no labels for {joints}",)
+        return other
 
     def __len__(self) -> int:
         return len(self._units)
@@ -206,28 +177,28 @@ class PoseUnits:
     @property
     def most_views(self) -> int:
         """The most people of a unit."""
-        return max((len(people) for _, people in self._units), default=1)
+        return max((len(people) for *_, people in self._units), default=1)
 
     @property
-    def skeleton(self) -> Skeleton:
-        """Of the joints that `load` gives."""
-        return self._own if self._map is None else self._map.target
+    def padding(self) -> float:
+        """How much larger than a person's box the crops of the first source reach."""
+        return self._sources[0].padding
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The pictures of these units, each once, in the dataset's order."""
-        return tuple(self._pictures[p] for p in sorted({p for p, _ in self._units}))
+        """The pictures of these units, each once, in the datasets' order."""
+        return tuple(self._sources[s].pictures[p] for s, p in sorted({(s, p) for s, p, _ in self._units}))
 
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Joints of `skeleton` that the dataset has no labels for."""
-        return () if self._map is None else self._map.missing
+    def _at(self, index: int) -> tuple[_Source, int, tuple[int, ...]]:
+        """The source of a unit, its picture's place there, and its people's places in the picture."""
+        source, picture, people = self._units[index]
+        return self._sources[source], picture, people
 
     def unit_id(self, index: int) -> str:
-        """The picture's name, with "#k" for its k-th person where a unit is a crop."""
-        picture, people = self._units[index]
-        name = self._pictures[picture].name
-        return name if self.unit == "image" else f"{name}#{people[0]}"
+        """The picture's name, with "#k" for its k-th person where a unit is a crop; "NAME/ID" in several sources."""
+        source, picture, people = self._at(index)
+        name = source.pictures[picture].name + (f"#{people[0]}" if self.unit == "crop" else "")
+        return f"{source.name}/{name}" if source.name else name
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
@@ -235,17 +206,18 @@ class PoseUnits:
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
         """SHA-256 of the picture's file, hex; nothing for one that is in none."""
-        picture, _ = self._units[index]
-        if picture not in self._cache.files:
-            path = self._pictures[picture].path
-            self._cache.files[picture] = () if path is None else (file_digest(path),)
-        return self._cache.files[picture]
+        source, picture, _ = self._at(index)
+        files = source.cache.files
+        if picture not in files:
+            path = source.pictures[picture].path
+            files[picture] = () if path is None else (file_digest(path),)
+        return files[picture]
 
     def label_digest(self, index: int) -> str:
         """Of the unit's people: joints, boxes and what else is known of them, and the skeleton they are told in."""
-        _, people = self._units[index]
+        source, _, people = self._at(index)
         labels = self._known(index)[1]
-        told = f"{self._own.name} {self.skeleton.name} {self.padding!r} {[labels[k] for k in people]}"
+        told = f"{source.skeleton.name} {self.skeleton.name} {source.padding!r} {[labels[k] for k in people]}"
         if self._regions is not None:
             told += f" {self._regions.digest}"
         return hashlib.sha256(told.encode()).hexdigest()
@@ -255,17 +227,17 @@ class PoseUnits:
         pixels, labels = self._known(index)
         if self.unit == "image":
             return (pixels,)
-        _, (person,) = self._units[index]
+        (person,) = self._at(index)[2]
         box = labels[person].partition(" ")[0]
         return (f"{pixels} {box}",)
 
     def _known(self, index: int) -> tuple[str, tuple[str, ...]]:
-        picture, _ = self._units[index]
-        known = self._cache.known.get(picture)
+        source, picture, _ = self._at(index)
+        known = source.cache.known.get(picture)
         if known is None:
-            image, people = self._cache.get(picture, self._pictures[picture])
-            known = pixel_hash(image), tuple(_labels_of(person) for person in people)
-            self._cache.known[picture] = known
+            image, people = source.cache.get(picture, source.pictures[picture])
+            known = pixel_hash(image), tuple(labels_of(person) for person in people)
+            source.cache.known[picture] = known
         return known
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
@@ -282,28 +254,14 @@ class PoseUnits:
         * `inverse` (2, 3) float32: from crop pixels to picture pixels. For a mirrored crop it leads back to
           the picture as it is, where left and right have their old names.
         """
-        index_of_picture, people = self._units[index]
+        source, picture, people = self._at(index)
         if len(people) > MAX_VIEWS:
             people = tuple(sorted(int(k) for k in rng.choice(people, MAX_VIEWS, replace=False)))
-        image, labelled = self._cache.get(index_of_picture, self._pictures[index_of_picture])
-        return [
-            self._crop(
-                image,
-                labelled[k],
-                self._region(index_of_picture, k, image, labelled[k]),
-                self.augment.draw(rng),
-            )
-            for k in people
-        ]
+        return self._crops(source, picture, people, lambda: self.augment.draw(rng))
 
     def canonical(self, index: int) -> list[View]:
         """The crops of all the unit's people, not augmented, as `load` describes them."""
-        picture, people = self._units[index]
-        image, labelled = self._cache.get(picture, self._pictures[picture])
-        return [
-            self._crop(image, labelled[k], self._region(picture, k, image, labelled[k]), Drawn())
-            for k in people
-        ]
+        return self._crops(*self._at(index), Drawn)
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
         """A canonical view under one draw of the augmentation (`vary_view`)."""
@@ -311,14 +269,34 @@ class PoseUnits:
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
         """The picture's `dpose.media.fingerprint`, (1, 16)."""
-        picture, _ = self._units[index]
-        image, _ = self._cache.get(picture, self._pictures[picture])
+        source, picture, _ = self._at(index)
+        image, _ = source.cache.get(picture, source.pictures[picture])
         return fingerprint(image)[None]
 
     def subjects(self, index: int) -> tuple[str, ...]:
-        """Who the picture shows, where that is known."""
-        subject = self._pictures[self._units[index][0]].subject
+        """Who the picture shows, where that is known; a name is the same person in every source."""
+        source, picture, _ = self._at(index)
+        subject = source.pictures[picture].subject
         return (subject,) if subject else ()
+
+    def shared_picture(self, threads: int = 2, readers: Readers = ALONE) -> tuple[str, str] | None:
+        """The ids of two units of different sources that are one picture, by their content; None where there are none.
+
+        Args:
+            threads: Threads that read pictures.
+            readers: The processes that read them together, each its own.
+        """
+        if len(self._sources) < 2:
+            return None
+        first: dict[str, int] = {}
+        read = read_shared(self.content_hashes, range(len(self)), readers, threads)
+        for index, hashes in enumerate(read):
+            for content in hashes:
+                other = first.setdefault(content, index)
+                if self._units[other][0] != self._units[index][0]:
+                    read.close()
+                    return self.unit_id(other), self.unit_id(index)
+        return None
 
     def with_augment(self, augment: Augment) -> PoseUnits:
         """The same units with another augmentation; `Augment.none()` gives the canonical crops."""
@@ -329,7 +307,11 @@ class PoseUnits:
     def with_skeleton(self, target: Skeleton) -> PoseUnits:
         """The same units with their labels in another skeleton; joints that they say nothing about are not labelled."""
         other = self.subset(range(len(self)))
-        other._map = None if target == self._own else joint_map(self._own, target)
+        other.skeleton = target
+        other._sources = tuple(
+            replace(s, way=None if target == s.skeleton else joint_map(s.skeleton, target))
+            for s in self._sources
+        )
         return other
 
     def with_regions(self, regions: Regions | None) -> PoseUnits:
@@ -355,25 +337,40 @@ class PoseUnits:
         other.report = (*self.report, selection.told(len(self)))
         return other
 
-    def _region(self, picture: int, number: int, image: NDArray[np.uint8], person: Person) -> Box | None:
+    def _crops(
+        self, source: _Source, picture: int, people: Sequence[int], draw: Callable[[], Drawn]
+    ) -> list[View]:
+        image, labelled = source.cache.get(picture, source.pictures[picture])
+        views = []
+        for k in people:
+            region = self._region(source, picture, k, image, labelled[k])
+            views.append(self._crop(source, image, labelled[k], region, draw()))
+        return views
+
+    def _region(
+        self, source: _Source, picture: int, number: int, image: NDArray[np.uint8], person: Person
+    ) -> Box | None:
         """Where a person was found and how turned; None where nothing looks for people and the labelled box counts."""
         if self._regions is None:
             return None
         key = (self._regions.digest, picture, number)
-        if key not in self._cache.regions:
-            self._cache.regions[key] = self._regions(image, person.box, self.padding)
-        return self._cache.regions[key]
+        known = source.cache.regions
+        if key not in known:
+            known[key] = self._regions(image, person.box, source.padding)
+        return known[key]
 
-    def _crop(self, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn) -> View:
-        box, padding = (_labelled_box(person), self.padding) if region is None else (region, 1.0)
-        matrix = crop_of(box, self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
+    def _crop(
+        self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
+    ) -> View:
+        box, padding = (_labelled_box(person), source.padding) if region is None else (region, 1.0)
+        matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
-            order = list(self._own.flip_order)
+            order = list(source.skeleton.flip_order)
             keypoints, labelled = keypoints[order], labelled[order]
-        if self._map is not None:
-            keypoints, labelled = self._map.points(keypoints), self._map.values(labelled) > 0
+        if source.way is not None:
+            keypoints, labelled = source.way.points(keypoints), source.way.values(labelled) > 0
         zoom = zoom_of(matrix)
         target = target_of(
             keypoints,
@@ -388,12 +385,3 @@ class PoseUnits:
 
 def _labelled_box(person: Person) -> Box:
     return Box(np.asarray(person.box, np.float64), 1.0)
-
-
-def _labels_of(person: Person) -> str:
-    """Digests of a person's box, and of everything that is labelled of them."""
-    box = hashlib.sha256(np.ascontiguousarray(person.box, np.float32).tobytes()).hexdigest()
-    rest = hashlib.sha256(np.ascontiguousarray(person.keypoints, np.float32).tobytes())
-    rest.update(np.ascontiguousarray(person.visible, bool).tobytes())
-    rest.update(f"{float(person.head_length).hex()} {float(person.area).hex()}".encode())
-    return f"{box} {rest.hexdigest()}"

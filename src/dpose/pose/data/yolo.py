@@ -1,4 +1,4 @@
-"""YOLO-pose: a text file a picture, as Ultralytics and Roboflow write it, read and written.
+"""YOLO-pose: a text file a picture, as Ultralytics and Roboflow write it (`dpose.pose.data.convert` writes it, too).
 
 The folder holds `data.yaml` and pictures below `images/`, each with `labels/NAME.txt` in its place:
 
@@ -21,23 +21,20 @@ boxes stand for the segmentation that labels of this kind lack.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_text, file_yaml, write_atomic
+from dpose.files import file_text, file_yaml
 from dpose.known_sets import sets_in
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
-from dpose.pose.data.augment import Augment
-from dpose.pose.data.cache import picture_cache
-from dpose.pose.data.coco import NAMES_READ, numbered_as_coco, units_of
-from dpose.pose.data.coco_labels import CocoImage, CocoPerson, CocoSet
+from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
+from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.data.problems import Problems
-from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
@@ -46,38 +43,13 @@ MOST_JOINTS = 1_000
 _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
 
-def open_yolo(
-    root: Path,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
-    annotations: str = "",
-) -> PoseUnits:
-    """One split of a YOLO-pose dataset: a picture with all its people a unit (`dpose.pose.data.coco.open_coco`).
-
-    Args:
-        root: The dataset's folder.
-        split: "train", "val" or "test".
-        input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
-        unit: "image" or "crop".
-        annotations: `data.yaml`, relative to `root`, where it has another name.
-
-    Raises:
-        DposeError: as `read_yolo`.
-    """
-    return units_of(read_yolo(root, split, annotations), input_size=input_size, augment=augment, unit=unit)
-
-
 def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
     """The joints of a dataset, as its `data.yaml` names, counts and mirrors them.
 
     Raises:
         DposeError: there is no such file, or it describes no joints.
     """
-    return _described(*_settings(root, annotations))[0]
+    return described_joints(*read_settings(root, annotations))[0]
 
 
 def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
@@ -86,7 +58,7 @@ def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
     Raises:
         DposeError: there is no such file, or it is none.
     """
-    settings, path = _settings(root, annotations)
+    settings, path = read_settings(root, annotations)
     told = [Path(str(settings.get(name) or "")).stem for name in ("path", "download")]
     # a folder may be called "coco" for its format
     said = next((key for text in told if text != "coco" for key in sets_in(text)), "")
@@ -94,7 +66,7 @@ def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
     return said, "coco" if numbered_as_coco(names) else ""
 
 
-def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
+def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
     """The labels of one split. A line that makes no sense is left out and told by file and line.
 
     Pictures are always needed, whatever `pictures` says: labels are shares of their sizes.
@@ -102,109 +74,38 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     Raises:
         DposeError: `data.yaml` is missing, is none or lacks the split, or there is not one picture.
     """
-    settings, path = _settings(root, annotations)
-    skeleton, values = _described(settings, path)
+    settings, path = read_settings(root, annotations)
+    skeleton, values = described_joints(settings, path)
     files = _pictures(settings, split, path)
     people_class = _people_class(settings)
     problems = Problems()
-    numbered = all(file.stem.isdecimal() for file in files) and len({int(f.stem) for f in files}) == len(
-        files
-    )
-    images: list[CocoImage] = []
-    people: list[CocoPerson] = []
+    numbers = {int(file.stem) for file in files if file.stem.isdecimal()}
+    found: list[LabelledPicture] = []
+    people = 0
     for place, file in enumerate(files, 1):
         try:
-            height, width = shown_size(file)
+            size = shown_size(file)
         except DposeError as error:
             problems.add(error.what, file.name)
             continue
+        those = _people(file, size, (len(skeleton), values, people_class), people + 1, problems)
+        people += len(those)
         # as COCO's, a picture called by a number keeps it
-        number = int(file.stem) if numbered else place
-        images.append(CocoImage(number, _below(file, path.parent), file, width, height))
-        for line, text in _lines(_label_file(file)):
-            where = f"{_label_file(file).name} line {line}"
-            found = _person(text, len(skeleton), values, (width, height))
-            if isinstance(found, str):
-                problems.add(found, where)
-            elif people_class is None or found[0] == people_class:
-                people.append(CocoPerson(len(people) + 1, number, *found[1:], crowd=False))
-    if not images:
+        number = int(file.stem) if len(numbers) == len(files) else place
+        found.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
+    if not found:
         raise DposeError(
             "pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT
         )
-    return CocoSet(
-        f"yolo:{split}", path, tuple(images), tuple(people), tuple(problems), (), picture_cache(), skeleton
-    )
+    return Labels(f"yolo:{split}", path, skeleton, tuple(found), tuple(problems))
 
 
-def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, split: str) -> int:
-    """Write people as labels of a YOLO-pose dataset: `labels/SPLIT/NAME.txt` and `data.yaml`, readable by you alone.
-
-    Args:
-        folder: Made where it is missing; its `data.yaml` gets the split beside those that it has.
-        document: As COCO has it: images, and annotations with bbox and keypoints. The third number of a joint is v; in
-            annotations with a "score", which are predictions, it is the joint's own score and every joint is taken as
-            seen. A joint outside the picture is not labelled: YOLO has no place for it.
-        skeleton: Of the joints.
-        split: "train", "val" or "test".
-
-    Returns:
-        How many files of labels were written: one a picture, empty where there is nobody in it.
+def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Path]:
+    """What `data.yaml`, or the file that is named in its place, says; and that file.
 
     Raises:
-        DposeError: two pictures would share a file, or the folder cannot be written to or is of other joints.
+        DposeError: there is no such file, or it is no mapping.
     """
-    path = folder / USUAL
-    settings: dict[str, Any] = {"path": ".", "names": {0: "person"}}
-    if path.exists():
-        settings = _settings(folder, "")[0]
-        if _described(settings, path)[0] != skeleton:
-            raise DposeError("joints-differ", "describes other joints", str(path), "choose another folder")
-    lines: dict[int, list[str]] = {image["id"]: [] for image in document["images"]}
-    sizes = {image["id"]: (image["width"], image["height"]) for image in document["images"]}
-    for person in document["annotations"]:
-        lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
-    names = [label_name(image) for image in document["images"]]
-    if len(set(names)) != len(names):
-        raise DposeError(
-            "picture-names-collide", "two pictures have one name", str(folder), "write them to a folder each"
-        )
-    for name, image in zip(names, document["images"], strict=True):
-        write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
-    settings |= {
-        split: f"images/{split}",
-        "kpt_shape": [len(skeleton), 3],
-        "flip_idx": list(skeleton.flip_order),
-        "kpt_names": {0: list(skeleton.joints)},
-    }
-    # Ultralytics wants both in every file
-    settings |= {"train": settings.get("train", settings[split]), "val": settings.get("val", settings[split])}
-    write_atomic(path, yaml.safe_dump(settings, sort_keys=False, default_flow_style=None), mode=0o600)
-    return len(names)
-
-
-def label_name(image: Mapping[str, Any]) -> str:
-    """The label file's name of a picture, or of a video's frame: counted from 1, as Ultralytics writes those."""
-    frame = f"_{image['frame'] + 1}" if "frame" in image else ""
-    return f"{Path(image['file_name']).stem}{frame}.txt"
-
-
-def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
-    x, y, w, h = person["bbox"]
-    x0, x1 = np.clip([x, x + w], 0, size[0])
-    y0, y1 = np.clip([y, y + h], 0, size[1])
-    box = np.array([(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0]) / [*size, *size]
-    rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)
-    places = rows[:, :2] / size
-    flags = np.where(rows[:, 2] > 0, 2 if "score" in person else rows[:, 2], 0)
-    flags[((places < 0) | (places > 1)).any(axis=1)] = 0
-    joints = [
-        f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)
-    ]
-    return " ".join(["0", *(f"{v:.6f}" for v in box), *joints]) + "\n"
-
-
-def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
     path = root / (annotations or USUAL)
     if not path.is_file():
         raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
@@ -222,7 +123,7 @@ def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
     return found, path
 
 
-def _described(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
+def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
     """The skeleton, and how many numbers a joint has."""
     shape = settings.get("kpt_shape")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
@@ -317,10 +218,34 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
     return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
+def _people(
+    picture: Path,
+    size: tuple[int, int],
+    described: tuple[int, int, int | None],
+    first: int,
+    problems: Problems,
+) -> list[LabelledPerson]:
+    """The people of a picture of (H, W), numbered from `first`; described are joints, numbers a joint, and class."""
+    joints, values, wanted = described
+    people: list[LabelledPerson] = []
+    for line, text in _lines(_label_file(picture)):
+        where = f"{_label_file(picture).name} line {line}"
+        found = _person(text, joints, values, size)
+        if isinstance(found, str):
+            problems.add(found, where)
+        elif wanted is None or found[0] == wanted:
+            _, rows, box = found
+            area = float(AREA_OF_BOX * box[2:].prod())
+            number = first + len(people)
+            made = boxed_person(number, rows, box, size, area=area, where=where, problems=problems)
+            people += [] if made is None else [made]
+    return people
+
+
 def _person(
-    text: str, joints: int, values: int, size: Sequence[int]
-) -> str | tuple[int, Any, Any, Any, float]:
-    """Class, keypoints, flags, box and area of a line, in pixels; or what is wrong with it."""
+    text: str, joints: int, values: int, size: tuple[int, int]
+) -> str | tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """The class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it."""
     try:
         row = np.array([float(part) for part in text.split()])
     except ValueError:
@@ -329,16 +254,24 @@ def _person(
         return f"not {5 + joints * values} numbers"
     if not np.isfinite(row).all() or (row[1:5] < 0).any() or (row[1:5] > 1).any():
         return "a box that is not in shares of the picture"
-    scale = np.array(size, np.float64)
+    scale = np.array(size[::-1], np.float64)
     rows = row[5:].reshape(joints, values)
     flags = rows[:, 2] if values == 3 else np.where((rows > 0).any(axis=1), 2.0, 0.0)
-    if not np.isin(flags, (0, 1, 2)).all():
-        return "a visibility other than 0, 1 or 2"
     centre, extent = row[1:3] * scale, row[3:5] * scale
     box = np.concatenate([centre - extent / 2, extent])
-    return int(row[0]), rows[:, :2] * scale, flags.copy(), box, float(AREA_OF_BOX * extent.prod())
+    return int(row[0]), np.column_stack([rows[:, :2] * scale, flags]), box
 
 
 def _below(file: Path, folder: Path) -> str:
     """A file's name relative to a folder, or its own where it lies elsewhere."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
+
+
+DATASET = photographs(
+    read_yolo,
+    ("train", "val", "test"),
+    skeleton=COCO,
+    own_skeleton=yolo_skeleton,
+    oks=True,
+    holds=yolo_holds,
+)

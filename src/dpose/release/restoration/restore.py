@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +17,6 @@ from dpose.release.restoration.learned import by_network, restoration_digest
 from dpose.release.restoration.variation import by_variation
 
 METHODS = ("learned", "tv", "none")
-RECORD = "restoration"
-"""Its name in a release's record."""
 OPENCV = "opencv-python-headless"
 RESTORING = (OPENCV, "scikit-image")
 
@@ -57,31 +54,33 @@ class Restoration:
             return cls("tv", note=f"restored by total variation: {error.what}")
 
     @classmethod
-    def recorded(cls, record: Mapping[str, str]) -> Restoration:
-        """What `record` wrote; a record without it is of painted cells.
+    def read(cls, values: Any, where: str = "") -> Restoration:
+        """The restoration that `to_dict` wrote.
 
         Raises:
-            DposeError: it is no restoration.
+            DposeError: it is none.
         """
-        text = record.get(RECORD, "")
-        found = re.fullmatch(r"tv|learned, weights ([0-9a-f]{64})|", text)
-        if found is None:
-            raise DposeError(
-                "record-restoration-unknown", f"its statement names an unknown restoration {text[:80]!r}"
-            )
-        return cls("learned", found[1]) if found[1] else cls(text or "none")
+        for method in METHODS:
+            digest = r"[0-9a-f]{64}" if method == "learned" else ""
+            weights = values.get("weights", "") if isinstance(values, dict) else None
+            if isinstance(weights, str) and re.fullmatch(digest, weights):
+                found = cls(method, weights)
+                if found.to_dict() == values:
+                    return found
+        raise DposeError(
+            "record-restoration-unknown",
+            f"its statement names an unknown restoration {str(values)[:80]}",
+            where,
+        )
 
     @property
     def libraries(self) -> tuple[str, ...]:
         """The packages besides dpose and numpy whose version a restored picture depends on."""
         return {"learned": (OPENCV,), "tv": RESTORING}.get(self.method, ())
 
-    @property
-    def record(self) -> dict[str, str]:
-        """What a release's record has of it: nothing for none."""
-        if self.method == "none":
-            return {}
-        return {RECORD: f"{self.method}, weights {self.weights}" if self.weights else self.method}
+    def to_dict(self) -> dict[str, str]:
+        """What a release's record has of it."""
+        return {"method": self.method} | ({"weights": self.weights} if self.weights else {})
 
     def check_here(self) -> None:
         """Refuse a restoration whose weights are not here.

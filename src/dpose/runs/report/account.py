@@ -11,36 +11,30 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.errors import DposeError
-from dpose.privacy.odometer import (
-    EVALUATION,
-    Asked,
-    BudgetState,
-    Charge,
-    Where,
-    charges,
-    names_of_run,
-    read_with,
-    unbounded,
-)
-from dpose.privacy.rounding import as_given, lower, upper
-from dpose.report.charts import Spending, spending_over_time
-from dpose.report.document import Report
-from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of, set_back_line
-from dpose.runs.budget import budget_lines, identity_of_data
-from dpose.runs.report.record import RunRecord
-from dpose.runs.spending import (
+from dpose.account import EVALUATION, BudgetState, Charge, Where, charges, names_of_run, unbounded
+from dpose.account.words import (
     PLANNED,
     DataSpending,
+    answer_lines,
     answered,
+    budget_lines,
+    check_there,
     dataset_of,
     datasets,
     lines_of,
     picture_of,
     relations_of,
-    told_neighbours,
+    row_of,
+    set_back_line,
 )
+from dpose.errors import DposeError
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.report.charts import Spending, spending_over_time
+from dpose.report.document import Report
+from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
+from dpose.runs.account import identity_of_data, marks_of_file
+from dpose.runs.report.record import RunRecord
 from dpose.training.kept import run_name
 
 POINTS = 24
@@ -62,7 +56,7 @@ def write_account_page(
     picture: Path | None,
     delta: float | None,
     console: Console,
-    asked: Sequence[Asked] = (),
+    asked: Sequence[Neighbours] = (),
     limit: int | None = None,
     where: Where = None,
 ) -> Path:
@@ -161,7 +155,7 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
         own = [entry for entry in charges(where) if name and entry.id in names_of_run(name)]
         if not own:
             return ("The account of the machine that wrote this page does not know this run.",)
-        entries = tuple(read_with(own, where))
+        entries = tuple(charges(where, near=own))
         answers = answered(entries, relations_of(entries), None, where=where)
         others = len(entries) - len(own)
         lead = (
@@ -189,13 +183,13 @@ def _left(state: BudgetState) -> tuple[Block, ...]:
         numbers += [("spent", upper(state.epsilon)), ("left", lower(left))]
     style = "panel none" if state.unbounded or state.level >= 80 else "panel private"
     return (
-        Group((Numbers(tuple(numbers), f"for {told_neighbours(limit.asked)}"), first, Bullets(rest)), style),
+        Group((Numbers(tuple(numbers), f"for {limit.neighbours.describe()}"), first, Bullets(rest)), style),
     )
 
 
 def _chart(one: DataSpending, where: Where) -> Figure | None:
     """Epsilon after each artefact, for the first neighbours for which something has a bound."""
-    asked = [state.budget.asked for state in one.budgets] + [answer.asked for answer in one.answers]
+    asked = [state.budget.neighbours for state in one.budgets] + [answer.asked for answer in one.answers]
     of = {answer.asked: answer for answer in one.answers}
     chosen = next((a for a in asked if a in of and of[a].together), None)
     if chosen is None:
@@ -209,9 +203,9 @@ def _chart(one: DataSpending, where: Where) -> Figure | None:
         adds = any(_has_bound(e, chosen) for e in one.entries[max(0, end - step) : end])
         value = answered(bounded, [chosen], delta, where=where)[0].epsilon if adds else None
         rows.append(Spending(last.at[:10], last.what, value))
-    limit = next((s.budget.epsilon for s in one.budgets if s.budget.asked == chosen), None)
+    limit = next((s.budget.epsilon for s in one.budgets if s.budget.neighbours == chosen), None)
     words = (
-        f"What has been spent in all, after each artefact, for {told_neighbours(chosen)}: epsilon at delta "
+        f"What has been spent in all, after each artefact, for {chosen.describe()}: epsilon at delta "
         f"{as_given(delta)} of the picture that gave most, {PLANNED}. A cross has no bound."
     )
     if step > 1:
@@ -219,5 +213,5 @@ def _chart(one: DataSpending, where: Where) -> Figure | None:
     return Figure("", words, spending_over_time(rows, words, limit=limit))
 
 
-def _has_bound(entry: Charge, asked: Asked) -> bool:
+def _has_bound(entry: Charge, asked: Neighbours) -> bool:
     return entry.what != EVALUATION and not unbounded(entry, asked.unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpose.privacy.accounting import Event
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.inline import Code
@@ -80,7 +80,7 @@ def _events(statement: PrivacyStatement) -> Table:
             f"{event.steps:,}",
         )
         for event in statement.events
-        if isinstance(event, Event)  # a run has no others
+        if isinstance(event, SampledGaussian)  # a run has no others
     ]
     head = ("Event", "Sampling rate", "Noise multiplier", "Sensitivity", "Steps")
     return Table("What epsilon is computed from", head, tuple(rows))

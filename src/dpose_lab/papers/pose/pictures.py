@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dpose.account import committing
 from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.media.images import encode_image
 from dpose.pose.data import DataSpec, PoseUnits
@@ -19,7 +20,6 @@ from dpose.pose.folder import WEIGHTS, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
-from dpose.privacy.odometer import committing
 from dpose.report.results import Figure
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_shown

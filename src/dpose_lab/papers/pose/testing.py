@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import file_json, write_atomic
 from dpose.pose.backbones import shipped_weights
@@ -22,7 +23,6 @@ from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.evaluate import evaluate_run, record_score
 from dpose.runs.places import run_config

@@ -1,0 +1,321 @@
+"""What charges cost together: Renyi divergences at one order for budgets, the tightest epsilon for a fixed plan.
+
+    composed(found, delta=1e-5)                             # epsilon of all of them, for a plan fixed beforehand
+    renyi_cost(events, order=6.5, replaces=False)           # what a budget's filter adds up
+    spent(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
+
+docs/proofs/odometer.md proves both: the bound of each event, replacement under Poisson sampling by the weak triangle
+inequality, and the conversion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+from dpose.account.charges import EVALUATION, PIXEL, Charge, restated, unbounded
+from dpose.account.history import history, touching_sets
+from dpose.account.sets import cells_of, cells_within, chains_of
+from dpose.account.store import Transaction, Where, opened
+from dpose.privacy.accounting import added_up, cost
+from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.privacy.renyi import APPROXIMATE_SHARE, converted, order_of_budget
+from dpose.privacy.rounding import as_given, lower
+
+CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
+"""Epsilons of the filters that `chosen_epsilon` asks: public, and fixed before anything is seen; 1/32 to 2,048."""
+EXAMPLES = 3
+"""Of what would fit: so many, of the newest kinds."""
+
+
+def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tuple[float, float]:
+    """Bounds on the Renyi divergence of `order` of all events together, and on the probability that it does not hold.
+
+    Args:
+        events: Restated for one relation.
+        order: Above 1.
+        replaces: Whether a unit is replaced by another; zeroed out, added or removed otherwise.
+    """
+    divergence = failing = 0.0
+    for event, count in Counter(events).items():
+        divergence += count * event.renyi(order, replaces=replaces)
+        failing += count * event.delta if isinstance(event, Approximate) else 0.0
+    return divergence, failing
+
+
+def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None = None) -> float:
+    """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
+
+    For a plan fixed beforehand: what the entries did must not have been chosen by looking at each other's results
+    (budgets hold for that, too: `filters`). Scores without noise (`what` "evaluation") have no epsilon and are left
+    out; whoever shows the sum names them.
+
+    Args:
+        entries: What was done.
+        delta: In (0, 1).
+        asked: The neighbours; None for those of the entries themselves: by replacement where one of them claims that,
+            otherwise by zeroing out.
+
+    Raises:
+        DposeError: delta is out of range.
+    """
+    entries = [entry for entry in entries if entry.what != EVALUATION]
+    if not entries:
+        return 0.0
+    if not all(entry.events for entry in entries):
+        return math.inf
+    if asked is None:
+        replaces = any(e.relation is Relation.REPLACE and e.unit != PIXEL for e in entries)
+        events = [event for entry in entries for event in entry.events]
+    else:
+        replaces, events = asked.replaces, [event for entry in entries for event in restated(entry, asked)]
+    return float(cost(events, delta, Relation.REPLACE if replaces else Relation.ZERO_OUT))
+
+
+def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, alone: float) -> float:
+    """Epsilon at `delta` of charges that read one picture, each of them chosen after seeing what earlier ones gave.
+
+    The least of `CHOSEN` whose filter, at its share of delta, would have let all of them in; of pure losses alone their
+    sum. Infinite where none would have.
+
+    **Guarantee.** With e the figure, a function of the charges: for every event S of all outputs, P(S) is at most the
+    mean of exp(e) over S under any neighbour, plus delta (docs/proofs/odometer.md, "Without a budget"), provided that
+    delta and the neighbours asked about were not chosen by what was seen.
+
+    Args:
+        charges: All with a bound for the neighbours, those that were made again as they stand now.
+        delta: In (0, 1).
+        asked: The neighbours.
+        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite where there are more.
+    """
+    events = [event for charge in charges for event in restated(charge, asked)]
+    most = added_up(event.pure() for event in events)
+    share = chosen_share(delta)
+    for point in CHOSEN:
+        order, cap = order_of_budget(point, share)
+        if point >= most:
+            break
+        if alone <= point:
+            return point
+        spent, failing = renyi_cost(events, order, replaces=asked.replaces) if cap > 0 else (math.inf, 0.0)
+        if spent <= cap and failing <= APPROXIMATE_SHARE * share:
+            return point
+    return most
+
+
+def chosen_share(delta: float) -> float:
+    """The share of `delta` that each filter of `CHOSEN` has: they are asked all together."""
+    return delta / len(CHOSEN)
+
+
+def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: float) -> float:
+    """What a budget's filter has spent, as an epsilon at the budget's delta: 0 for nothing."""
+    if spent == (0.0, 0.0):
+        return 0.0
+    if spent[1] > delta * APPROXIMATE_SHARE * (1 + 1e-9):
+        return math.inf
+    order, _ = order_of_budget(budget_epsilon, delta)
+    return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
+
+
+def fitting(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
+    """How much of the newest kinds of `like` fits into what is left of a Renyi divergence of `order`, in words."""
+    said = [
+        words
+        for charge in like
+        for event in charge.events
+        if (words := _fitting(asked, left, order, charge, event))
+    ]
+    return list(dict.fromkeys(said))[-EXAMPLES:]
+
+
+def _fitting(asked: Neighbours, left: float, order: float, charge: Charge, event: Event) -> str:
+    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
+    if unbounded(charge, asked.unit):
+        return ""
+    if isinstance(event, SampledGaussian):
+        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        steps = min(int(left / one), 10**9) if one else 10**9
+        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
+        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
+        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
+    if charge.unit != PIXEL:
+        return ""
+    (wide,) = restated(replace(charge, events=(event,)), asked)
+    if isinstance(event, Laplace) and isinstance(wide, Laplace):
+        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
+        what = f"at {lower(room, 2)}"
+    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
+        room = left / order / float(wide.rho() / event.rho())
+        what = f"at rho {lower(room, 2)} of zCDP"
+    else:
+        return ""
+    pixels = f" for {event.pixels} pixels" if event.pixels else ""
+    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
+
+
+class Compositions:
+    """Compositions that the account has computed before: by their events, so that none can be out of date."""
+
+    def __init__(self, account: Transaction) -> None:
+        self._key = account.key
+        self._old: dict[str, float] = {}
+        for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions"):
+            if mac == self._key.mac(
+                "composition", digest, value
+            ):  # what somebody else wrote is computed anew
+                self._old[digest] = float(value)
+        self._new: dict[str, float] = {}
+
+    def of(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
+        """`composed`, or what it was before."""
+        events = sorted(repr(event) for entry in entries for event in restated(entry, asked))
+        name = self._key.mac("question", version("dp-accounting"), repr(delta), str(asked.replaces), *events)
+        if name not in self._old:
+            self._old[name] = self._new[name] = composed(entries, delta, asked)
+        return self._old[name]
+
+    def chosen(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
+        """`chosen_epsilon` of charges among which is no score without noise: 0 for nothing."""
+        alone = self.of(entries, chosen_share(delta), asked) if len(entries) == 1 else math.inf
+        return chosen_epsilon(entries, delta, asked, alone)
+
+    def keep(self, where: Where) -> None:
+        """Write what is new, where there is an account."""
+        if not self._new:
+            return
+        with opened(where).transaction(make=False) as account:
+            for digest, value in self._new.items():
+                account.run(
+                    "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "
+                    "ON CONFLICT DO NOTHING",
+                    digest=digest,
+                    value=repr(value),
+                    mac=self._key.mac("composition", digest, repr(value)),
+                )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What some pictures have been spent for, of the one that has spent the most.
+
+    Attributes:
+        epsilon: Of everything that read it, for a plan fixed beforehand; infinite where something has no bound.
+        delta: At which it is told.
+        asked: For which neighbours.
+        charges: That read any of them, oldest first; those that took some of them to be public without their events.
+        unbounded: Of the charges without a bound for these neighbours (scores apart), why.
+        scores: How many scores without noise there are besides.
+        chosen: As `epsilon`, for runs and releases that were chosen after seeing earlier ones; infinite, too, where
+            there is a score without noise.
+    """
+
+    epsilon: float
+    delta: float
+    asked: Neighbours
+    charges: tuple[Charge, ...]
+    unbounded: tuple[tuple[Charge, str], ...]
+    scores: int
+    chosen: float
+
+
+def spent(
+    asked: Neighbours,
+    delta: float,
+    where: Where = None,
+    *,
+    of: Marks | None = None,
+    among: Sequence[Charge] = (),
+    also: Sequence[Charge] = (),
+    same: bool = False,
+) -> Spent:
+    """What has been spent on pictures, for the neighbours asked about: of the one that has spent the most.
+
+    Charges that share no picture compose in parallel: which pictures they read was settled by lists and not by what is
+    in the pictures. For units of more than one picture (a video, a person) all are added up.
+
+    Args:
+        asked: For which neighbours.
+        delta: At which epsilon is told, in (0, 1).
+        where: The account.
+        of: The pictures, and everything that read them; None for the charges `among` and nothing else.
+        among: Charges of the account.
+        also: Charges that are not made yet and read all of the pictures: what they would cost together.
+        same: Whether all of `of` are digests of one picture: whatever read it by one of them adds up with the rest.
+
+    Raises:
+        DposeError: the account cannot be read, or delta is out of range.
+    """
+    with opened(where).transaction(write=False) as account:
+        if of is not None:
+            cells = cells_of(account, of)
+        else:
+            read = frozenset(s for entry in among if entry.stored for s in entry.stored.sets)
+            cells = frozenset(c.id for set_id in read for c in cells_within(account, set_id) if c.members)
+        chains = set(chains_of(account, cells).values())
+        sets: frozenset[int] = frozenset().union(*chains)
+        found = touching_sets(history(account).among(sets) if of is not None else among, sets)
+        told, computed = _spent(account, found, {sets} if same else chains, asked, delta, also)
+    computed.keep(where)
+    return told
+
+
+def composed_each(
+    questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None
+) -> list[float]:
+    """`composed` for each (charges, delta, neighbours), remembered by the account.
+
+    Raises:
+        DposeError: the account cannot be read, or a delta is out of range.
+    """
+    with opened(where).transaction(write=False) as account:
+        computed = Compositions(account)
+    found = [computed.of(entries, delta, asked) for entries, delta, asked in questions]
+    computed.keep(where)
+    return found
+
+
+def _spent(
+    account: Transaction,
+    found: Sequence[Charge],
+    chains: Iterable[frozenset[int]],
+    asked: Neighbours,
+    delta: float,
+    also: Sequence[Charge] = (),
+) -> tuple[Spent, Compositions]:
+    """What `found` and `also` have spent on the picture of `chains` that has spent most; what was computed for it."""
+    computed = Compositions(account)
+    reasons = tuple(
+        (entry, why)
+        for entry in (*found, *also)
+        if entry.what != EVALUATION and (why := unbounded(entry, asked.unit))
+    )
+    scores = sum(entry.what == EVALUATION for entry in (*found, *also))
+    if reasons:
+        return Spent(math.inf, delta, asked, tuple(found), reasons, scores, math.inf), computed
+    counted = [entry for entry in found if entry.what != EVALUATION]
+    parts = [tuple(counted)] if asked.together else _parts(counted, chains)
+    every = [[*part, *also] for part in (parts or [()])]
+    worst = max(computed.of(part, delta, asked) for part in every)
+    chosen = math.inf if scores else max(computed.chosen(part, delta, asked) for part in every)
+    return Spent(worst, delta, asked, tuple(found), (), scores, chosen), computed
+
+
+def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:
+    """The charges of each picture, those alike once."""
+    of_set: dict[int, list[Charge]] = {}
+    for entry in found:
+        assert entry.stored is not None
+        for set_id in entry.stored.sets:
+            of_set.setdefault(set_id, []).append(entry)
+    parts: dict[tuple[object, ...], tuple[Charge, ...]] = {}
+    for chain in chains:
+        mine = {entry.id: entry for set_id in chain & of_set.keys() for entry in of_set[set_id]}
+        kinds = sorted((hash(e.events), e.area, e.unit, e.within) for e in mine.values())
+        parts.setdefault(tuple(kinds), tuple(mine.values()))
+    return list(parts.values())

@@ -1,0 +1,431 @@
+"""What pictures have been spent for, as values and sentences that a terminal and a page show alike.
+
+    for dataset in datasets():                     # all that the account holds, by what was read together
+        dataset.answers                            # one figure for each neighbouring relation
+        [line for answer in dataset.answers for line in answer_lines(answer)]
+
+A figure is of the picture that has given the most: charges that share no picture compose in parallel. It holds for a
+plan fixed beforehand; what holds for runs that were chosen after seeing results is a budget's filter
+(`dpose.account.budgets`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from dpose.account.budgets import BudgetState, budget_states, what_fits
+from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
+from dpose.account.composition import Spent, composed_each, spent
+from dpose.account.history import charges, groups, times_set_back
+from dpose.account.store import VARIABLE, Where, opened
+from dpose.errors import DposeError
+from dpose.privacy.accounting import added_up
+from dpose.privacy.events import Event, Gaussian, Laplace
+from dpose.privacy.marks import Marks
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.rounding import as_given, upper
+from dpose.units import Unit
+
+DELTA = 1e-5
+"""At which epsilon is told where nothing names a delta."""
+PLANNED = "for a plan fixed beforehand"
+"""What every figure that composes loss distributions must say beside itself."""
+CHOSEN = "For runs and releases chosen after seeing earlier ones"
+"""What holds for those is told beside every figure for a plan fixed beforehand."""
+SIZES = 3
+"""Of how many numbers of pixels a figure is told without being asked: the largest that releases were made for."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was spent, for one neighbouring relation.
+
+    Attributes:
+        asked: For which.
+        delta: At which epsilon is told.
+        epsilon: Of the picture that has given the most; infinite where something has no bound.
+        together: Of all that has a bound, as if it had all read one picture.
+        unbounded: Why the rest has none, and of how many charges each is true.
+        scores: Scores without noise, which have no epsilon.
+        chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
+    """
+
+    asked: Neighbours
+    delta: float
+    epsilon: float
+    together: float
+    unbounded: Counter[str] = field(default_factory=Counter)
+    scores: int = 0
+    chosen: float = 0.0
+
+
+@dataclass(frozen=True)
+class DataSpending:
+    """Pictures that were read together, by one charge or by several that share some.
+
+    Attributes:
+        name: For readers.
+        entries: What read them, oldest first.
+        answers: One for each neighbouring relation.
+        budgets: Those that share a picture with them.
+    """
+
+    name: str
+    entries: tuple[Charge, ...]
+    answers: tuple[Answer, ...]
+    budgets: tuple[BudgetState, ...] = ()
+
+
+def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Neighbours, ...]:
+    """What to ask where nobody has said: what the charges themselves and the budgets are about.
+
+    Releases are asked for the numbers of pixels that they were made for, the largest of them, and for the whole
+    picture; runs for the strongest of their units and the weakest.
+    """
+    bounded = [entry for entry in entries if entry.events]
+    sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
+    found = [Neighbours.of_pixels(size) for size in sizes[-SIZES:]]
+    units = {entry.unit for entry in bounded if entry.unit in ACCOUNT_UNITS}
+    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in ACCOUNT_UNITS)
+    for unit in sorted(units, key=ACCOUNT_UNITS.index):
+        found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
+    for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
+        found.append(Neighbours(Unit(within), Relation.REPLACE))
+    found += [state.budget.neighbours for state in budgets]
+    return tuple(dict.fromkeys(found)) or (Neighbours(Unit.IMAGE),)
+
+
+def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
+    """At which delta to tell epsilon: as given, or the largest that a charge claims itself."""
+    return delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
+
+
+def answered(
+    entries: Sequence[Charge],
+    asked: Iterable[Neighbours],
+    delta: float | None,
+    marks: Marks | None = None,
+    where: Where = None,
+    *,
+    same: bool = False,
+) -> tuple[Answer, ...]:
+    """What `entries` have spent, for each of the neighbours asked about.
+
+    Args:
+        entries: Of the account.
+        asked: For which neighbours.
+        delta: At which epsilon is told; None for the entries' own.
+        marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
+        where: The account.
+        same: Whether `marks` are digests of one picture.
+
+    Raises:
+        DposeError: the account cannot be read, or delta is out of range.
+    """
+    at = delta_of(entries, delta)
+    found: list[Spent] = []
+    for one in asked:
+        by_marks = None if marks is None else spent(one, at, where, of=marks, same=same)
+        found.append(by_marks or spent(one, at, where, among=entries))
+    sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
+    return tuple(
+        Answer(
+            s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores, s.chosen
+        )
+        for s, together in zip(found, sums, strict=True)
+    )
+
+
+def _bounded(spent: Spent) -> list[Charge]:
+    return [e for e in spent.charges if e.what != EVALUATION and not unbounded(e, spent.asked.unit)]
+
+
+def datasets(
+    delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+) -> tuple[DataSpending, ...]:
+    """All that the account holds, by what was read together; pictures that were only released, by their folders.
+
+    Args:
+        delta: At which epsilon is told; None for the charges' own.
+        asked: For which neighbours; empty for what the charges are about.
+        where: The account.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    states = budget_states(where=where)
+    gathered: dict[str, list[Charge]] = {}
+    for number, group in enumerate(groups(where)):
+        alone = all(entry.what == "release" for entry in group)
+        folder = str(PurePath(group[0].data).parent)
+        gathered.setdefault(f"releases of {folder}" if alone else f"group {number}", []).extend(group)
+    found = []
+    for entries in gathered.values():
+        entries.sort(key=lambda entry: entry.stored.seq if entry.stored else 0)
+        mine = tuple(state for state in states if state.sets & sets_read(entries))
+        answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
+        found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
+    shown = {id(state) for one in found for state in one.budgets}
+    for state in states:  # a budget of pictures that nothing has read yet
+        if id(state) not in shown:
+            at = delta or state.budget.delta
+            found.append(
+                DataSpending(
+                    state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,)
+                )
+            )
+    return tuple(found)
+
+
+def dataset_of(
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+) -> DataSpending:
+    """What the pictures `marks` have been spent for: `datasets`, of them alone.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    entries = tuple(charges(where, of=marks))
+    states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
+    answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
+    return DataSpending(name, entries, answers, tuple(states))
+
+
+def picture_of(
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+) -> DataSpending:
+    """What one picture or clip has been spent for, and where people are known, its people.
+
+    The account does not know who is on it. Where a run that read it was for each subject, all that touches any picture
+    of that run's data is added up for the subject: the subject's pictures are among those.
+
+    Args:
+        name: For readers.
+        marks: Its digests.
+        delta: At which epsilon is told; None for the charges' own.
+        asked: For which neighbours; empty for what the charges are about and the whole picture, replaced.
+        where: The account.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    entries = tuple(charges(where, of=marks))
+    states = tuple(budget_states(marks, where))
+    whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
+    wanted = tuple(asked) or tuple(
+        dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
+    )
+    answers: list[Answer] = []
+    for one in wanted:
+        if one.unit != "subject":
+            answers += answered(entries, [one], delta, marks, where, same=True)
+            continue
+        ids = {entry.id for entry in entries}
+        near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
+        counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
+        answers += answered(tuple(counted.values()), [one], delta, where=where)
+    return DataSpending(name, entries, tuple(answers), states)
+
+
+def sets_read(entries: Iterable[Charge]) -> frozenset[int]:
+    """The account's names of the sets of pictures that `entries` read."""
+    return frozenset(s for e in entries if e.stored for s in e.stored.sets | e.stored.opened)
+
+
+def names_of(entries: Sequence[Charge]) -> str:
+    """The names under which pictures were read, for readers; of many released files their folder."""
+    released = [entry for entry in entries if entry.what == "release"]
+    others = sorted({entry.data for entry in entries if entry.what != "release"})
+    files = {entry.data for entry in released}
+    if len(files) > 3:
+        folders = sorted({f"{PurePath(file).parent}/" for file in files})
+        return ", ".join([*others, *folders])
+    return ", ".join([*others, *sorted(files - set(others))])
+
+
+@dataclass(frozen=True)
+class ChargeLine:
+    """Charges that are told in one line: alike in all that it shows.
+
+    Attributes:
+        entry: The first of them.
+        count: How many.
+        epsilon: Its own claim; infinite where nothing bounds it.
+    """
+
+    entry: Charge
+    count: int
+    epsilon: float
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where the results are: of many releases their folder, of a run every folder that it was in."""
+        return (str(PurePath(self.entry.folder).parent),) if self.count > 1 else self.entry.folders
+
+
+def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
+    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    found: dict[object, list[Charge]] = {}
+    for entry in entries:
+        key: object = entry.id
+        if entry.what == "release":
+            place = (PurePath(entry.data).parent, PurePath(entry.folder).parent)
+            claims = tuple(_claim(event) for event in entry.events)
+            key = (entry.at[:10], entry.delta, claims, entry.state, entry.within, place)
+        found.setdefault(key, []).append(entry)
+    firsts = [alike[0] for alike in found.values()]
+    bounded = [e for e in firsts if e.events and e.what != EVALUATION]
+    own = {e.id: pure for e in bounded if not e.delta and (pure := _pure(e)) is not None}
+    left = [e for e in bounded if e.id not in own]
+    told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
+    own |= {e.id: value for e, value in zip(left, told, strict=True)}
+    return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
+
+
+def _claim(event: Event) -> Event:
+    """An event without what depends on its picture's size."""
+    return replace(event, points=()) if isinstance(event, Laplace | Gaussian) else event
+
+
+def _pure(entry: Charge) -> float | None:
+    """What a charge of pure losses claims without any delta; None where it has other events."""
+    pure = added_up(event.pure() for event in restated(entry, own_neighbours(entry)))
+    return pure if math.isfinite(pure) else None
+
+
+def own_neighbours(entry: Charge) -> Neighbours:
+    """The neighbours of a charge's own claim."""
+    if entry.unit == PIXEL:
+        size = max((event.pixels for event in entry.events), default=0)
+        return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
+    return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)
+
+
+def row_of(line: ChargeLine) -> tuple[str, ...]:
+    """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
+    entry = line.entry
+    what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
+    epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
+    return (
+        entry.at[:10],
+        what,
+        _own_neighbours(line) + (" *" if entry.beyond else ""),
+        upper(line.epsilon) if math.isfinite(line.epsilon) else epsilon,
+        as_given(entry.delta) if entry.events else "",
+        entry.state.value,
+    )
+
+
+def _own_neighbours(line: ChargeLine) -> str:
+    entry = line.entry
+    if entry.unit != PIXEL:
+        return f"{entry.unit}, {entry.relation.value}"
+    size = max((event.pixels for event in entry.events), default=0)
+    return f"{size:,} pixels" if size else f"whole {entry.within}"
+
+
+def answer_lines(answer: Answer) -> list[str]:
+    """A figure in words; where something has no bound, which, and the sum of the rest."""
+    of = answer.asked.describe()
+    of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
+    lines = []
+    if answer.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
+        rest = (
+            f" What has a bound, added up: epsilon {upper(answer.together)} at {at}."
+            if answer.together
+            else ""
+        )
+        lines.append(f"{of}: no bound ({counted}).{rest}")
+    elif answer.together:
+        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
+        if upper(answer.together) != upper(answer.epsilon):
+            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
+        lines.append(f"{said}.")
+    else:
+        lines.append(f"{of}: nothing with a bound has read them.")
+    if answer.together or answer.unbounded or answer.scores:
+        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        lines.append(f"{CHOSEN}: {told}.")
+    if answer.scores:
+        lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
+    return lines
+
+
+def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]:
+    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what would still fit.
+
+    Where something has no bound, that and no number.
+
+    Args:
+        state: It.
+        like: What may be asked to fit; what was charged by default.
+    """
+    limit = state.budget
+    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
+    said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
+    if state.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
+        return [
+            f"{said}what is spent has no bound: {counted}.",
+            "Nothing more is let in until it is lifted.",
+        ]
+    said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
+    if state.closed:
+        return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
+    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
+    if state.level:
+        lines.append(
+            "WARNING: all of it is used; what comes next is refused."
+            if state.level >= 100
+            else f"WARNING: more than {state.level} % of it is used."
+        )
+    if fits := what_fits(state, like or state.charges):
+        lines.append(f"What would fit, {fits}.")
+    return lines
+
+
+def notes_of(lines: Iterable[ChargeLine]) -> list[str]:
+    """What a reader of these lines must know besides."""
+    said = []
+    if any(line.entry.beyond for line in lines):
+        said.append("* protects only what a picture holds beyond its public view and labels.")
+    if any(line.entry.state is State.FAILED for line in lines):
+        said.append("What failed counts: nobody knows what it had computed by then.")
+    elif any(line.entry.state is State.RESERVED for line in lines):
+        said.append("What is reserved counts from the moment that it was: it may have been computed.")
+    return said
+
+
+def set_back_line(where: Where = None) -> str:
+    """That the account was once set back and taken as it was; "" if it never was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    times = times_set_back(where)
+    how = "once" if times == 1 else f"{times} times"
+    return f"The account was set back {how}: more may have been spent than it says." if times else ""
+
+
+def check_there(where: Where = None) -> None:
+    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
+
+    Raises:
+        DposeError: it is a file that does not exist.
+    """
+    store = opened(where)
+    named = where is not None or VARIABLE in os.environ
+    if named and store.file is not None and not store.file.exists():
+        raise DposeError(
+            "account-missing", "there is no account here", store.name, "see that its name is right"
+        )

@@ -1,0 +1,345 @@
+"""The labels of a dataset as a reader gives them, and the units that are made of them.
+
+A dataset is a module with a reader, which turns the dataset's own label files into `Labels`, and a `PoseDataset`, which
+is its entry in `dpose.pose.data.spec.SOURCES`. What all datasets need is done once: label files and pictures are found
+by `dpose.pose.data.files`, odd fields are collected as `Problems`, and `units_of` makes units, with the pictures' sizes
+checked and kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.data_spec import Dataset
+from dpose.errors import DposeError
+from dpose.media.images import read_image
+from dpose.pose.crops import PADDING
+from dpose.pose.data.augment import Augment
+from dpose.pose.data.cache import PictureCache, picture_cache
+from dpose.pose.data.files import LabelFile
+from dpose.pose.data.pictures import Person, Picture
+from dpose.pose.data.problems import Problem, Problems
+from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.skeletons import MPII, Skeleton
+from dpose.privacy.selection import smallest
+
+FAR_OUTSIDE = 0.5
+"""A labelled joint further outside the picture than this share of its longer side is told as a problem; it is kept."""
+
+
+@dataclass(frozen=True)
+class LabelledPerson:
+    """A labelled person, as the label file has them.
+
+    Attributes:
+        id: The annotation's number; in a list without numbers the place in it, from 0.
+        keypoints: (J, 2) float64, picture pixels, counted from zero.
+        flags: (J,) float64: 0 not labelled, 1 hidden, 2 seen.
+        corners: (4,) float32, x0, y0, x1, y1 in picture pixels: what a crop is made about. None if the person is not
+            learnt from: a crowd, somebody without a labelled joint or with an empty box.
+        box: (4,) float64, x, y, width, height in pixels, as written; None where the file has no box.
+        area: OKS's area, pixels squared; nan where unknown.
+        head_length: PCKh's reference length, pixels; nan where unknown.
+        crowd: Several people in one annotation.
+    """
+
+    id: int
+    keypoints: NDArray[np.float64]
+    flags: NDArray[np.float64]
+    corners: NDArray[np.float32] | None
+    box: NDArray[np.float64] | None = None
+    area: float = float("nan")
+    head_length: float = float("nan")
+    crowd: bool = False
+
+    @property
+    def labelled(self) -> int:
+        """Number of labelled joints."""
+        return int((self.flags > 0).sum())
+
+    @cached_property
+    def person(self) -> Person | None:
+        """Who is learnt from; None for somebody without `corners`."""
+        if self.corners is None:
+            return None
+        keypoints = self.keypoints.astype(np.float32)
+        return Person(keypoints, self.flags > 0, self.corners, self.head_length, self.area)
+
+
+@dataclass(frozen=True)
+class LabelledPicture:
+    """A picture and everybody who is labelled in it, those too who are not learnt from.
+
+    Attributes:
+        name: The file name that the labels give; unique in its dataset.
+        path: Where it is; None where it is not there, which only readers with `pictures=False` let pass.
+        people: In the file's order.
+        size: (H, W) in pixels that the labels speak of; None where they do not say.
+        id: The file's own number.
+        group: What tables are split by: Human-Art's category; "" where there is none.
+        subject: Who it shows, where that is known; equal names are the same person.
+    """
+
+    name: str
+    path: Path | None
+    people: tuple[LabelledPerson, ...]
+    size: tuple[int, int] | None = None
+    id: int = 0
+    group: str = ""
+    subject: str = ""
+
+    @cached_property
+    def learnt(self) -> tuple[Person, ...]:
+        """The people to learn from."""
+        return tuple(p.person for p in self.people if p.person is not None)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of one split, and where its pictures are.
+
+    Attributes:
+        name: Such as "coco:val".
+        source: The label file.
+        skeleton: Of the people's joints.
+        pictures: With and without people, in the file's order.
+        problems: What was wrong with the file.
+        notes: Anything else worth telling.
+        padding: How much larger than a person's `corners` a crop reaches.
+        entries: How many people a file lists in an order that predictions can be in, those left out too; 0 where
+            predictions name pictures by number.
+        cache: Decoded pictures on disk; None keeps none.
+    """
+
+    name: str
+    source: Path
+    skeleton: Skeleton
+    pictures: tuple[LabelledPicture, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    padding: float = PADDING
+    entries: int = 0
+    cache: PictureCache | None = field(default_factory=picture_cache)
+
+    @property
+    def people(self) -> tuple[LabelledPerson, ...]:
+        """Everybody labelled: crowds and people without joints too."""
+        return tuple(person for picture in self.pictures for person in picture.people)
+
+    def read(self, picture: LabelledPicture) -> NDArray[np.uint8]:
+        """The decoded picture, uint8 (H, W, 3) RGB, of the size that the labels speak of.
+
+        Where EXIF turns the picture and the labels were made on the pixels as stored, those are what is returned.
+
+        Raises:
+            DposeError: the picture is missing, damaged, or of another size.
+        """
+        path, size = picture.path, picture.size
+        if path is None:
+            raise DposeError("picture-missing", "the picture is missing", picture.name)
+        decode = partial(_decoded, path, size)
+        return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
+
+    def limit(self, count: int, seed: int = 0) -> Labels:
+        """At most `count` pictures with their people, chosen by name (`smallest`)."""
+        if count >= len(self.pictures):
+            return self
+        chosen = smallest([picture.name for picture in self.pictures], count, seed)
+        note = f"limited to {count:,} of {len(self.pictures):,} pictures (seed {seed})"
+        return replace(self, pictures=tuple(self.pictures[i] for i in chosen), notes=(*self.notes, note))
+
+    def report(self) -> list[str]:
+        """Lines on what was read: notes, who is not learnt from and why, and the problems' summary."""
+        people = self.people
+        crowds = sum(p.crowd for p in people)
+        jointless = sum(not p.crowd and not p.labelled for p in people)
+        boxless = sum(p.person is None for p in people) - crowds - jointless
+        empty = sum(not picture.learnt for picture in self.pictures)
+        told = list(self.notes)
+        for count, what in (
+            (crowds, "not learnt from: crowds"),
+            (jointless, "not learnt from: people without a labelled joint"),
+            (boxless, "not learnt from: people whose box is empty inside the picture"),
+            (empty, "pictures without anyone to learn from"),
+        ):
+            if count:
+                told.append(f"{count:,} {what}")
+        return told + Problems(self.problems).summary()
+
+    def truth(self) -> dict[str, Any]:
+        """The labels as a COCO dictionary, for `pycocotools`; of data whose people are scored by OKS."""
+        images, annotations = [], []
+        for picture in self.pictures:
+            height, width = picture.size or (0, 0)
+            images.append({"id": picture.id, "width": width, "height": height, "file_name": picture.name})
+            annotations += [
+                {
+                    "id": p.id,
+                    "image_id": picture.id,
+                    "category_id": 1,
+                    "iscrowd": int(p.crowd),
+                    "num_keypoints": p.labelled,
+                    "keypoints": np.column_stack([p.keypoints, p.flags]).ravel().tolist(),
+                    "bbox": [] if p.box is None else p.box.tolist(),
+                    "area": p.area,
+                }
+                for p in picture.people
+            ]
+        person = {"id": 1, "name": "person", "keypoints": list(self.skeleton.joints), "skeleton": []}
+        return {"images": images, "categories": [person], "annotations": annotations}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoseDataset(Dataset):
+    """What a dataset of poses says of itself. Its functions take the root and the split, and options by name.
+
+    Attributes:
+        labels: Reads the labels; takes `pictures` too: False keeps labelled pictures that are absent. The root is a
+            `Path`, or a name where the dataset has `roots`.
+        open: Of data without labels to read: gives the units, and takes `input_size`, `augment` and `unit` too.
+        skeleton: Of its labels, where they name no joints of their own.
+        own_skeleton: Gives the skeleton that the labels name.
+        several: Whether a picture may show several people; the papers then count people, not pictures.
+        preset: Of the model that the papers' experiments train on it where none is asked for.
+        choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
+            that a benchmark reports.
+        label_file: For data whose labels are a file a split: where it is looked for.
+        oks: Whether people are scored by OKS, boxes and all.
+    """
+
+    labels: Callable[..., Labels] | None = None
+    open: Callable[..., PoseUnits] | None = None
+    skeleton: Skeleton = MPII
+    own_skeleton: Callable[..., Skeleton] | None = None
+    several: bool = False
+    preset: str = "5m"
+    choosing: tuple[str, str] | tuple[()] = ()
+    label_file: LabelFile | None = None
+    oks: bool = False
+
+
+def photographs(
+    labels: Callable[..., Labels], splits: tuple[str, ...] = ("train", "val"), **more: Any
+) -> PoseDataset:
+    """Photographs of several people with labels in a file that `,annotations=FILE` replaces (`PoseDataset`)."""
+    return PoseDataset(
+        splits=splits,
+        default={"train": "train", "evaluate": "val"},
+        options=("annotations",),
+        distinct=("annotations",),
+        labels=labels,
+        several=True,
+        **more,
+    )
+
+
+def boxed_person(
+    number: int,
+    joints: NDArray[np.float64],
+    box: NDArray[np.float64],
+    size: tuple[int, int],
+    *,
+    area: float,
+    where: str,
+    problems: Problems,
+    crowd: bool = False,
+) -> LabelledPerson | None:
+    """A person of a format that gives joints with a visibility, and a box; None, told in `problems`, where it is none.
+
+    Args:
+        number: `LabelledPerson.id`.
+        joints: (J, 3), x and y in pixels of the picture and 0 not labelled, 1 hidden, 2 seen.
+        box: (4,), x, y, width, height in pixels.
+        size: (H, W) of the picture, pixels.
+        area: Pixels squared.
+        where: The entry, for `problems`.
+        problems: Told of what makes no sense, and of what is odd.
+        crowd: Several people in one annotation.
+    """
+    points, flags = joints[:, :2].copy(), joints[:, 2].copy()
+    if not np.isin(flags, (0, 1, 2)).all():
+        problems.add("a visibility other than 0, 1 or 2", where)
+        return None
+    height, width = size
+    corners = clipped(box, size) if flags.any() and not crowd else None
+    if flags.any() and not crowd and corners is None:
+        problems.add("an empty box", where, "not used", f"{box.tolist()} in {width} x {height}")
+    reach = FAR_OUTSIDE * max(width, height)
+    far = (points < -reach) | (points > np.array([width, height]) + reach)
+    if (far.any(axis=1) & (flags > 0)).any():
+        problems.add("a labelled joint far outside the picture", where, "kept")
+    return LabelledPerson(number, points, flags, corners, box, area, crowd=crowd)
+
+
+def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32] | None:
+    """A box x, y, w, h as x0, y0, x1, y1 within a picture of (H, W) pixels; None where nothing is left of it."""
+    x, y, w, h = box
+    high = np.array(size[::-1], np.float64) - 1
+    low_corner = np.clip([x, y], 0, high)
+    high_corner = np.clip([x + w, y + h], 0, high)
+    if w <= 0 or h <= 0 or (high_corner <= low_corner).any():
+        return None
+    return np.concatenate([low_corner, high_corner]).astype(np.float32)
+
+
+def units_of(
+    labels: Labels,
+    *,
+    input_size: tuple[int, int],
+    augment: Augment | None = None,
+    unit: UnitKind = "image",
+    nobody: bool = False,
+) -> PoseUnits:
+    """The people of `labels` to learn from, as units.
+
+    Args:
+        labels: What a dataset's reader gives. Pictures that are absent are no units.
+        input_size: (H, W) of a view in pixels.
+        augment: What to change at random; nothing where None.
+        unit: "image" or "crop".
+        nobody: Whether pictures without people to learn from are units, too.
+    """
+    pictures = [
+        Picture(p.name, len(p.learnt), partial(_read, labels, p), p.subject, p.path)
+        for p in labels.pictures
+        if p.path is not None and (p.learnt or nobody)
+    ]
+    people = sum(len(picture.learnt) for picture in labels.pictures)
+    return PoseUnits(
+        pictures,
+        input_size=input_size,
+        augment=augment,
+        unit=unit,
+        padding=labels.padding,
+        skeleton=labels.skeleton,
+        report=[f"{labels.name}: {len(pictures):,} pictures, {people:,} people", *labels.report()],
+        problems=labels.problems,
+        nobody=nobody,
+    )
+
+
+def _read(labels: Labels, picture: LabelledPicture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
+    return labels.read(picture), picture.learnt
+
+
+def _decoded(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
+    image = read_image(path)
+    if size is None:
+        return image
+    if image.shape[:2] == size[::-1] != size:
+        image = read_image(path, orient=False)
+    if image.shape[:2] != size:
+        found = f"{image.shape[1]} x {image.shape[0]}"
+        raise DposeError(
+            "picture-size-differs",
+            f"is {found} pixels, but its labels are for {size[1]} x {size[0]}",
+            str(path),
+        )
+    return image

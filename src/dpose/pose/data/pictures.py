@@ -1,0 +1,121 @@
+"""A labelled person, a picture with its people, and decoded pictures in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.pose.crops import Box
+
+
+@dataclass(frozen=True)
+class Person:
+    """One labelled person, in the dataset's own skeleton of J joints.
+
+    Attributes:
+        keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
+        visible: (J,) bool, true where labelled.
+        box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
+        head_length: PCKh's reference length in picture pixels; nan where unknown.
+        area: OKS's area of the person in picture pixels squared; nan where unknown.
+    """
+
+    keypoints: NDArray[np.float32]
+    visible: NDArray[np.bool_]
+    box: NDArray[np.float32]
+    head_length: float = float("nan")
+    area: float = float("nan")
+
+    def __post_init__(self) -> None:
+        """Refuse arrays of another shape."""
+        joints = len(self.visible)
+        shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
+        if shapes != ((joints, 2), (joints,), (4,)):
+            raise ValueError(f"a person needs keypoints (J, 2), visible (J,) and box (4,), got {shapes}")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture and the people labelled in it, loaded on demand.
+
+    Attributes:
+        name: Unique in its dataset.
+        count: How many people `read` returns.
+        read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
+        subject: Who it shows, where that is known; equal names are the same person.
+        path: The file that it comes from, if any.
+    """
+
+    name: str
+    count: int
+    read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
+    subject: str = ""
+    path: Path | None = None
+
+
+class Regions(Protocol):
+    """Finds where in a picture the person of a labelled box is, and how turned: from this picture and box alone.
+
+    Attributes:
+        digest: Two of one digest find the same regions.
+    """
+
+    digest: str
+
+    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
+        """The region to crop, with all the room that it needs; the box itself, `padding` as large, where nobody is."""
+
+
+@dataclass
+class PictureMemory:
+    """Decoded pictures by index, the least recently used dropped first; safe to share between threads."""
+
+    limit: int
+    size: int = 0
+    held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
+    known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
+    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of pictures that were asked for it: the digest of the file."""
+    regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
+    """By the finder's digest, picture and person."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
+        """What `Picture.read` gives, read where it is not held."""
+        with self.lock:
+            if index in self.held:
+                self.held.move_to_end(index)
+                return self.held[index]
+        # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
+        loaded = picture.read()
+        loaded[0].setflags(write=False)
+        if isinstance(
+            loaded[0], np.memmap
+        ):  # the disk cache's: the system keeps those, and each would hold a file open
+            return loaded
+        with self.lock:
+            if index not in self.held and loaded[0].nbytes <= self.limit:
+                self.held[index] = loaded
+                self.size += loaded[0].nbytes
+                while self.size > self.limit:
+                    _, (old, _people) = self.held.popitem(last=False)
+                    self.size -= old.nbytes
+        return loaded
+
+
+def labels_of(person: Person) -> str:
+    """Digests of a person's box, and of everything that is labelled of them."""
+    box = hashlib.sha256(np.ascontiguousarray(person.box, np.float32).tobytes()).hexdigest()
+    rest = hashlib.sha256(np.ascontiguousarray(person.keypoints, np.float32).tobytes())
+    rest.update(np.ascontiguousarray(person.visible, bool).tobytes())
+    rest.update(f"{float(person.head_length).hex()} {float(person.area).hex()}".encode())
+    return f"{box} {rest.hexdigest()}"
