@@ -31,7 +31,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpose.account import Budget, Charge, Where, budget_states, charge, charges, set_budget, spent
+from dpose.account import Budget, Charge, Where, budget_states, charge, charges, set_budget, spending
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, Laplace, SampledGaussian
 from dpose.privacy.marks import Marks, marks_of
@@ -146,10 +146,10 @@ def large(where: Where, pictures: int, artefacts: int) -> dict[str, str]:
     one, half = marks[17:18], marks[::2]
     for name, asked in (("all", marks), ("one picture", one), ("half of them", half)):
         found[f"spent on {name}, first answer, s"] = timed(
-            lambda m=asked: spent(Neighbours("image"), DELTA, where, of=m)
+            lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m)
         )
         found[f"spent on {name}, again, s"] = timed(
-            lambda m=asked: spent(Neighbours("image"), DELTA, where, of=m)
+            lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m)
         )
     found["who read one picture, s"] = timed(lambda: charges(where, of=one))
     return found

@@ -13,7 +13,7 @@ import scipy.io
 from rich.console import Console
 
 from archives import npy, rebuilt
-from dpose.account import charges, settle
+from dpose.account import charges, conclude
 from dpose.account import keys as high_water
 from dpose.account.history import groups
 from dpose.account.store import close_connections, opened
@@ -262,7 +262,7 @@ def test_an_account_with_anything_in_the_place_of_numbers_and_texts(account, cha
     with refused("account-altered"):
         charges(where)
     with refused("account-altered"):
-        settle({run_charge(1).id: ()}, where=where)
+        conclude({run_charge(1).id: ()}, where=where)
 
 
 def test_an_account_whose_tables_have_names_that_are_no_text(account):

@@ -24,7 +24,7 @@ from dpose.account import (
     lineage,
     note_weights,
     set_budget,
-    spent,
+    spending,
     touching,
     unbounded,
 )
@@ -426,7 +426,7 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
     point = chosen(*made, asked=asked)
     assert point in CHOSEN
     assert point >= composed(made, 1e-5, asked)
-    assert spent(asked, 1e-5, where, of=HERE, also=made).chosen == point
+    assert spending(asked, 1e-5, where, of=HERE, also=made).chosen == point
 
     def admit(epsilon):
         pictures = marks_of([f"of {epsilon}"])
@@ -479,7 +479,7 @@ def test_what_no_filter_lets_in_has_no_figure(where):
     charged = [entry(0), entry(1, events=(), what=EVALUATION)]
     for one in charged:
         charge(one, where)
-    found = spent(IMAGE, 1e-5, where, of=HERE)
+    found = spending(IMAGE, 1e-5, where, of=HERE)
     assert math.isinf(found.chosen)
     assert math.isfinite(found.epsilon)
 

@@ -6,8 +6,9 @@ import tracemalloc
 from dpose.account import Charge, charges
 from dpose.account.charges import charge_to_dict
 from dpose.account.history import Charges, GrowingMapping, history, likeness, packed, unpacked
+from dpose.account.journal import JournalRow
 from dpose.account.reservations import charge
-from dpose.account.store import JournalRow, opened
+from dpose.account.store import opened
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
 from stored import pure
@@ -75,7 +76,7 @@ def test_a_charge_in_memory_is_some_hundred_bytes():
 
 
 def test_many_pages_of_the_journal_are_read_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpose.account.store.PAGE", 3)
+    monkeypatch.setattr("dpose.account.journal.PAGE", 3)
     for number in range(8):
         charge(a_charge(f"c{number % 5}", str(number)), tmp_path, checked=False)
     expected = {entry.id: entry.stored.sets for entry in charges(tmp_path)}

@@ -27,10 +27,10 @@ from dpose.account import (
     charges,
     check_account,
     composed,
+    conclude,
     lift_budget,
     set_budget,
-    settle,
-    spent,
+    spending,
     unbounded,
     what_fits,
 )
@@ -175,7 +175,7 @@ def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
         wanted = [name for name, mine in zip(ids, read, strict=True) if mine & asked]
         assert [one.id for one in charges(where, of=marks_of(asked))] == wanted
         most = max(sum(p in mine for mine in read) for p in asked)
-        found = spent(Neighbours("image"), 1e-5, where, of=marks_of(asked)).epsilon
+        found = spending(Neighbours("image"), 1e-5, where, of=marks_of(asked)).epsilon
         assert found == pytest.approx(epsilon([replace(EVENT, steps=100 * most)], 1e-5) if most else 0.0)
     with opened(where).transaction(write=False) as account:
         assert sets_of(account, marks_of(())) == frozenset()
@@ -188,8 +188,8 @@ def test_people_are_added_up_whatever_pictures_share(where):
     charge(entry(1, marks_of(["b"]), unit="subject"), where, checked=False)
     both = marks_of(["a", "b"])
     one, two = epsilon([EVENT], 1e-5), epsilon([replace(EVENT, steps=200)], 1e-5)
-    assert spent(Neighbours("image"), 1e-5, where, of=both).epsilon == pytest.approx(one)
-    assert spent(Neighbours("subject"), 1e-5, where, of=both).epsilon == pytest.approx(two)
+    assert spending(Neighbours("image"), 1e-5, where, of=both).epsilon == pytest.approx(one)
+    assert spending(Neighbours("subject"), 1e-5, where, of=both).epsilon == pytest.approx(two)
 
 
 # restating
@@ -329,25 +329,25 @@ def test_a_release_is_reserved_committed_and_found_again(where):
     asked = release(0, settings="s" * 64)
     charge(asked, where)
     assert finished_alike(asked.marks, "s" * 64, where) == []  # a crash between: not finished, and counted
-    assert spent(Neighbours.of_pixels(16), 1e-5, where, of=asked.marks).epsilon > 0.49
-    settle({asked.id: ("d" * 64,)}, where=where)
+    assert spending(Neighbours.of_pixels(16), 1e-5, where, of=asked.marks).epsilon > 0.49
+    conclude({asked.id: ("d" * 64,)}, where=where)
     (done,) = finished_alike(asked.marks, "s" * 64, where)
     assert (done.state, done.outputs) == (State.COMMITTED, ("d" * 64,))
     assert finished_alike(asked.marks, "t" * 64, where) == []
     assert finished_alike(HERE[1:], "s" * 64, where) == []
     with refused("charge-complete"):
-        settle({asked.id: ()}, State.FAILED, where)
+        conclude({asked.id: ()}, State.FAILED, where)
     more = release(1)
     charge(more, where)
-    settle({more.id: ()}, State.FAILED, where)
+    conclude({more.id: ()}, State.FAILED, where)
     assert charges(where)[1].state is State.FAILED
     pixels = Neighbours.of_pixels(16)
-    assert spent(pixels, 1e-5, where, of=asked.marks).epsilon == pytest.approx(1.0, abs=1e-3)
-    again = spent(pixels, 1e-5, where, of=asked.marks, also=[release(2)])
+    assert spending(pixels, 1e-5, where, of=asked.marks).epsilon == pytest.approx(1.0, abs=1e-3)
+    again = spending(pixels, 1e-5, where, of=asked.marks, also=[release(2)])
     assert again.epsilon == pytest.approx(1.5, abs=1e-3)
     assert len(again.charges) == 2
     with refused("charge-unknown"):
-        settle({"f" * 32: ()}, where=where)
+        conclude({"f" * 32: ()}, where=where)
 
 
 def test_file_and_pixels_are_two_names_of_one_picture(where):
@@ -355,7 +355,7 @@ def test_file_and_pixels_are_two_names_of_one_picture(where):
     charge(release(0, marks_of(["file", "pixels"])), where, checked=False)
     charge(release(1, marks_of(["file", "pixels of another decoder"])), where, checked=False)
     charge(release(2, marks_of(["saved again", "pixels"])), where, checked=False)
-    found = spent(Neighbours.of_pixels(16), 1e-5, where, of=marks_of(["file", "pixels"]))
+    found = spending(Neighbours.of_pixels(16), 1e-5, where, of=marks_of(["file", "pixels"]))
     assert len(found.charges) == 3
     assert found.epsilon == pytest.approx(1.0, abs=1e-3)
 
@@ -543,7 +543,7 @@ def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
 def test_to_ask_makes_no_account(tmp_path):
     assert charges(tmp_path) == []
     charge(entry(), tmp_path, dry_run=True)
-    assert spent(Neighbours("image"), 1e-5, tmp_path, of=HERE).epsilon == 0
+    assert spending(Neighbours("image"), 1e-5, tmp_path, of=HERE).epsilon == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -596,12 +596,12 @@ def test_a_bound_that_was_lowered_by_hand_is_found(where):
 
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
     charge(entry(), where, checked=False)
-    true = spent(Neighbours("image"), 1e-5, where, of=HERE)
+    true = spending(Neighbours("image"), 1e-5, where, of=HERE)
     with opened(
         where
     ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
-    assert spent(Neighbours("image"), 1e-5, where, of=HERE) == true
+    assert spending(Neighbours("image"), 1e-5, where, of=HERE) == true
 
 
 def test_how_a_budget_stands_is_computed_once(where, monkeypatch):

@@ -231,7 +231,7 @@ GUARDED = {
         (
             "charge_all",
             "charge_within",
-            "settle",
+            "conclude",
             "committing",
             "note_weights",
             "CountedSteps._may",
@@ -250,11 +250,10 @@ GUARDED = {
     ),
     "account/sets.py": Guarded(ACCOUNT),
     "account/keys.py": Guarded(ACCOUNT),
-    "account/store.py": Guarded(
+    "account/store.py": Guarded(ACCOUNT, ("Store._begun", "Store._orphan")),
+    "account/journal.py": Guarded(
         ACCOUNT,
         (
-            "Store._begun",
-            "Store._orphan",
             "Transaction.head",
             "Transaction.append",
             "Transaction.journal",

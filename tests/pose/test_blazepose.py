@@ -48,7 +48,9 @@ def tiny(monkeypatch):
         Stage(8, 5, 2, ()),
     )
     tower = ((6, 1), (8, 1), (8, 0), (8, 0), (8, 1))
-    monkeypatch.setitem(blazepose.SIZES, "heavy", blazepose.Sizes(4, stages, 6, tower, from_pyramid=True))
+    monkeypatch.setitem(
+        blazepose.SIZES, "heavy", blazepose.TrunkSizes(4, stages, 6, tower, from_pyramid=True)
+    )
     torch.manual_seed(0)
     network = BlazePose("heavy").double()
     for layer in network.modules():

@@ -405,7 +405,7 @@ class TestCommand:
         code = (
             "import os, sys\nfrom dpose.release import files\n"
             "def dead(*given, **more): os._exit(9)\n"
-            "from dpose.account import reservations\nreservations.settle = dead\n"
+            "from dpose.account import reservations\nreservations.conclude = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from dpose.account import Budget, State, charges, set_budget, spent
+from dpose.account import Budget, State, charges, set_budget, spending
 from dpose.pose.metrics import SCORED, PCKh
 from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
@@ -404,7 +404,7 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
         State.COMMITTED,
         "image",
     )
-    assert spent(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
+    assert spending(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
         float(taken), rel=1e-3
     )
     with refused("budget-exceeded"):

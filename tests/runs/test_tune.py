@@ -16,7 +16,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpose.account import Budget, State, budget_states, charge, charges, composed, groups, set_budget, spent
+from dpose.account import (
+    Budget,
+    State,
+    budget_states,
+    charge,
+    charges,
+    composed,
+    groups,
+    set_budget,
+    spending,
+)
 from dpose.account.words import datasets, lines_of
 from dpose.cli import main
 from dpose.privacy.accounting import Accountant, epsilon
@@ -126,7 +136,9 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
         assert one_side.units == side.identity.units
     each = tuple(composed([one_side], DELTA) for one_side in (entry, scores))
     assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
-    assert spent(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(each)
+    assert spending(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(
+        each
+    )
     assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon

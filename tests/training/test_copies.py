@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dpose import account as odometer
-from dpose.account import charges, composed
+from dpose.account import charges, composed, unbounded
 from dpose.account import reservations as ledgers
 from dpose.errors import DposeError
 from dpose.privacy.entries import read_ledger
@@ -306,7 +305,7 @@ def test_a_seeded_run_goes_on_and_is_charged_as_bounded_by_nothing(dots, tmp_pat
     assert run(dots, tmp_path / "run", quiet, seed=4, resume=True).steps == STEPS
     (entry,) = charges(tmp_path / "state")
     assert entry.events == ()
-    assert odometer.unbounded(entry, "video")
+    assert unbounded(entry, "video")
     (tmp_path / "run" / "ledger.jsonl").unlink()
     with refused("ledger-missing"):
         run(dots, tmp_path / "run", quiet, seed=4, resume=True)

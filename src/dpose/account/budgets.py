@@ -33,13 +33,14 @@ from dpose.account.composition import (
     Compositions,
     composed,
     filter_epsilon,
-    fitting,
+    fitting_words,
     renyi_cost,
 )
 from dpose.account.history import History, history
+from dpose.account.journal import Transaction, Where
 from dpose.account.keys import owner_hash
 from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.errors import DposeError
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
@@ -432,7 +433,7 @@ def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
 
 def _fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
     """What of the kinds of `like` a budget of which this is spent would still let in; "" where nothing would."""
-    said = fitting(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
+    said = fitting_words(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
     rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
     return f"at epsilon {rest} left: {', or '.join(said)}" if said else ""
 

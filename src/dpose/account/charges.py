@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from dpose.account.store import JournalRow, Where
+from dpose.account.journal import JournalRow, Where
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks

@@ -2,7 +2,7 @@
 
     composed(found, delta=1e-5)                             # epsilon of all of them, for a plan fixed beforehand
     renyi_cost(events, order=6.5, replaces=False)           # what a budget's filter adds up
-    spent(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
+    spending(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
 
 docs/proofs/odometer.md proves both: the bound of each event, replacement under Poisson sampling by the weak triangle
 inequality, and the conversion.
@@ -18,8 +18,9 @@ from importlib.metadata import version
 
 from dpose.account.charges import EVALUATION, PIXEL, Charge, restated, unbounded
 from dpose.account.history import history, touching_sets
+from dpose.account.journal import Transaction, Where
 from dpose.account.sets import cells_of, cells_within, chains_of
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.privacy.accounting import added_up, cost
 from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.marks import Marks
@@ -123,7 +124,7 @@ def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: flo
     return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
 
 
-def fitting(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
+def fitting_words(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
     """How much of the newest kinds of `like` fits into what is left of a Renyi divergence of `order`, in words."""
     said = [
         words
@@ -224,7 +225,7 @@ class Spent:
     chosen: float
 
 
-def spent(
+def spending(
     asked: Neighbours,
     delta: float,
     where: Where = None,

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpose.account.charges import TUNING, Charge, charge_from, names_of_run, worst_case
+from dpose.account.journal import JournalRow, Transaction, Where
 from dpose.account.sets import check_sets, sets_of
-from dpose.account.store import ACCEPTED, JournalRow, Transaction, Where, opened
+from dpose.account.store import ACCEPTED, opened
 from dpose.errors import DposeError
 from dpose.privacy.marks import Marks
 

@@ -32,8 +32,9 @@ from pathlib import Path
 from dpose.account.budgets import admit, forget_bounds
 from dpose.account.charges import Charge, State, Stored, charge_from, charge_to_dict, joined, names_of_run
 from dpose.account.history import history, touching_sets
+from dpose.account.journal import Transaction, Where
 from dpose.account.sets import register_set, sets_of, without
-from dpose.account.store import Transaction, Where, opened
+from dpose.account.store import opened
 from dpose.errors import DposeError
 from dpose.files import private_folder
 from dpose.privacy.entries import EntryType, spent
@@ -149,7 +150,9 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
     return charge_from(row, account.store.where) if row else None
 
 
-def settle(outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None) -> None:
+def conclude(
+    outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None
+) -> None:
     """Record how charges ended, all in one transaction: their output is complete, or they ended without.
 
     A charge that failed counts all the same: what it had computed by then nobody knows.
@@ -186,17 +189,17 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
         where: The account.
 
     Raises:
-        DposeError: as `settle`.
+        DposeError: as `conclude`.
     """
     try:
         yield
     except BaseException:
         if name:
             with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
-                settle({name: ()}, State.FAILED, where)
+                conclude({name: ()}, State.FAILED, where)
         raise
     if name:
-        settle({name: outputs}, where=where)
+        conclude({name: outputs}, where=where)
 
 
 def note_weights(run_id: str, digest: str, where: Where = None) -> None:

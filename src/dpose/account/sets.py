@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpose.account.journal import Transaction
 from dpose.account.keys import Subjects
-from dpose.account.store import Transaction
 from dpose.privacy.marks import Marks
 
 

@@ -20,9 +20,10 @@ from pathlib import PurePath
 
 from dpose.account.budgets import BudgetState, budget_states, what_fits
 from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
-from dpose.account.composition import Spent, composed_each, spent
+from dpose.account.composition import Spent, composed_each, spending
 from dpose.account.history import charges, groups, times_set_back
-from dpose.account.store import VARIABLE, Where, opened
+from dpose.account.journal import Where
+from dpose.account.store import VARIABLE, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
@@ -130,8 +131,8 @@ def answered(
     at = delta_of(entries, delta)
     found: list[Spent] = []
     for one in asked:
-        by_marks = None if marks is None else spent(one, at, where, of=marks, same=same)
-        found.append(by_marks or spent(one, at, where, among=entries))
+        by_marks = None if marks is None else spending(one, at, where, of=marks, same=same)
+        found.append(by_marks or spending(one, at, where, among=entries))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
         Answer(

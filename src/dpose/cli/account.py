@@ -94,8 +94,8 @@ def show(
     neighbours: Annotated[
         list[str] | None,
         typer.Option(
-            help="Tell epsilon for these: pixels:M of a picture; crop, image, video or subject, left out; one of "
-            "these with :replace, replaced by another. May be given again. Default: those of the runs and releases."
+            help="Tell epsilon for these: pixels:M of a picture; crop, image, video or subject, left blank; one of "
+            "these with :replace, exchanged for any other. May be given again. Default: those of the runs and releases."
         ),
     ] = None,
     html: Annotated[

@@ -162,7 +162,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TrunkSizes:
     """What tells the three landmark networks apart.
 
     Attributes:
@@ -182,7 +182,7 @@ class Sizes:
 
 
 SIZES = {
-    "lite": Sizes(
+    "lite": TrunkSizes(
         8,
         (
             Stage(16, 3, 2, (3,), (4, 6)),
@@ -194,7 +194,7 @@ SIZES = {
         32,
         ((192, 2), (192, 3)),
     ),
-    "full": Sizes(
+    "full": TrunkSizes(
         16,
         (
             Stage(24, 3, 2, (3,), (4, 6)),
@@ -206,7 +206,7 @@ SIZES = {
         48,
         ((288, 4), (288, 5)),
     ),
-    "heavy": Sizes(
+    "heavy": TrunkSizes(
         24,
         (
             Stage(32, 3, 2, (3, 3, 3), (4, 4, 6, 6)),

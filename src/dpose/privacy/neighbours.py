@@ -81,7 +81,7 @@ _WORDS = {
 }
 
 
-class Sizes(Protocol):
+class PublicSizes(Protocol):
     """The public sizes of a picture or clip, as `dpose.release.grid.Shape` has them."""
 
     @property
@@ -337,7 +337,7 @@ class Neighbours:
             return self
         return Neighbours.of_box(*self.box, most_frames(times, self.seconds), self.seconds)
 
-    def resolved(self, sizes: Sizes) -> Neighbours:
+    def resolved(self, sizes: PublicSizes) -> Neighbours:
         """The neighbours for a picture or clip of these sizes, as its statement says them.
 
         A box is cut to the picture; of a picture it is as many pixels as the box has, wherever they lie.
@@ -370,7 +370,7 @@ class Neighbours:
             )
         return Neighbours.of_pixels(m, "picture" if sizes.still else scope)
 
-    def notes(self, sizes: Sizes) -> tuple[str, ...]:
+    def notes(self, sizes: PublicSizes) -> tuple[str, ...]:
         """What `resolved` made of a box, where it is not just what was asked for."""
         if self.box is None:
             return ()

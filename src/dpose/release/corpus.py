@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dpose.account import Charge, State, charge_all, settle
+from dpose.account import Charge, State, charge_all, conclude
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError
@@ -121,7 +121,7 @@ class _Corpus:
         with self._held:
             self._settle()
             if self.reserved:  # they count; whoever runs this again goes on under the same reservations
-                settle(dict.fromkeys(list(self.reserved), ()), State.FAILED)
+                conclude(dict.fromkeys(list(self.reserved), ()), State.FAILED)
             if kind is None:
                 self.manifest.end()
                 if not self.left:
@@ -271,7 +271,7 @@ class _Corpus:
             _sweep(item.job)
             return item
         charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
-        settle({item.charge.id: ()}, State.FAILED)
+        conclude({item.charge.id: ()}, State.FAILED)
         self.reserved.pop(item.charge.id)
         found = account_standing(charge)
         charge_all([charge], known=[_states(found)])
@@ -287,7 +287,7 @@ class _Corpus:
             )
         if done:
             self.manifest.flush()
-        settle({item.charge.id: made.digests for item, made in done if item.charge is not None})
+        conclude({item.charge.id: made.digests for item, made in done if item.charge is not None})
         for item, _ in done:
             if item.charge is not None:
                 self.reserved.pop(item.charge.id)
@@ -295,7 +295,7 @@ class _Corpus:
 
     def _drop(self, item: Reserved) -> None:
         if item.charge is not None and item.charge.id in self.reserved:
-            settle({item.charge.id: ()}, State.FAILED)
+            conclude({item.charge.id: ()}, State.FAILED)
             self.reserved.pop(item.charge.id)
         self._free(item.job)
 

@@ -28,7 +28,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.account import Charge, charge_all, charges, names_of_run, note_weights, settle
+from dpose.account import Charge, charge_all, charges, conclude, names_of_run, note_weights
 from dpose.errors import DposeError
 from dpose.files import (
     check_free,
@@ -459,7 +459,7 @@ def _write_default(
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report; last what says that there is more to do."""
     names = names_of_run(state.id)
-    settle(
+    conclude(
         dict.fromkeys([e.id for e in charges(state_dir) if e.id in names] or [state.id], ()), where=state_dir
     )
     forget_key(state.id, state_dir)

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dpose.account import Charge, charge, settle
+from dpose.account import Charge, charge, conclude
 from dpose.account.reservations import CountedSteps, place_of
 from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
@@ -318,6 +318,6 @@ class TrainingSession:
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""
         if not self.trial:
-            settle({self.entry.id: ()}, where=self.state_dir)
+            conclude({self.entry.id: ()}, where=self.state_dir)
         if self.run_id and self.seed is None:
             forget_key(self.run_id, self.state_dir)

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dpose.account import charge, charges, note_weights, settle
+from dpose.account import charge, charges, conclude, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.known_sets import SetNames, set_names_of
@@ -255,7 +255,7 @@ def train(
             if ended is not Ended.ASKED:
                 session.finish()
                 if scored:
-                    settle({scored.id: ()}, where=options.state_dir)
+                    conclude({scored.id: ()}, where=options.state_dir)
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from dpose.account import settle
+from dpose.account import conclude
 from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
@@ -201,7 +201,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     write_audit_report(report, out)
     if reading:
-        settle({reading: ()})
+        conclude({reading: ()})
     return report
 
 

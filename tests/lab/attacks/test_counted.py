@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpose.account import ATTACK, Budget, State, charges, set_budget, spent
+from dpose.account import ATTACK, Budget, State, charges, set_budget, spending
 from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
@@ -66,7 +66,7 @@ def test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_wh
     for path in files_of(staff):
         for digest in (file_digest(path), pixel_hash(read_image(path))):
             assert bool(charges(of=marks_of([digest]))) == (path in read)
-    found = spent(Neighbours("image", Relation.REPLACE), 1e-5, of=marks_of([file_digest(read[0])]))
+    found = spending(Neighbours("image", Relation.REPLACE), 1e-5, of=marks_of([file_digest(read[0])]))
     assert found.epsilon == np.inf
     assert "something that nothing bounds" in (tmp_path / "out" / "results.json").read_text()
 

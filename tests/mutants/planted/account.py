@@ -86,7 +86,7 @@ def _older_copy(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.store:Transaction.head", make)
+    patch.replace("dpose.account.journal:Transaction.head", make)
 
 
 def _another_history(patch: Patches) -> None:
@@ -100,7 +100,7 @@ def _another_history(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.store:Transaction.head", make)
+    patch.replace("dpose.account.journal:Transaction.head", make)
 
 
 def _begun_anew(patch: Patches) -> None:
@@ -125,14 +125,14 @@ def _read_later(patch: Patches) -> None:
 
 
 def _committed_early(patch: Patches) -> None:
-    settle = patch.get("dpose.account.reservations:settle")
+    conclude = patch.get("dpose.account.reservations:conclude")
 
     def make(original):
         @contextlib.contextmanager
         def committing(name, outputs=(), where=None):
             with original(name, outputs, where):
                 if name:
-                    settle({name: tuple(outputs)}, where=where)
+                    conclude({name: tuple(outputs)}, where=where)
                 yield
 
         return committing

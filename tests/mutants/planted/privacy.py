@@ -95,6 +95,11 @@ def _by_the_key_it_brings(patch: Patches) -> None:
     patch.replace("dpose.privacy.signing:check_signature", make)
 
 
+def _several_times_for_once(patch: Patches) -> None:
+    for event in ("Laplace", "Gaussian"):
+        patch.argument(f"dpose.privacy.events:{event}.times", "k", lambda _: 1)
+
+
 def _signs_another_file(patch: Patches) -> None:
     signature_of = patch.get("dpose.privacy.signing:signature_file")
     signature = patch.get("dpose.privacy.signing:Signature")
@@ -311,12 +316,7 @@ PRIVACY = (
     ),
     Planted(
         "a release of several times the pixels costs as much as one",
-        lambda patch: patch.seen_by(
-            "dpose.privacy.statement",
-            "times_as_sensitive",
-            lambda _: lambda event, k: event,
-            "PrivacyStatement.several",
-        ),
+        _several_times_for_once,
         ("privacy/test_sections.py::test_a_release_says_what_several_times_its_pixels_cost",),
     ),
     Planted(

@@ -178,7 +178,7 @@ CELLS = (
     Planted(
         "cells: chosen by the picture",
         chosen_by_the_picture,
-        ("release/test_api.py::TestStatement::test_neighbours_are_pixels_of_the_clip_or_of_each_frame",),
+        ("release/test_colour.py::TestChoice::test_it_follows_from_public_numbers",),
     ),
     Planted(
         "cells that are said to be chosen are not chosen again",
@@ -279,6 +279,20 @@ SAID = (
         "a release's recorded numbers may be a twentieth off",
         a_twentieth_off,
         ("release/test_clips.py::TestFiles::test_a_forged_record_is_found_out",),
+    ),
+    Planted(
+        "an archive may hold other cells than its statement's configuration",
+        lambda patch: patch.seen_by(
+            "dpose.release.verify", "_check_layers", lambda _: lambda *_: None, "_check_statement"
+        ),
+        ("release/test_colour.py::TestReleases::test_an_archive_of_other_multiples_is_refused",),
+    ),
+    Planted(
+        "a mask is not what its recorded rule makes of the first stage",
+        lambda patch: patch.seen_by(
+            "dpose.release.verify", "_check_mask", lambda _: lambda *_: None, "_check_statement"
+        ),
+        ("release/test_verify.py::TestForgedNumbers::test_every_recorded_constant",),
     ),
     Planted(
         "a picture's bytes are not compared with its seal",
