@@ -260,17 +260,17 @@ GUARDED = {
             "Transaction.last_of",
         ),
     ),
-    "privacy/noised_ratio.py": Guarded(
-        ("privacy/test_noised_ratio.py",), ("ScoreQuery", "laplace_event", "gaussian_event", "noised_sums")
+    "privacy/noised_query.py": Guarded(
+        ("privacy/test_noised_query.py", "privacy/test_noised_groups.py", "runs/test_tune.py"),
+        ("NoisedQuery", "noised_sums", "noised_mean"),
     ),
     "privacy/scores.py": Guarded(("runs/test_noised_score.py",)),
     "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
-    "runs/unit_scores.py": Guarded(("runs/test_noised_score.py",)),
-    "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised",)),
+    "runs/unit_scores.py": Guarded(("runs/test_noised_score.py", "runs/test_tune.py")),
+    "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised", "_values")),
     "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),
     "privacy/sides.py": Guarded(("runs/test_tune.py",)),
-    "runs/trial_score.py": Guarded(("runs/test_tune.py",)),
     "runs/tune.py": Guarded(
         ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
     ),

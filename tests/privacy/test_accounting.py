@@ -340,7 +340,7 @@ def test_broken_events_are_refused(change):
     with pytest.raises(DposeError):
         event_from_dict({**good, **change}, kind=SampledGaussian)
     del good["q"]
-    with refused("event-fields-wrong"):
+    with refused("field-names-wrong"):
         event_from_dict(good, kind=SampledGaussian)
 
 

@@ -202,8 +202,8 @@ class TestStatement:
                 (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
             ),
             ({"steps": 0}, ("steps-not-positive",)),
-            ({"type": "discrete-uniform"}, ("event-fields-wrong",)),
-            ({"extra": "1"}, ("event-fields-wrong",)),
+            ({"type": "discrete-uniform"}, ("event-type-unknown",)),
+            ({"extra": "1"}, ("field-names-wrong",)),
         ],
     )
     def test_broken_events_are_refused(self, edit, word):

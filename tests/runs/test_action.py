@@ -13,11 +13,12 @@ from dpose.account import EVALUATION, State, budgets, charges
 from dpose.media.video import probe
 from dpose.media.video_identity import video_hashes
 from dpose.privacy.marks import marks_of
+from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.account import set_budget_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
+from dpose.runs.noised_score import evaluate_noised
 from dpose.runs.report.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
@@ -85,13 +86,13 @@ def test_a_score_on_private_looking_data_is_listed(run):
 
 
 def test_a_noised_score_is_of_videos_each_right_or_wrong(run):
-    asked = NoisedEvaluation(Fraction(10_000))
+    asked = NoisedQuery(Fraction(10_000))
     result = evaluate_noised(run.folder, "synthetic-clips:ward:test", asked, limit=6, console=QUIET)
     assert result.metric == "Top-1, mean over videos, noised"
     # noise of a ten-thousandth: a whole number of the six videos shows through
     assert abs(6 * result.ratio.value - round(6 * result.ratio.value)) < 0.01
     assert PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries[-1].cost
-    pooled = NoisedEvaluation(Fraction(1), joints=1)
+    pooled = NoisedQuery(Fraction(1), joints=1)
     with refused("joints-to-pool-missing"):
         evaluate_noised(run.folder, "synthetic-clips:ward:test", pooled, limit=6, console=QUIET)
 

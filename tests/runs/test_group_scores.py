@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,11 +12,12 @@ from rich.console import Console
 from dpose import files
 from dpose.account import State, charges
 from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.privacy.noised_query import NoisedQuery
+from dpose.privacy.scores import noised_query_of, score_statement
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs import group_scores
-from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table
-from dpose.runs.noised_groups import NAMES, evaluate_groups_noised, members_of
-from dpose.runs.noised_score import NoisedEvaluation
+from dpose.runs.group_scores import EVERYBODY, GROUPS, GroupScore, evaluate_groups, group_table, members_of
+from dpose.runs.noised_score import evaluate_noised
 from dpose_scene.data import REPORTED
 from refusals import refused
 
@@ -109,34 +111,46 @@ def test_real_pictures_have_groups_by_their_labels(lspet, monkeypatch):
 def test_private_groups_are_noised_charged_and_recorded(tmp_path):
     model = tmp_path / "model"
     shutil.copytree(NANO, model)
-    asked = NoisedEvaluation(Fraction(8), joints=14)
+    asked = NoisedQuery(Fraction(8), joints=14, groups=GROUPS)
     before = len(charges())
-    found = evaluate_groups_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
+    found = evaluate_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
     (charge,) = charges()[before:]
     assert charge.state == State.COMMITTED
     # whoever is replaced costs twice as much as whoever is left blank
-    assert float(charge.events[0].epsilon) == 16.0
-    assert set(found.shares) == {EVERYBODY, *NAMES}
+    assert charge.events[0].pure() == 16
+    assert set(found.shares) == {EVERYBODY, *asked.names}
     (file,) = (model / "evaluations").glob("*.json")
     content = json.loads(file.read_text())
     statement = PrivacyStatement.from_json(json.dumps(content["privacy"]))
     assert statement.verify() == 8
     assert statement.release["sensitivity"].startswith("30 in L1 norm")
+    for delta in (None, 1e-5):
+        one = replace(asked, delta=delta)
+        privacy = score_statement(one, statement.neighbours, 12, content["result"]["metric"], seeded=False)
+        assert noised_query_of(content, privacy) == one
+        # of other groups, or without any
+        columns = {name: 0.0 for name in content["result"]["columns"] if "upright" not in name}
+        assert (
+            noised_query_of({**content, "result": content["result"] | {"columns": columns}}, privacy) is None
+        )
+        lied = {name: value for name, value in content["result"].items() if name != "units_noised"}
+        assert noised_query_of({**content, "result": lied}, privacy) is None
     assert "interval" not in " ".join(statement.caveats)
     # two sizes of one attribute are noised by themselves and do not add up to the public number
-    again = evaluate_groups_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
+    again = evaluate_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
     assert again.units != found.units
     assert len(charges()) == before + 2
 
 
 def test_private_groups_need_a_cap_and_private_data():
     with refused("groups-without-cap"):
-        evaluate_groups_noised(NANO, "synthetic:ward:test", NoisedEvaluation(Fraction(1)), console=QUIET)
-    asked = NoisedEvaluation(Fraction(1), joints=14)
-    with refused("groups-need-no-noise"):
-        evaluate_groups_noised(NANO, "synthetic:studio:test", asked, limit=2, console=QUIET)
+        NoisedQuery(Fraction(1), groups=GROUPS)
+    asked = NoisedQuery(Fraction(1), joints=14, groups=GROUPS)
+    with refused("noise-unneeded"):
+        evaluate_noised(NANO, "synthetic:studio:test", asked, limit=2, console=QUIET)
 
 
-def test_an_unknown_group_is_none():
+def test_an_unknown_group_is_none(monkeypatch):
     said = [{"posture": "upright", "size": group_scores.SIZES[1]}, {"posture": "flying"}, {}]
-    assert members_of(said).tolist() == [[0, 3], [-1, -1], [-1, -1]]
+    monkeypatch.setattr(group_scores, "attributes_of", lambda units, index: units[index])
+    assert members_of(said, GROUPS).tolist() == [[0, 3], [-1, -1], [-1, -1]]

@@ -16,11 +16,11 @@ from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.noised_ratio import dearer
-from dpose.privacy.scores import check_scores
+from dpose.privacy.noised_query import NoisedQuery
+from dpose.privacy.scores import check_scores, noised_query_of, query_of
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
-from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
+from dpose.runs.noised_score import evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
 from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
 from dpose.training.folder import write_run_folder
@@ -150,11 +150,9 @@ def test_what_counts_nothing_cannot_be_pooled(folder, monkeypatch):
         counts_of(Shares(50))
     monkeypatch.setattr(Found, "compute", lambda _: Shares(50))
     with refused("joints-to-pool-missing"):
-        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH, joints=1), console=QUIET)
+        evaluate_noised(folder, "held-out", NoisedQuery(TENTH, joints=1), console=QUIET)
     assert charges() == []  # told before anything is spent
-    assert evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET).metric.startswith(
-        "x, mean"
-    )
+    assert evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET).metric.startswith("x, mean")
 
 
 @pytest.mark.parametrize("most", [1, 2, 6, 100])
@@ -226,7 +224,7 @@ def written(folder):
 
 
 ASKED = [
-    NoisedEvaluation(Fraction(5), delta, relation, most)
+    NoisedQuery(Fraction(5), delta, relation, most)
     for delta in (None, 1e-5)
     for relation in Relation
     for most in (None, 14)
@@ -302,16 +300,54 @@ def test_a_score_is_bound_to_the_query_that_records_it(folder):
     assert checked()[-1] == f"not here any more, and not checked: the noised score evaluations/{other.name}"
 
 
+@pytest.mark.parametrize("asked", [*ASKED, *(replace(one, joints=3) for one in ASKED[1::2])], ids=str)
+def test_a_score_says_the_query_that_its_noise_is_for(folder, asked):
+    """Noise for less at the same epsilon adds up by itself; it is noise of another query than the file's."""
+    evaluate_noised(folder, "held-out", asked, console=QUIET)
+    (content,) = written(folder)
+
+    def read(content):
+        return query_of(content, "a digest  a file")
+
+    privacy = PrivacyStatement.from_json(json.dumps(content["privacy"]))
+    found = noised_query_of(content, privacy)
+    assert (found.relation, found.joints, found.delta) == (asked.relation, asked.joints, asked.delta)
+    assert (found.l1, found.squared_l2) == (asked.l1, asked.squared_l2)
+    assert read(content).cost
+    for times in (2, 3):
+        (event,) = content["privacy"]["events"]
+        less = {
+            name: str(Fraction(value) / (times if asked.delta is None else times**2))
+            for name, value in event.items()
+            if name not in ("type", "steps")
+        }
+        lied = {**content["privacy"], "events": [{**event, **less}]}
+        PrivacyStatement.from_json(json.dumps(lied)).verify()
+        with refused("score-of-another-query"):
+            read({**content, "privacy": lied})
+    release = content["privacy"]["release"]
+    other = replace(asked, joints=5 if asked.joints is None else asked.joints + 1)
+    said = {
+        "query": other.describe("image"),
+        "sensitivity": release["sensitivity"].replace(" in L1", "0 in L1"),
+        "score": "y",
+    }
+    for name, value in said.items():
+        lied = {**content["privacy"], "release": {**release, name: value}}
+        with refused("score-of-another-query"):
+            read({**content, "privacy": lied})
+    with refused("score-of-another-query"):
+        read({**content, "units": 99})
+
+
 def test_the_mean_divides_by_all_units_also_those_without_joints(folder):
-    asked = NoisedEvaluation(Fraction(10_000))
+    asked = NoisedQuery(Fraction(10_000))
     result = evaluate_noised(folder, "held-out", asked, console=QUIET)
     assert result.ratio.value == pytest.approx(np.mean(scores(UNITS)), abs=1e-3)
 
 
 def test_every_run_is_another_release(folder):
-    first, second = (
-        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET) for _ in range(2)
-    )
+    first, second = (evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET) for _ in range(2))
     assert first.ratio != second.ratio  # fresh noise: equal with probability below 1e-6
     assert len(written(folder)) == 2
     assert len({charge.id for charge in charges()}) == 2
@@ -327,7 +363,7 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
 
     monkeypatch.setattr(noised_score, "unit_scores", computing)
     with pytest.raises(RuntimeError, match="a crash"):
-        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+        evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET)
     assert seen == [1]
     (charge,) = charges()  # what was reserved stays spent
     assert (charge.state, charge.delta) == (State.FAILED, 0)
@@ -337,11 +373,11 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
 def test_a_delta_that_is_not_below_one_over_n_is_refused_before_it_is_charged(folder):
     """It was charged and computed, and then its statement was refused."""
     with refused("delta-above-one-in-n", where=("0.01", "100")):
-        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH, 0.01), console=QUIET)
+        evaluate_noised(folder, "held-out", NoisedQuery(TENTH, 0.01), console=QUIET)
     assert charges() == []
     said = Console(file=io.StringIO(), width=200)
     for delta in (0.005, 0.001):
-        evaluate_noised(folder, "held-out", NoisedEvaluation(Fraction(1), delta), console=said)
+        evaluate_noised(folder, "held-out", NoisedQuery(Fraction(1), delta), console=said)
     assert said.file.getvalue().count("is above 1/(10 n)") == 1
 
 
@@ -351,11 +387,11 @@ PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 @pytest.mark.parametrize(
     ("asked", "taken"),
     [
-        (NoisedEvaluation(TENTH), TENTH),
-        (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), TENTH),
+        (NoisedQuery(TENTH), TENTH),
+        (NoisedQuery(TENTH, relation=Relation.ADD_REMOVE), TENTH),
         # a picture that is replaced moves found and missed by twice the cap
-        (NoisedEvaluation(TENTH, joints=14), 2 * TENTH),
-        (NoisedEvaluation(TENTH, joints=14, relation=Relation.REPLACE), TENTH),
+        (NoisedQuery(TENTH, joints=14), 2 * TENTH),
+        (NoisedQuery(TENTH, joints=14, relation=Relation.REPLACE), TENTH),
     ],
     ids=str,
 )
@@ -377,19 +413,19 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
 
 
 def test_gaussian_noise_enters_by_zcdp(folder):
-    asked = NoisedEvaluation(Fraction(1), 1e-5, joints=3)
+    asked = NoisedQuery(Fraction(1), 1e-5, joints=3)
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
     (loss,) = charge.events
-    assert loss == dearer(asked.query, asked.event)
-    assert loss.rho() >= 2 * Fraction(asked.query.squared_l2) / (2 * asked.event.variance)
+    assert loss == asked.dearer
+    assert loss.rho() >= 2 * Fraction(asked.squared_l2) / (2 * asked.event.variance)
 
 
 @pytest.mark.parametrize("most", [None, 14])
 def test_progress_does_not_tell_a_number_of_units_that_is_private(folder, most):
     for relation, told in ((Relation.ZERO_OUT, True), (Relation.ADD_REMOVE, False)):
         screen = io.StringIO()
-        asked = NoisedEvaluation(TENTH, relation=relation, joints=most)
+        asked = NoisedQuery(TENTH, relation=relation, joints=most)
         evaluate_noised(folder, "held-out", asked, console=Console(file=screen, force_terminal=True))
         assert ("evaluating" in screen.getvalue()) is told
         assert "secret counts" not in screen.getvalue()
@@ -398,16 +434,16 @@ def test_progress_does_not_tell_a_number_of_units_that_is_private(folder, most):
 def test_the_report_is_made_again(folder, monkeypatch):
     made = []
     monkeypatch.setattr(noised_score, "make_report", lambda where, console: made.append((where, console)))
-    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET)
     assert made == []
     (folder / "report.html").touch()
-    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET)
     assert made == [(folder, QUIET)]
 
 
 def test_noise_from_a_seed_guarantees_nothing(folder):
     source = AesNoise(Key.from_seed(1))
-    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET, noise=source)
+    evaluate_noised(folder, "held-out", NoisedQuery(TENTH), console=QUIET, noise=source)
     (content,) = written(folder)
     assert content["privacy"]["kind"] == "seeded"
     (query,) = json.loads((folder / "privacy.json").read_text())["queries"]
@@ -425,7 +461,7 @@ def test_what_has_no_price_is_refused_before_it_is_read(folder, data, code):
     if data == "own":
         (folder / "privacy.json").write_text(PrivacyStatement(Kind.PAPER, "image").to_json())
     with refused(code):
-        evaluate_noised(folder, data, NoisedEvaluation(TENTH), console=QUIET)
+        evaluate_noised(folder, data, NoisedQuery(TENTH), console=QUIET)
     assert charges() == []
     assert not (folder / "evaluations").exists()
 
@@ -435,7 +471,7 @@ def test_a_limit_under_add_or_remove_is_refused(folder, monkeypatch):
 
     monkeypatch.setattr(People, "selection", Selection(5), raising=False)
     with refused("selection-not-stable", where=("image", "change 2")):
-        evaluate_noised(folder, "x", NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), console=QUIET)
+        evaluate_noised(folder, "x", NoisedQuery(TENTH, relation=Relation.ADD_REMOVE), console=QUIET)
     assert charges() == []
 
 
@@ -449,4 +485,4 @@ def test_a_limit_under_add_or_remove_is_refused(folder, monkeypatch):
 )
 def test_bad_prices_are_refused(values, code):
     with refused(code):
-        NoisedEvaluation(**{"epsilon": TENTH, **values})
+        NoisedQuery(**{"epsilon": TENTH, **values})

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from dpose.account import EVALUATION, State, charges
 from dpose.privacy.keys import state_folder
+from dpose.privacy.noised_query import NoisedQuery
 from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.noised_score import NoisedEvaluation
 from dpose.runs.report.reading import read_run, score_of
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
@@ -56,8 +56,8 @@ def shade(monkeypatch):
 
 def noised(out, data, asked):
     units, statement = Shades.opened(data), read_statement(out)
-    price = {"delta": 0.0, "seeded": False, "name": data, "same": False, "console": QUIET}
-    return reserve_noised_score(out, statement, units, asked.query, asked.event, **price)
+    price = {"seeded": False, "name": data, "same": False, "console": QUIET}
+    return reserve_noised_score(out, statement, units, asked, **price)
 
 
 def config(**changes):
@@ -107,7 +107,7 @@ def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp
     with refused("scored-data-protected", where=("1-0", told)):
         evaluate_run(out, copies, console=QUIET)
     with refused("scored-data-protected", where=("1-0", told)):
-        noised(out, copies, NoisedEvaluation(Fraction(1)))
+        noised(out, copies, NoisedQuery(Fraction(1)))
     assert charges() == charged
 
 
@@ -135,7 +135,7 @@ def test_where_the_data_of_a_run_are_not_at_hand_a_score_says_what_was_not_looke
     with refused("scored-data-protected"):
         evaluate_run(out, "shades:40:1", console=QUIET)
     with refused("scored-data-protected"):
-        noised(out, "shades:40:1", NoisedEvaluation(Fraction(1)))
+        noised(out, "shades:40:1", NoisedQuery(Fraction(1)))
 
 
 def test_a_score_is_reserved_until_it_is_kept_and_then_committed(tmp_path, monkeypatch):

@@ -38,12 +38,12 @@ from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
 from dpose.privacy.trial_law import TrialLaw
-from dpose.runs import trial_score, tune
-from dpose.runs.trial_score import noised_trial_score
+from dpose.runs import tune
+from dpose.runs import unit_scores as by_unit
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import priced_trials
-from dpose.runs.unit_scores import unit_scores
+from dpose.runs.unit_scores import noised_trial_score, unit_scores
 from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from quick import quick  # noqa: F401
@@ -400,7 +400,7 @@ def test_the_score_has_the_noise_that_is_paid_for(monkeypatch):
     units, model, event = Shades(90), Meter(), SampledGaussian(1.0, 3.0, 1, 1 / 90)
     shares = unit_scores(ShadeTask(), model, units)
     assert len(shares) == 90
-    monkeypatch.setattr(trial_score, "unit_scores", lambda *args: shares)
+    monkeypatch.setattr(by_unit, "unit_scores", lambda *args: shares)
     noise = AesNoise(Key.from_seed(3))
     found = [
         noised_trial_score(ShadeTask(), model, units, event, noise.stream(Purpose.SCORE, i))

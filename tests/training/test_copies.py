@@ -164,7 +164,7 @@ def test_without_the_account_no_step_is_taken(dots, tmp_path, quiet, monkeypatch
 
     def out_of_reach(where):
         calls.append(1)
-        if len(calls) > 5:
+        if len(calls) > 6:
             raise DposeError("account-unusable", "the account cannot be used", "elsewhere")
         return real(where)
 
@@ -176,8 +176,8 @@ def test_without_the_account_no_step_is_taken(dots, tmp_path, quiet, monkeypatch
     monkeypatch.setattr(GRADIENT[0], "private_gradient", noting)
     with refused("account-unusable"):
         run(dots, tmp_path / "run", quiet)
-    # taken up, then twice reserved and committed: two blocks of two steps
-    assert taken == [2, 2, 4, 4]
+    # tried, taken up, then twice reserved and committed: two blocks of two steps
+    assert taken == [3, 3, 5, 5]
     with refused("account-unusable"):
         run(dots, tmp_path / "run", quiet, resume=True)
     assert len(taken) == 4

@@ -16,7 +16,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.training import apart, layers
 from dpose.training import step as steps
 from dpose.training.apart import check_units_apart
-from dpose.training.arithmetic import products_repeat
+from dpose.training.arithmetic import products_repeat, slow_in_bfloat16
 from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
@@ -29,7 +29,6 @@ from dpose.training.gradients import (
     unit_norms,
 )
 from dpose.training.loader import Loader
-from dpose.training.mixed_precision import slow_in_bfloat16
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import Engine, private_gradient
 from dpose.units import UnitBatch, pad_units

@@ -395,7 +395,7 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
     return lines
 
 
-def notes_of(lines: Iterable[ChargeLine]) -> list[str]:
+def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
     """What a reader of these lines must know besides."""
     said = []
     if any(line.entry.beyond for line in lines):

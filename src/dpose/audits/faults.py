@@ -22,9 +22,8 @@ from dpose.audits.undetected_faults import UNSEEN
 from dpose.audits.whitebox import order_of_turns
 from dpose.errors import DposeError
 from dpose.privacy.noise import Stream
-from dpose.training.clip import Clip
+from dpose.training.clip import Clip, PreClipping
 from dpose.training.gradients import Params, per_unit_gradients
-from dpose.training.preclipping import PreClipping
 from dpose.units import Task, UnitBatch
 
 Replacements = Mapping[str, Callable[..., Any]]

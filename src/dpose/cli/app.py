@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -160,25 +161,22 @@ def evaluate(
         console.print(score_file(predictions, spec, console))
         return
     model = _model(run, console)
-    if groups:
-        from dpose.runs.group_scores import evaluate_groups, group_table
-        from dpose.runs.noised_groups import evaluate_groups_noised
-
-        if asked is not None:
-            console.print(evaluate_groups_noised(model, spec, asked, limit=limit, out=out, console=console))
-            return
-        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
-        return
     if asked is not None:
+        from dpose.runs.group_scores import GROUPS
         from dpose.runs.noised_score import evaluate_noised
 
-        console.print(
-            evaluate_noised(model, spec, asked, limit=limit, out=out, console=console), highlight=False
-        )
+        asked = replace(asked, groups=GROUPS) if groups else asked
+        found: object = evaluate_noised(model, spec, asked, limit=limit, out=out, console=console)
+        console.print(found, highlight=False)
+        return
+    if groups:
+        from dpose.runs.group_scores import evaluate_groups, group_table
+
+        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
         return
     from dpose.runs.evaluate import evaluate_run
 
-    found = evaluate_run(
+    scores = evaluate_run(
         model,
         spec,
         limit=limit,
@@ -187,7 +185,7 @@ def evaluate(
         out=out,
         console=console,
     )
-    console.print(found[0])
+    console.print(scores[0])
 
 
 def _model(run: Path | None, console: Console) -> Path:

@@ -9,7 +9,7 @@ from dpose.cli.options import option, unset
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.runs.noised_score import NoisedEvaluation
+    from dpose.privacy.noised_query import NoisedQuery
 
 PANEL = "Scores of private data with noise"
 
@@ -38,7 +38,7 @@ class NoisedScore:
         int | None, option("With --pooled: at most so many joints of a unit count.", PANEL, min=1)
     ] = None
 
-    def asked(self) -> NoisedEvaluation | None:
+    def asked(self) -> NoisedQuery | None:
         """What is asked; None for a score without noise.
 
         Raises:
@@ -69,10 +69,10 @@ class NoisedScore:
                 f"--relation {self.relation}",
                 f"choose one of {', '.join(relations)}",
             )
+        from dpose.privacy.noised_query import NoisedQuery
         from dpose.privacy.ranges import parse_exact
-        from dpose.runs.noised_score import NoisedEvaluation
 
-        return NoisedEvaluation(
+        return NoisedQuery(
             parse_exact(self.epsilon, "--epsilon"),
             self.delta,
             Relation(self.relation or Relation.ZERO_OUT),

@@ -4,7 +4,7 @@ Noise and clipping cost those most of whom there are few. The mean over everybod
 group stands beside it.
 
 **Guarantee.** Groups are scored here on public data alone. On private data a group's score is a release, and so is its
-size: both are noised queries there (`dpose.runs.noised_groups`).
+size: both are noised there (`dpose.runs.noised_score`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dpose.errors import DposeError
 from dpose.extensions import rendered_people
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.noised_query import Groups
 from dpose.privacy.sections import EVERYBODY, GroupResult
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.reporting import make_report
@@ -39,6 +40,8 @@ UPRIGHT = 45.0
 SMALL = 40.0
 """Pixels of the picture as it was taken, from pelvis to thorax, below which somebody counts as small."""
 SIZES = (f"trunk below {SMALL:g} pixels", f"trunk of {SMALL:g} pixels or more")
+GROUPS: Groups = (("posture", ("upright", "not upright")), ("size", SIZES))
+"""The groups that noise is drawn for, by attribute, whether anybody is in them or not."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,19 @@ def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
         look, split, number = rendered.groups()
         found |= rendered_people().groups_at(look, split, int(number))
     return found
+
+
+def members_of(units: UnitDataset, groups: Groups) -> NDArray[np.int64]:
+    """By each attribute the place of each unit's group among all groups, (n, A); -1 for none."""
+    rows = []
+    for index in range(len(units)):
+        said, row, at = attributes_of(units, index), [], 0
+        for attribute, values in groups:
+            value = said.get(attribute)
+            row.append(at + values.index(value) if value in values else -1)
+            at += len(values)
+        rows.append(row)
+    return np.asarray(rows, np.int64).reshape(len(units), len(groups))
 
 
 def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Console) -> None:

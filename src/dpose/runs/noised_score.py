@@ -1,95 +1,50 @@
-"""Scores of held-out private data with noise: what one costs, and what may be known of it.
+"""Scores of held-out private data with noise: of everybody, or of groups of people and how many are in each.
 
-    evaluate_noised(Path("runs/a"), "lspet:/data/lspet:validation", NoisedEvaluation(Fraction("0.1")), console=console)
+    evaluate_noised(Path("runs/a"), "lspet:/data/lspet:validation", NoisedQuery(Fraction("0.1")), console=console)
 
-A score without noise tells of the people in the data and has no epsilon. With noise it is a release of its own: the
-mean over units of the unit's score, or pooled PCKh of at most J joints a unit (`dpose.privacy.noised_ratio`). It is
-reserved on the account of the data before it is computed, and its file carries its statement.
+A score without noise tells of the people in the data and has no epsilon. With noise it is a release of its own
+(`dpose.privacy.noised_query`). It is reserved on the account of the data before it is computed, and its file carries
+its statement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+import torch
 from rich.console import Console
+from rich.table import Table
 
 from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import is_shipped
-from dpose.privacy.accounting import Accountant
-from dpose.privacy.events import ExactEvent
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
-from dpose.privacy.noised_ratio import (
+from dpose.privacy.noised_query import (
     CONFIDENCE,
-    GRID,
     NoisedQuery,
     NoisedRatio,
-    ScoreQuery,
-    gaussian_event,
-    laplace_event,
+    Sums,
     noised_sums,
     ratio_of,
+    shares_of,
 )
-from dpose.privacy.protected import Protected
-from dpose.privacy.ranges import check_delta, exact_text
 from dpose.privacy.rounding import as_given, between, upper
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.scores import score_statement
+from dpose.privacy.sections import EVERYBODY
 from dpose.runs.evaluate import record_score
+from dpose.runs.group_scores import members_of
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
 from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
 from dpose.training.trained_on import seen_line, trained_on
-from dpose.units import Result, Task
-
-INTERVAL = f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover which people were scored"
-
-
-@dataclass(frozen=True)
-class NoisedEvaluation:
-    """What a noised score may cost, and of what it is taken.
-
-    Attributes:
-        epsilon: Of this one release; taken exactly.
-        delta: None for Laplace noise and pure differential privacy; above 0 for Gaussian noise.
-        relation: The neighbouring relation.
-        joints: J, for pooled PCKh of at most J joints a unit; None for the mean over units.
-
-    Raises:
-        DposeError: a value is out of range.
-    """
-
-    epsilon: Fraction
-    delta: float | None = None
-    relation: Relation = Relation.ZERO_OUT
-    joints: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.delta is not None:
-            check_delta(self.delta)
-        _ = self.event
-
-    @property
-    def query(self) -> ScoreQuery:
-        """What is asked of the units."""
-        return ScoreQuery(self.relation, self.joints)
-
-    @property
-    def event(self) -> ExactEvent:
-        """The release, as the accountant sees it."""
-        return self.event_of(self.query)
-
-    def event_of(self, query: NoisedQuery) -> ExactEvent:
-        """The release of another query at this price."""
-        if self.delta is None:
-            return laplace_event(query, self.epsilon)
-        return gaussian_event(query, float(self.epsilon), self.delta)
+from dpose.units import Result, Task, UnitDataset
 
 
 @dataclass(frozen=True)
@@ -132,16 +87,53 @@ class NoisedResult:
         )
 
 
+@dataclass(frozen=True)
+class NoisedGroups:
+    """Noised scores of groups as a metric's result (`dpose.units.Result`).
+
+    Attributes:
+        metric: What is scored.
+        shares: Of everybody and of each group the share of joints found, noised; nan where unknown.
+        units: Of each how many there are, noised.
+        price: What it cost, in words.
+    """
+
+    metric: str
+    shares: Mapping[str, float]
+    units: Mapping[str, float]
+    price: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, ready for JSON, shares in percent."""
+        told = {name: None if np.isnan(share) else 100 * share for name, share in self.shares.items()}
+        return {
+            "metric": self.metric,
+            "main": EVERYBODY,
+            "unit": "%",
+            "columns": told,
+            "units_noised": dict(self.units),
+        }
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"{self.metric}, %", caption=self.price)
+        for name in ("group", "units, about", "found, about"):
+            table.add_column(name, justify="left" if name == "group" else "right")
+        for name, share in self.shares.items():
+            found = "-" if np.isnan(share) else f"{100 * share:.1f}"
+            table.add_row(name, f"{self.units[name]:,.0f}", found)
+        return table
+
+
 def evaluate_noised(
     folder: Path,
     data: str,
-    asked: NoisedEvaluation,
+    asked: NoisedQuery,
     *,
     limit: int | None = None,
     out: Path | None = None,
     console: Console,
     noise: NoiseSource | None = None,
-) -> NoisedResult:
+) -> NoisedResult | NoisedGroups:
     """The score of the model in `folder` on held-out private `data`, with noise; recorded with its statement.
 
     Each call is a release of its own: the same settings again add up to the sum of both.
@@ -149,7 +141,7 @@ def evaluate_noised(
     Args:
         folder: A run or model folder.
         data: A data spec; the split defaults to validation.
-        asked: What it may cost.
+        asked: What is released, and what it may cost.
         limit: Use only so many units, a fixed choice by name.
         out: A file to write the score with its statement to as well; needed of weights that come with dpose, beside
             which nothing is written.
@@ -170,14 +162,12 @@ def evaluate_noised(
     named = task.metric().compute()
     if asked.joints is not None:
         counts_of(named)
-    event, source = asked.event, noise or AesNoise(Key.fresh())
+    source = noise or AesNoise(Key.fresh())
     protected, reserved = reserve_noised_score(
         folder,
         statement,
         scored.units,
-        asked.query,
-        event,
-        delta=asked.delta or 0.0,
+        asked,
         seeded=source.seeded,
         name=scored.name,
         same=scored.same,
@@ -185,17 +175,10 @@ def evaluate_noised(
     )
     with committing(reserved):
         hidden = asked.relation is Relation.ADD_REMOVE
-        quiet = None if hidden else console
         units = None if hidden else len(protected.data)
-        if asked.joints is None:
-            values: NDArray[Any] = unit_scores(task, model, protected.data, console=quiet)
-        else:
-            values = unit_joints(task, model, protected.data, asked.joints, console=quiet)
-        sums = noised_sums(asked.query, values, event, source)
-        divided = units if asked.joints is None else None
-        ratio = ratio_of(asked.query, sums, event, divided)
-        result = _result(named, asked, ratio, protected.neighbours)
-        privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
+        values = _values(asked, task, model, protected.data, None if hidden else console)
+        result = _result(named, asked, noised_sums(asked, values, source), units, protected.neighbours)
+        privacy = score_statement(asked, protected.neighbours, units, result.metric, seeded=source.seeded)
         seen = seen_line(trained_on(folder), scored.names.declared)
         if seen:
             console.print(seen, highlight=False, soft_wrap=True)
@@ -254,19 +237,53 @@ def _by_unit(scored: ScoredData) -> Task:
     return scored.task
 
 
-def _result(named: Result, asked: NoisedEvaluation, ratio: NoisedRatio, near: Neighbours) -> NoisedResult:
+def _values(
+    asked: NoisedQuery, task: Task, model: torch.nn.Module, units: UnitDataset, console: Console | None
+) -> Any:
+    """What each unit adds to the sums, as the query takes it: private."""
+    if asked.joints is None:
+        return unit_scores(task, model, units, console=console)
+    counts = unit_joints(task, model, units, asked.joints, console=console)
+    return (members_of(units, asked.groups), counts) if asked.groups else counts
+
+
+def _result(
+    named: Result, asked: NoisedQuery, sums: Sums, units: int | None, near: Neighbours
+) -> NoisedResult | NoisedGroups:
+    price = price_of(asked, near)
+    if asked.groups:
+        return _groups(asked, sums, price)
     words = named.to_dict()
     kind = f"mean over {near.unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
     return NoisedResult(
         metric=f"{words['metric']}, {kind}, noised",
         main=words["main"],
         threshold=words.get("threshold"),
-        ratio=ratio,
-        price=price_of(asked, near),
+        ratio=ratio_of(asked, sums, units if asked.joints is None else None),
+        price=price,
     )
 
 
-def price_of(asked: NoisedEvaluation, near: Neighbours) -> str:
+def _groups(asked: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
+    """Everybody is the first attribute's groups together, by their noised sizes: post-processing, and rough."""
+    found = shares_of(asked, sums)
+    shares, sizes = found[: len(asked.groups[0][1])].T
+    known = ~np.isnan(shares) & (sizes > 0)
+    total = float(sizes[known].sum())
+    everybody = float((shares[known] * sizes[known]).sum() / total) if total else float("nan")
+    by_name = {
+        name: (float(share), float(size)) for name, (share, size) in zip(asked.names, found, strict=True)
+    }
+    told = {EVERYBODY: (everybody, float(sizes.sum()))} | by_name
+    return NoisedGroups(
+        f"joints found by groups, {asked.joints} a unit, noised",
+        {name: share for name, (share, _) in told.items()},
+        {name: size for name, (_, size) in told.items()},
+        price,
+    )
+
+
+def price_of(asked: NoisedQuery, near: Neighbours) -> str:
     """What a noised score costs, in words."""
     dearer = asked.joints is not None and not near.replaces
     return (
@@ -275,80 +292,3 @@ def price_of(asked: NoisedEvaluation, near: Neighbours) -> str:
         + (f", there as the larger price of one {near.unit} exchanged for another" if dearer else "")
         + ". Every further run of the command is another release, and adds as much."
     )
-
-
-def score_statement(
-    asked: NoisedEvaluation,
-    event: ExactEvent,
-    protected: Protected,
-    units: int | None,
-    metric: str,
-    *,
-    seeded: bool,
-    query: tuple[str, Fraction] | None = None,
-) -> PrivacyStatement:
-    """What a noised score guarantees to the units that it was taken of; `verify` recomputes its epsilon.
-
-    Args:
-        asked: What it may cost.
-        event: Its noise.
-        protected: The units.
-        units: How many, where that is public.
-        metric: Its name.
-        seeded: Whether the noise came from a seed.
-        query: In words, with its sensitivity in L1 norm; that of `asked` where None.
-    """
-    near = protected.neighbours
-    unit = near.unit.value
-    what, moved = query or _query_words(asked.query, unit)
-    public = [
-        "the model, the metric and its threshold",
-        "the grid, the scale of the noise and the interval's rule",
-    ]
-    if units is not None:
-        public.append(f"the number of {unit}s, and which of them are copies of one another")
-    gaussian = asked.delta is not None
-    return PrivacyStatement(
-        kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=near.unit,
-        neighbours=near,
-        epsilon=float(asked.epsilon) if gaussian else asked.epsilon,
-        delta=asked.delta if gaussian else 0.0,
-        accountant=Accountant.GAUSSIAN if gaussian else Accountant.PURE,
-        n=units,
-        public=tuple(public),
-        events=(event,),
-        caveats=(
-            "this is the price of this one score; what else was released of the same data adds up in their account",
-            *(() if query else (INTERVAL,)),
-            "noise is exact on whole numbers; that a unit's score does not depend on other units rests on a model that "
-            "computes each unit alone and gives the same numbers every time",
-        ),
-        release={
-            "score": metric,
-            "query": what,
-            "sensitivity": f"{exact_text(moved)} in L1 norm, {near.relation.value}",
-            **({} if query else {"grid": f"1/{GRID}"}),
-            "noise": f"{event.type}, exact",
-        },
-    )
-
-
-def _query_words(query: ScoreQuery, unit: str) -> tuple[str, Fraction]:
-    """What a score's query asks, and its sensitivity in L1 norm."""
-    if query.joints is not None:
-        what = (
-            f"sum of joints found and sum of joints missed, each noised, of at most {query.joints} joints a {unit} in "
-            "a fixed order of its own; released is found / (found + missed)"
-        )
-    elif query.counts_units:
-        what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored) and the number of {unit}s, noised "
-            "with half of epsilon each; released is their ratio"
-        )
-    else:
-        what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored), noised; released is the sum "
-            f"divided by the public number of {unit}s"
-        )
-    return what, Fraction(query.l1, GRID)

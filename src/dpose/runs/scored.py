@@ -30,10 +30,9 @@ from dpose.account import (
     touching,
 )
 from dpose.errors import DposeError
-from dpose.privacy.events import ExactEvent
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.noised_ratio import NoisedQuery, dearer
+from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
@@ -98,9 +97,7 @@ def reserve_noised_score(
     statement: PrivacyStatement | None,
     units: UnitDataset,
     query: NoisedQuery,
-    event: ExactEvent,
     *,
-    delta: float,
     seeded: bool,
     name: str,
     same: bool,
@@ -114,9 +111,7 @@ def reserve_noised_score(
         folder: A run or model folder.
         statement: Its; None where it has none.
         units: What is to be scored; all of them need protection.
-        query: What is asked of them.
-        event: The release.
-        delta: Of its claim; 0 for pure differential privacy.
+        query: The release.
         seeded: Whether its noise comes from a seed, which bounds nothing.
         name: Of the data, as readers elsewhere may see it.
         same: Whether the data have the name of those that the run was trained on.
@@ -138,17 +133,15 @@ def reserve_noised_score(
             raise DposeError(
                 "nobody-to-score", "there is nobody to score", name, "check the data and --limit"
             )
-        if delta:
-            check_delta(delta, protected.identity.units)
-        if warning := large_delta(delta, protected.identity.units):
+        if query.delta:
+            check_delta(query.delta, protected.identity.units)
+        if warning := large_delta(query.delta, protected.identity.units):
             console.print(warning, highlight=False, soft_wrap=True)
     marks = protected.identity.marks
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)
-    reserved = _reserve_release(
-        reading_charge(folder, name, marks, protected.neighbours.unit.value), query, event, delta, seeded
-    )
-    return protected, reserved
+    charged = reading_charge(folder, name, marks, protected.neighbours.unit.value)
+    return protected, _reserve_release(charged, query, seeded)
 
 
 def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> str:
@@ -276,15 +269,15 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     return [*own, *(entry for entry in before if entry.events)]
 
 
-def _reserve_release(score: Charge, query: NoisedQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
+def _reserve_release(score: Charge, query: NoisedQuery, seeded: bool) -> str:
     """Put one noised score on the account, under a name of its own, which is returned.
 
     An event on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
-    costs and what replacement does. Nothing bounds noise from a seed.
+    costs and what replacement does (`NoisedQuery.dearer`). Nothing bounds noise from a seed.
     """
     name = token_hex(16)
-    charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=delta)
-    charge(replace(charged, events=() if seeded else (dearer(query, event),)))
+    charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=query.delta or 0.0)
+    charge(replace(charged, events=() if seeded else (query.dearer,)))
     return name
 
 

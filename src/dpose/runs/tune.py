@@ -53,7 +53,6 @@ from dpose.privacy.tuning import Tuning
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import task_entry
-from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import (
     TuningProblem,
@@ -62,6 +61,7 @@ from dpose.runs.tune_problem import (
     origin_of_tuning,
     priced_trials,
 )
+from dpose.runs.unit_scores import noised_trial_score
 from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import read_statement, write_run_folder

@@ -1,4 +1,4 @@
-"""What a model scores on each unit by itself: what a mean over units, or a pooled score, is noised from."""
+"""What a model scores on each unit by itself: what every noised score is taken from, and that of a trial."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.noise import AesNoise, Key, Stream
+from dpose.privacy.noised_query import noised_mean
 from dpose.privacy.selection import smallest
 from dpose.training.loader import Loader
-from dpose.units import MAX_VIEWS, CountedResult, Result, Task, UnitDataset, View, WrappedUnits
+from dpose.units import (
+    MAX_VIEWS,
+    CanonicalUnits,
+    CountedResult,
+    Result,
+    Task,
+    UnitDataset,
+    View,
+    WrappedUnits,
+)
 
 T = TypeVar("T")
 
@@ -44,6 +55,21 @@ def unit_scores(
         return main_share(metric.compute())
 
     return np.array(list(_each_unit(task, model, dataset, share, console)), np.float64)
+
+
+def noised_trial_score(
+    task: Task, model: torch.nn.Module, units: UnitDataset, event: SampledGaussian, stream: Stream
+) -> float:
+    """The mean of `unit_scores` with Gaussian noise (`dpose.privacy.noised_query.noised_mean`): which trial is best.
+
+    Args:
+        task: Gives the metric.
+        model: On its device.
+        units: Private units that the model has not learnt from; their canonical views are scored, where they have some.
+        event: One release with q = 1; its sensitivity is at least 1/n.
+        stream: A stream that nothing else draws from.
+    """
+    return noised_mean(unit_scores(task, model, _Canonical(units)), event, stream)
 
 
 def unit_joints(
@@ -106,6 +132,15 @@ class _FixedDraws(WrappedUnits):
         if len(views) > MAX_VIEWS:
             views = [views[i] for i in sorted(own.choice(len(views), MAX_VIEWS, replace=False))]
         return views
+
+
+class _Canonical(WrappedUnits):
+    """The same units with canonical views, where they have some."""
+
+    def load(self, index: int, rng: Any) -> list[View]:
+        if isinstance(self.dataset, CanonicalUnits):
+            return self.dataset.canonical(index)
+        return self.dataset.load(index, rng)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dpose.training.mixed_precision import slow_in_bfloat16
+from dpose.training.arithmetic import slow_in_bfloat16
 
 FEW = 500
 """Below so many units a private run is told what that means."""

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpose.account.words import (
-    PLANNED,
-    DataSpending,
-    answer_lines,
-    budget_lines,
-    check_there,
-    datasets,
-    lines_of,
-    notes_of,
-    picture_of,
-    row_of,
-    set_back_line,
-)
+from dpose.account import words
 from dpose.privacy.marks import marks_of
 from dpose.privacy.rounding import as_given, lower, upper
 
@@ -29,13 +17,13 @@ def whole_account() -> dict[str, Any]:
     Raises:
         DposeError: it cannot be read.
     """
-    check_there()
+    words.check_there()
     return {
-        "datasets": [told(one) for one in datasets()],
+        "datasets": [told(one) for one in words.datasets()],
         "notes": [
-            f"Figures are {PLANNED}. A budget is kept by a filter, whose count is larger and holds for what was chosen "
-            "after seeing results, too.",
-            *filter(None, [set_back_line()]),
+            f"Figures are {words.PLANNED}. A budget is kept by a filter, whose count is larger and holds for what was "
+            "chosen after seeing results, too.",
+            *filter(None, [words.set_back_line()]),
         ],
     }
 
@@ -50,25 +38,27 @@ def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
     Raises:
         DposeError: the account cannot be read.
     """
-    check_there()
-    return told(picture_of(name, marks_of(hashes)))
+    words.check_there()
+    return told(words.picture_of(name, marks_of(hashes)))
 
 
-def told(one: DataSpending) -> dict[str, Any]:
+def told(one: words.DataSpending) -> dict[str, Any]:
     """What a page is told of one dataset or picture."""
-    lines = lines_of(one.entries)
+    lines = words.lines_of(one.entries)
     return {
         "name": one.name,
-        "said": [text for answer in one.answers for text in answer_lines(answer)] if one.entries else [],
+        "said": [text for answer in one.answers for text in words.answer_lines(answer)]
+        if one.entries
+        else [],
         "head": HEAD,
-        "rows": [list(row_of(line)) for line in lines],
+        "rows": [list(words.row_of(line)) for line in lines],
         "budgets": [_budget(state) for state in one.budgets],
-        "notes": notes_of(lines),
+        "notes": words.notes_of(lines),
     }
 
 
 def _budget(state: Any) -> dict[str, Any]:
-    limit, first = state.budget, budget_lines(state)
+    limit, first = state.budget, words.budget_lines(state)
     left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
     return {
         "for": limit.neighbours.describe(),

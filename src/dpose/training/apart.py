@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.training.arithmetic import same_bits, shifted
+from dpose.training.clip import PreClipping
 from dpose.training.gradients import Params, measured_gradients, trainable_params
-from dpose.training.preclipping import PreClipping
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
 _ALONE = "--views-at-once 1 takes one unit at a time"

@@ -197,3 +197,12 @@ def _mkl_branch() -> int | None:
         return int(ctypes.CDLL(str(library)).mkl_serv_cbwr_get(_CBWR_ALL))
     except (OSError, AttributeError):
         return None
+
+
+def slow_in_bfloat16(device: torch.device) -> bool:
+    """Whether the device is a processor that is known to compute slower in bfloat16 than in float32."""
+    known = getattr(torch.cpu, "get_capabilities", None)  # since torch 2.10 or so
+    if device.type != "cpu" or known is None:
+        return False
+    found = known()
+    return not any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))

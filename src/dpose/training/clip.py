@@ -1,29 +1,20 @@
-"""The clip of per-unit gradients: their bound, the sensitivity of their sum, and the grid that they are summed on.
-
-clip = Clip(0.5)                         # or plan.clip
-clip.sensitivity(Relation.REPLACE)       # 1.0: how far the sum moves between neighbours
-clip.grid                                # the multiples that contributions are rounded to, with the same bound
-"""
+"""What bounds each unit's gradient before the sum, and how far one unit can then move the sum."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
+    from dpose.training.grad_sample import Params
     from dpose.training.grid import Grid
 
 
 @dataclass(frozen=True)
 class Clip:
-    """How each unit's gradient is bounded before gradients are summed.
-
-    >>> Clip(0.5).bound, Clip(0.5, normalised=True).bound
-    (0.5, 1.0)
-    >>> Clip(0.5).sensitivity(Relation.ZERO_OUT), Clip(0.5).sensitivity(Relation.REPLACE)
-    (0.5, 1.0)
+    """The bound of one unit's gradient, the sensitivity of the sum, and the grid of the sum.
 
     Attributes:
         norm: The clipping norm C: a longer gradient is scaled down to this L2 norm.
@@ -41,9 +32,8 @@ class Clip:
     def sensitivity(self, relation: Relation) -> float:
         """How far the sum moves between neighbours at most, in L2 norm.
 
-        **Guarantee.** A unit that is zeroed out, added or removed takes its contribution with it, of norm `bound` at
-        most. A unit that is replaced takes one and brings another: twice that. Accountants are given `bound`, and
-        double it themselves under replacement (docs/proofs/dp-sgd.md).
+        **Guarantee.** A unit that is zeroed out, added or removed takes its contribution with it: `bound`. One that is
+        replaced also brings another: twice that. Accountants double it themselves (docs/proofs/dp-sgd.md).
         """
         return 2 * self.bound if relation is Relation.REPLACE else self.bound
 
@@ -53,3 +43,16 @@ class Clip:
         from dpose.training.grid import Grid  # imports torch, which a plan does without
 
         return Grid.of(self.bound)
+
+
+class PreClipping(Protocol):
+    """A linear map of per-unit gradients before the clip, and its way back (`dpose.training.preclipping`)."""
+
+    def each(self, gradients: Params) -> Params:
+        """Of each unit's gradient (U, *parameter shape) the transformed one, (U, ...); of each unit alone."""
+
+    def like(self, params: Params) -> Params:
+        """Tensors of the shapes of one transformed gradient."""
+
+    def back(self, noised: Params) -> Params:
+        """From a noised transformed gradient to one of the parameters. Post-processing."""

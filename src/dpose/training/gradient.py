@@ -23,13 +23,14 @@ from dpose.errors import DposeError
 from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.shares import is_own
+from dpose.training.clip import PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params
 from dpose.training.guards import only_gradients
 from dpose.training.loader import Copies, Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import BoundPlan
-from dpose.training.preclipping import Coefficients, PreClipping, Scales, fit_scales
+from dpose.training.preclipping import Coefficients, Scales, fit_scales
 from dpose.training.public_view import VIEWS_SHOWN, PublicViews, Residual, ResidualViews
 from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace

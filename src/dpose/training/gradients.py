@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,14 +21,11 @@ from torch.func import grad, vmap
 
 from dpose.errors import DposeError
 from dpose.training.bookkeeping import Bookkeeping, square_norms, total_norms
-from dpose.training.clip import Clip
+from dpose.training.clip import Clip, PreClipping
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.plain_conv import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
-
-if TYPE_CHECKING:
-    from dpose.training.preclipping import PreClipping
 
 Way = Literal["fast", "plain"]
 """How per-unit gradients are found. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
@@ -95,13 +92,7 @@ def unit_norms(gradients: Params) -> Tensor:
 
 
 def clip_scales(norms: Tensor, clip: Clip) -> Tensor:
-    """The factor (U,) by which each unit's gradient is multiplied so that its L2 norm is at most `clip.bound`.
-
-    Args:
-        norms: (U,), the units' own; one that is not finite gets the factor 0.
-        clip: The bound. Where it is normalised the factors are divided by C: clipped gradients then have norm at most 1
-            whatever C is.
-    """
+    """Factors (U,) with which gradients of these norms (U,) keep to `clip.bound`; 0 for a norm that is not finite."""
     longest = clip.norm * (1 - CLIP_MARGIN)
     scales = torch.clamp(longest / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
     if clip.normalised:
@@ -124,13 +115,12 @@ def clipped_sum(
     With a `transform` (`dpose.training.preclipping`) each unit's gradient is transformed before it is clipped, and the
     sum has the shapes of transformed gradients.
 
-    **Guarantee.** Taking a unit out of the batch, or zeroing it out, changes the result by at most
-    `clip.bound` in L2 norm over all tensors together; replacing a unit, by at most twice that (`Clip.sensitivity`).
-    It holds for any number of views, any weights, any labels and for gradients that are not finite (they count
-    as zero), and for both ways. It is exact, not up to rounding: every unit's clipped gradient is truncated on an
-    integer grid, its norm is checked in integers, and integers are summed (`dpose.training.grid.Grid`). It needs that
-    a unit's own gradient has the same bits whatever else is in the batch (`dpose.training.apart`).
-    No noise is added here: the result is private and must not leave the step un-noised.
+    **Guarantee.** Taking a unit out of the batch, zeroing it out or replacing it changes the result by at most
+    `clip.sensitivity(relation)` in L2 norm over all tensors together. It holds for any number of views, any weights,
+    any labels, for gradients that are not finite (they count as zero), and for both ways. It is exact, not up to
+    rounding: every unit's clipped gradient is truncated on an integer grid, its norm is checked in integers, and
+    integers are summed (`dpose.training.grid.Grid`). It needs that a unit's gradient has the same bits whatever else
+    is in the batch (`dpose.training.apart`). No noise is added here: the result must not leave the step un-noised.
     """
     keep_freed_memory()
     book = _measurable(task, model, params, batch, way, transform)

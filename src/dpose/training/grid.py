@@ -37,8 +37,7 @@ _WIDE = 4096
 """Coordinates at a time: their sums stay in the processor's cache."""
 _DEEP = 64
 """Units whose sum of integers up to 2^24 + 2 fits in 32 bits."""
-_MOST = 16777216.0
-_TOO_LARGE = 16777218.0
+_MOST, _TOO_LARGE = float(1 << BITS), float((1 << BITS) + 2)
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ def _add_anywhere(rows: Tensor, scaled: Tensor, totals: Tensor, squares: Tensor)
     width = max(1, _BLOCK // max(1, len(rows)))
     for at in range(0, rows.shape[1], width):
         part = rows[:, at : at + width] * scaled[:, None]
-        too_large = float((1 << BITS) + 2)
-        part = torch.where(part.abs() <= 1 << BITS, part, too_large)  # a comparison with nan is false
+        part = torch.where(part.abs() <= _MOST, part, _TOO_LARGE)  # a comparison with nan is false
         part = torch.where(scaled[:, None] == 0, 0.0, part).trunc_()
         totals[at : at + width] += part.long().sum(0)
         exact = part.double() if part.device.type != "mps" else part.cpu().double()
@@ -134,16 +132,7 @@ def _add_truncated(
     begin: int,
     end: int,
 ) -> None:
-    """Add trunc(factor * row) of every row to `totals` and its squared norm to `squares`; see `Grid.add`.
-
-    Args:
-        rows: (U, P) float32 or float64, each row contiguous.
-        factors: (U,) of the same type; a row with factor 0 is not read.
-        totals: (P,), added to.
-        squares: (U,), added to.
-        begin: The first column.
-        end: Behind the last one.
-    """
+    """As `Grid.add`, with factors in steps, from column `begin` to before `end`; a row with factor 0 is not read."""
     units = len(rows)
     for start in range(begin, end, _WIDE):
         stop = min(start + _WIDE, end)

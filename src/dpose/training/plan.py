@@ -191,7 +191,7 @@ class TrainingPlan:
 
     @property
     def clip(self) -> Clip:
-        """`clip_norm` and `normalise` as the one value that everything behind the plan takes."""
+        """`clip_norm` and `normalise` as one value."""
         return Clip(self.clip_norm, self.normalise)
 
     @property

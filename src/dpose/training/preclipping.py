@@ -20,7 +20,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,22 +33,6 @@ from dpose.units import Task, UnitBatch
 COEFFICIENTS = "the coefficients"  # beside parameters' names, which have no blank
 SCALE_FLOOR = 0.1
 """Of the root mean square of all scales, added in squares: where public units have hardly a gradient, others may."""
-
-
-class PreClipping(Protocol):
-    """A linear map of per-unit gradients, and its way back."""
-
-    def each(self, gradients: Params) -> Params:
-        """Of each unit's gradient (U, *parameter shape) the transformed one, (U, ...); of each unit alone."""
-        ...
-
-    def like(self, params: Params) -> Params:
-        """Tensors of the shapes of one transformed gradient."""
-        ...
-
-    def back(self, noised: Params) -> Params:
-        """From a noised transformed gradient to one of the parameters. Post-processing."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.privacy.shares import is_own
+from dpose.training.clip import PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
-from dpose.training.preclipping import PreClipping
 from dpose.units import Task, UnitBatch
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank

@@ -35,6 +35,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.charging import run_charge, tell_composed, watch_charge
+from dpose.training.clip import PreClipping
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
@@ -48,7 +49,7 @@ from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.preclipping import PreClipping, stand_in
+from dpose.training.preclipping import stand_in
 from dpose.training.rehearsal import rehearse
 from dpose.training.reproducibility import (
     check_alike,

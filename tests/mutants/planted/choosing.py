@@ -111,7 +111,7 @@ CHOOSING = (
     Planted(
         "choosing: a score without noise",
         lambda patch: patch.argument(
-            "dpose.runs.trial_score:noised_trial_score",
+            "dpose.runs.unit_scores:noised_trial_score",
             "stream",
             lambda _: SimpleNamespace(gaussian=lambda shape, scale: np.zeros(shape)),
         ),

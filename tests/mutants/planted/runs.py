@@ -32,21 +32,19 @@ def _left_out_of_the_divisor(patch: Patches) -> None:
         return called
 
     def ratio_of(original):
-        return lambda query, sums, event, units: original(
-            query, sums, event, units and int(np.count_nonzero(scored[-1]))
-        )
+        return lambda query, sums, units: original(query, sums, units and int(np.count_nonzero(scored[-1])))
 
     patch.seen_by("dpose.runs.noised_score", "noised_sums", noised_sums, "evaluate_noised")
-    patch.seen_by("dpose.runs.noised_score", "ratio_of", ratio_of, "evaluate_noised")
+    patch.seen_by("dpose.runs.noised_score", "ratio_of", ratio_of, "_result")
 
 
 def _left_out_alone(patch: Patches) -> None:
-    grid = patch.get("dpose.privacy.noised_ratio:GRID")
+    grid = patch.get("dpose.privacy.noised_query:GRID")
 
     def make(original):
         return lambda self: original(self) if self.joints is None else self.joints * grid
 
-    patch.replace("dpose.privacy.noised_ratio:ScoreQuery.l1", make)
+    patch.replace("dpose.privacy.noised_query:NoisedQuery.l1", make)
 
 
 def _told_by_files(patch: Patches, folder) -> dict:
@@ -159,19 +157,19 @@ RUNS = (
     Planted(
         "a score's divisor: the private number of units",
         lambda patch: patch.replace(
-            "dpose.privacy.noised_ratio:ScoreQuery.counts_units", lambda _: lambda self: False
+            "dpose.privacy.noised_query:NoisedQuery.counts_units", lambda _: lambda self: False
         ),
         (
-            "privacy/test_noised_ratio.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
+            "privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
         ),
     ),
     Planted(
         "units without joints left out of the mean",
         lambda patch: patch.replace(
-            "dpose.privacy.noised_ratio:ScoreQuery.contributions", _without_joints_left_out
+            "dpose.privacy.noised_query:NoisedQuery.contributions", _without_joints_left_out
         ),
         (
-            "privacy/test_noised_ratio.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
+            "privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
         ),
     ),
     Planted(
@@ -189,7 +187,7 @@ RUNS = (
     Planted(
         "pooled joints noised as if a unit could only be left out",
         _left_out_alone,
-        ("privacy/test_noised_ratio.py::test_by_brute_force_the_sensitivity_is_what_is_said_and_no_less",),
+        ("privacy/test_noised_query.py::test_by_brute_force_the_sensitivity_is_what_is_said_and_no_less",),
     ),
     Planted(
         "a noised score that is bound to nothing",
@@ -211,17 +209,17 @@ RUNS = (
     Planted(
         "a score's interval without its noise",
         lambda patch: patch.seen_by(
-            "dpose.privacy.noised_ratio",
+            "dpose.privacy.noised_query",
             "tail",
             lambda _: lambda event, beyond, *_: np.where(beyond <= 0, 1.0, 0.0),
             "ratio_of",
         ),
-        ("privacy/test_noised_ratio.py::test_the_interval_holds_the_score_without_noise",),
+        ("privacy/test_noised_query.py::test_the_interval_holds_the_score_without_noise",),
     ),
     Planted(
         "a score's noise in one of two sums",
-        lambda patch: patch.replace("dpose.privacy.noised_ratio:noised_sums", _noise_in_one_sum),
-        ("privacy/test_noised_ratio.py::test_the_noise_that_is_added_has_the_events_law",),
+        lambda patch: patch.replace("dpose.privacy.noised_query:noised_sums", _noise_in_one_sum),
+        ("privacy/test_noised_query.py::test_the_noise_that_is_added_has_the_events_law",),
     ),
     Planted(
         "a unit's views drawn by its place among the units",

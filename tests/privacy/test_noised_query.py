@@ -9,23 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpose.privacy import noised_ratio
+from dpose.privacy import noised_query
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.noised_ratio import (
-    ScoreQuery,
-    dearer,
-    gaussian_event,
-    laplace_event,
+from dpose.privacy.noised_query import (
+    NoisedQuery,
     noised_sums,
     ratio_of,
     tail,
 )
 from refusals import refused
 
-QUERIES = [ScoreQuery(relation, joints) for relation in Relation for joints in (None, 1, 3)]
+ONE = Fraction(1)
+QUERIES = [NoisedQuery(ONE, None, relation, joints) for relation in Relation for joints in (None, 1, 3)]
 BLANK = {True: math.nan, False: (0, 0)}  # what a unit that was left blank scores: for the mean, and pooled
 
 
@@ -77,11 +75,11 @@ def test_the_account_is_told_the_dearer_of_the_relation_and_replacement(query):
     changes = [moved(query, *pair) for pair in pairs(query)]
     # the sums are those of the query; the neighbours those of replacement
     changes += [moved(query, *pair) for pair in pairs(replaced)]
-    laplace, gaussian = laplace_event(query, Fraction(1, 3)), gaussian_event(query, 1.0, 1e-5)
-    worst = max(sum(map(abs, change)) for change in changes) / laplace.scale
-    assert dearer(query, laplace).pure() == worst
-    worst = max(sum(x * x for x in change) for change in changes) / (2 * gaussian.variance)
-    assert dearer(query, gaussian).rho() == worst
+    laplace, gaussian = replace(query, epsilon=Fraction(1, 3)), replace(query, delta=1e-5)
+    worst = max(sum(map(abs, change)) for change in changes) / laplace.event.scale
+    assert laplace.dearer.pure() == worst
+    worst = max(sum(x * x for x in change) for change in changes) / (2 * gaussian.event.variance)
+    assert gaussian.dearer.rho() == worst
 
 
 def test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there():
@@ -89,38 +87,39 @@ def test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there():
         sizes = {len(units) - len(other) for units, other in pairs(query)}
         assert (sizes != {0}) == (query.relation is Relation.ADD_REMOVE)
         assert query.counts_units == (query.joints is None and sizes != {0})
-    counted = ScoreQuery(Relation.ADD_REMOVE)
-    assert counted.sums([0.5, math.nan, 1.0]) == (3 * noised_ratio.GRID // 2, 3 * noised_ratio.GRID)
+    counted = NoisedQuery(ONE, relation=Relation.ADD_REMOVE)
+    assert counted.sums([0.5, math.nan, 1.0]) == (3 * noised_query.GRID // 2, 3 * noised_query.GRID)
     with pytest.raises(ValueError, match="public"):
-        ratio_of(counted, (1, 2), laplace_event(counted, Fraction(1)), units=3)
+        ratio_of(counted, (1, 2), units=3)
     with pytest.raises(ValueError, match="public"):
-        ratio_of(ScoreQuery(), (1,), laplace_event(ScoreQuery(), Fraction(1)))
+        ratio_of(NoisedQuery(ONE), (1,))
 
 
 def test_a_unit_with_nothing_to_score_counts_as_zero_and_is_not_left_out():
-    query = ScoreQuery()
+    query = NoisedQuery(ONE)
     sums = query.sums([1.0, math.nan])
-    assert ratio_of(query, sums, Laplace(Fraction(1), Fraction(query.l1)), units=2).value == 0.5
+    assert ratio_of(query, sums, units=2).value == 0.5
 
 
 def test_more_joints_than_the_cap_are_never_summed():
-    query = ScoreQuery(joints=3)
+    query = NoisedQuery(ONE, joints=3)
     for counts in ([(3, 1)], [(-1, 2)]):
         with pytest.raises(ValueError, match="0 to 3 joints"):
             query.sums(counts)
     with refused("joints-per-unit-too-few"):
-        ScoreQuery(joints=0)
+        NoisedQuery(ONE, joints=0)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(7, 3)])
 def test_laplace_noise_costs_exactly_epsilon(query, epsilon, monkeypatch):
     """For all neighbours and all outputs near them, by the law's own exponents and without rounding."""
-    event = laplace_event(query, epsilon)
+    query = replace(query, epsilon=epsilon)
+    event = query.event
     assert cost([event], 0.0, accountant=Accountant.PURE) == epsilon
     used = []
     monkeypatch.setattr(
-        noised_ratio, "discrete_laplace", lambda scale, count, _: used.append(scale) or np.zeros(count, int)
+        noised_query, "discrete_laplace", lambda scale, count, _: used.append(scale) or np.zeros(count, int)
     )
     worst = Fraction(0)
     for units, other in pairs(query, sizes=(1,)):
@@ -134,7 +133,7 @@ def test_laplace_noise_costs_exactly_epsilon(query, epsilon, monkeypatch):
     units = possible(query)
     values = np.array(units).reshape(len(units), *(() if query.joints is None else (2,)))
     # the noise is drawn for all sums, from the event's own scale, and nothing else is done to them
-    assert noised_sums(query, values, event, AesNoise(Key.from_seed(1))) == query.sums(values)
+    assert noised_sums(query, values, AesNoise(Key.from_seed(1))) == query.sums(values)
     assert used == [event.scale]
 
 
@@ -151,8 +150,8 @@ def law(event, reach):
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (2.0, 1e-5)])
 def test_gaussian_noise_keeps_epsilon_and_delta_by_summing_its_law(query, epsilon, delta, monkeypatch):
-    monkeypatch.setattr(noised_ratio, "GRID", 2)
-    event = gaussian_event(query, epsilon, delta)
+    monkeypatch.setattr(noised_query, "GRID", 2)
+    event = replace(query, epsilon=Fraction(epsilon), delta=delta).event
     assert cost([event], delta, accountant=Accountant.GAUSSIAN) <= epsilon
     reach = 7 * math.isqrt(int(event.variance)) + query.l1
     size = len(exact(query, possible(query)[:1]))
@@ -169,18 +168,18 @@ def test_gaussian_noise_keeps_epsilon_and_delta_by_summing_its_law(query, epsilo
 @pytest.mark.parametrize("query", QUERIES[:2], ids=str)
 def test_what_is_published_keeps_epsilon_by_counting_every_noise(query, monkeypatch):
     """The value and its interval, as a function of the noise drawn, over all the noise that matters."""
-    monkeypatch.setattr(noised_ratio, "GRID", 1)
-    monkeypatch.setattr(noised_ratio, "POINTS", 16)
+    monkeypatch.setattr(noised_query, "GRID", 1)
+    monkeypatch.setattr(noised_query, "POINTS", 16)
     epsilon, reach = Fraction(2), 20 * query.l1
-    event = laplace_event(query, epsilon)
-    chances = law(event, reach)
+    query = replace(query, epsilon=epsilon)
+    chances = law(query.event, reach)
     units = 2 if query.joints is None else None
 
     def published(data):
         out = {}
         sums = exact(query, data)
         for noise in itertools.product(range(-6 * query.l1, 6 * query.l1 + 1), repeat=len(sums)):
-            result = ratio_of(query, tuple(map(sum, zip(sums, noise, strict=True))), event, units)
+            result = ratio_of(query, tuple(map(sum, zip(sums, noise, strict=True))), units)
             out[result] = out.get(result, 0.0) + math.prod(chances[reach + x] for x in noise)
         return out
 
@@ -194,12 +193,11 @@ def test_what_is_published_keeps_epsilon_by_counting_every_noise(query, monkeypa
 
 @pytest.mark.parametrize("delta", [None, 1e-3])
 def test_the_noise_that_is_added_has_the_events_law(delta, monkeypatch):
-    monkeypatch.setattr(noised_ratio, "GRID", 4)
-    query = ScoreQuery(Relation.REPLACE, joints=2)
-    event = laplace_event(query, Fraction(2)) if delta is None else gaussian_event(query, 2.0, delta)
+    monkeypatch.setattr(noised_query, "GRID", 4)
+    query = NoisedQuery(Fraction(2), delta, Relation.REPLACE, joints=2)
     source, counts = AesNoise(Key.from_seed(5)), [(1, 1), (2, 0)]
-    drawn = np.array([noised_sums(query, counts, event, source, step) for step in range(4000)]) - [12, 4]
-    chances, reach = law(event, 400), 400
+    drawn = np.array([noised_sums(query, counts, source, step) for step in range(4000)]) - [12, 4]
+    chances, reach = law(query.event, 400), 400
     for column in drawn.T:
         edges = np.unique(np.quantile(column, np.linspace(0.05, 0.95, 10)).astype(int))
         # a cell for what lies up to and with each edge, and one for the rest
@@ -210,23 +208,35 @@ def test_the_noise_that_is_added_has_the_events_law(delta, monkeypatch):
 
 
 def test_noise_is_given_once():
-    query, source = ScoreQuery(), AesNoise(Key.from_seed(5))
-    event = laplace_event(query, Fraction(1))
-    first = noised_sums(query, [0.5], event, source)
+    query, source = NoisedQuery(ONE), AesNoise(Key.from_seed(5))
+    first = noised_sums(query, [0.5], source)
     with pytest.raises(RuntimeError, match="asked for twice"):
-        noised_sums(query, [0.5], event, source)
-    assert noised_sums(query, [0.5], event, source, step=1) != first
-    assert noised_sums(query, [0.5], event, AesNoise(Key.fresh())) != first
+        noised_sums(query, [0.5], source)
+    assert noised_sums(query, [0.5], source, step=1) != first
+    assert noised_sums(query, [0.5], AesNoise(Key.fresh())) != first
 
 
-def test_an_event_for_less_is_refused():
-    wide, narrow = ScoreQuery(Relation.REPLACE, 3), ScoreQuery(Relation.ZERO_OUT, 3)
-    for make in (lambda q: laplace_event(q, Fraction(1)), lambda q: gaussian_event(q, 1.0, 1e-5)):
-        with pytest.raises(ValueError, match="not for one release"):
-            noised_sums(wide, [(1, 1)], make(narrow), AesNoise(Key.from_seed(1)))
-    twice = Laplace(Fraction(1), Fraction(narrow.l1), steps=2)
-    with pytest.raises(ValueError, match="not for one release"):
-        noised_sums(narrow, [(1, 1)], twice, AesNoise(Key.from_seed(1)))
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("delta", [None, 1e-5])
+def test_the_event_is_one_release_for_the_querys_own_sensitivity(query, delta):
+    """And no other is taken for it: noise for less, or noise that is counted for several releases."""
+    query = replace(query, delta=delta)
+    event = query.event
+    assert event.steps == 1
+    assert (event.sensitivity if delta is None else event.sensitivity_squared) == (
+        query.l1 if delta is None else query.squared_l2
+    )
+    assert query.is_noised_by(event)
+    name = "sensitivity" if delta is None else "sensitivity_squared"
+    for other in (
+        replace(event, **{name: getattr(event, name) - 1}),
+        replace(event, **{name: getattr(event, name) + 1}),
+        replace(event, steps=2),
+        SampledGaussian(1.0, 1.0, 1, 1.0),
+    ):
+        assert not query.is_noised_by(other)
+    assert not query.is_noised_by(event, event)
+    assert not query.is_noised_by()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +245,7 @@ def test_an_event_for_less_is_refused():
 )
 def test_a_price_that_cannot_be_is_refused(epsilon, delta):
     with refused(("delta-out-of-range", "epsilon-not-positive", "epsilon-too-small")):
-        laplace_event(ScoreQuery(), epsilon) if delta is None else gaussian_event(ScoreQuery(), 1.0, delta)
+        NoisedQuery(epsilon, delta)
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0), (1.0, 0.3), (0.5, 0.5), (0.2, 0.8), (1.0, 1.0 - 1e-7)])
@@ -253,27 +263,26 @@ def test_tails_are_those_of_the_law(event, weights):
 
 
 CASES = [
-    (ScoreQuery(relation, joints), kind)
+    NoisedQuery(Fraction(1, 2), delta, relation, joints)
     for relation in Relation
     for joints in (None, 6)
-    for kind in ("laplace", "gaussian")
+    for delta in (None, 1e-4)
 ]
 
 
-@pytest.mark.parametrize(("query", "kind"), CASES, ids=str)
-def test_the_interval_holds_the_score_without_noise(query, kind):
+@pytest.mark.parametrize("query", CASES, ids=str)
+def test_the_interval_holds_the_score_without_noise(query):
     rng, count, times = np.random.default_rng(2), 120, 250
     found = rng.integers(0, 5, count)
     values = (
         rng.random(count) if query.joints is None else np.stack([found, rng.integers(0, 2, count)], axis=1)
     )
     truth = values.mean() if query.joints is None else values[:, 0].sum() / values.sum()
-    event = laplace_event(query, Fraction(1, 2)) if kind == "laplace" else gaussian_event(query, 0.5, 1e-4)
     units = count if query.joints is None and not query.counts_units else None
     inside, widths = 0, []
     for seed in range(times):
-        sums = noised_sums(query, values, event, AesNoise(Key.from_seed(1000 + seed)))
-        result = ratio_of(query, sums, event, units)
+        sums = noised_sums(query, values, AesNoise(Key.from_seed(1000 + seed)))
+        result = ratio_of(query, sums, units)
         assert 0 <= result.low <= result.high <= 1
         inside += result.low <= truth <= result.high
         widths.append(result.high - result.low)
@@ -284,17 +293,14 @@ def test_the_interval_holds_the_score_without_noise(query, kind):
 
 def test_with_little_noise_the_ratio_is_the_score():
     for query, values in (
-        (ScoreQuery(Relation.ADD_REMOVE), [0.25, 0.75, 0.5]),
-        (ScoreQuery(joints=4), [(3, 1), (1, 3)]),
+        (NoisedQuery(Fraction(10_000), relation=Relation.ADD_REMOVE), [0.25, 0.75, 0.5]),
+        (NoisedQuery(Fraction(10_000), joints=4), [(3, 1), (1, 3)]),
     ):
-        event = laplace_event(query, Fraction(10_000))
-        result = ratio_of(query, noised_sums(query, values, event, AesNoise(Key.from_seed(3))), event)
+        result = ratio_of(query, noised_sums(query, values, AesNoise(Key.from_seed(3))))
         assert result.value == pytest.approx(0.5, abs=0.01)
         assert result.low <= 0.5 <= result.high
 
 
 def test_noise_that_leaves_nothing_says_nothing():
-    query = ScoreQuery(joints=4)
-    event = laplace_event(query, Fraction(1))
-    result = ratio_of(query, (-5, -5), event)
+    result = ratio_of(NoisedQuery(ONE, joints=4), (-5, -5))
     assert (result.value, result.low, result.high) == (0.5, 0.0, 1.0)
