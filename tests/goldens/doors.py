@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,9 @@ def doubled_clip() -> Iterator[None]:
     real = step_module.clipped_sum
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            step_module, "clipped_sum", lambda *given, **more: real(*given[:4], 2 * given[4], **more)
+            step_module,
+            "clipped_sum",
+            lambda *given, **more: real(*given[:4], replace(given[4], norm=2 * given[4].norm), **more),
         )
         yield
 

@@ -36,8 +36,8 @@ def meaning(statement: Mapping[str, Any]) -> dict[str, Any]:
     if statement.get("tuning"):
         chosen = statement["tuning"]
         found["chosen"] = {
-            "trials": chosen["trials"],
-            "events": [_event(each["event"]) for each in chosen["grid"]],
+            "trials": chosen["law"],
+            "events": [_event(each) for each in chosen["events"]],
             "scored": chosen["scored"],
         }
     if statement.get("groups"):

@@ -58,7 +58,7 @@ def test_of_several_fields_that_differ_the_first_by_name_is_told():
 def test_long_values_are_told_cut_to_sixty_characters():
     line = sealed_alone(STATEMENT, SUMS)[1]
     for length in (58, 59):
-        changed = replace(STATEMENT, unit="x" * length)
+        changed = replace(STATEMENT, plan_sha256="x" * length)
         with pytest.raises(DposeError) as caught:
             Seal.from_dict(json.loads(line)["event"], "here").check_statement(changed, "here")
         (told,) = (word for word in str(caught.value).split() if "xx" in word)

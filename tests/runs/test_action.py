@@ -189,7 +189,7 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
         hashes = [digest for path in read for digest in video_hashes(probe(path))]
         assert entry.stored.marks == len(marks_of(hashes)) > 2 * len(read)
     assert set_budget_of(f"{held_out}", 3.0, 1e-5, QUIET)
-    assert budgets()[0].unit == "video"
+    assert budgets()[0].neighbours.unit == "video"
     with refused("budget-charge-unbounded", where="score without"):
         evaluate_run(tmp_path / "run", held_out, console=QUIET)
     assert verify_run(tmp_path / "run").lines

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, fields
 from fractions import Fraction
-from functools import cache
+from functools import cache, wraps
 from typing import Annotated, Any, Self, TypeVar, dataclass_transform
 
 from pydantic import (
@@ -192,9 +192,25 @@ def _say_required(schema: dict[str, Any], kind: Any) -> None:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, optional))
 def statement_part(kind: type[T]) -> type[T]:
-    """Make a frozen pydantic dataclass of a class: its values are checked, and it can be written as JSON."""
+    """Make a frozen pydantic dataclass of a class: its values are checked, and it can be written as JSON.
+
+    Raises:
+        DposeError: by the class, whose fields are given values of other types.
+    """
     config = ConfigDict(extra="forbid", json_schema_extra=_say_required, arbitrary_types_allowed=True)
-    return dataclass(frozen=True, config=config)(kind)  # type: ignore[return-value]
+    made: Any = dataclass(frozen=True, config=config)(kind)
+    checked = made.__init__
+
+    @wraps(checked)
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            checked(self, *given, **named)
+        except ValidationError as error:
+            raise _in_one_line(error) from error
+
+    made.__init__ = init
+    found: type[T] = made
+    return found
 
 
 @cache
@@ -207,14 +223,16 @@ def read(kind: Any, values: Any, where: str = "") -> Any:
     try:
         return _adapter(kind).validate_python(values, context=JSON)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DposeError(
-            CODES.get(first["type"], first["type"] if "-" in first["type"] else "field-wrong"),
-            _told(first),
-            _place(where, first["loc"]),
-        ) from error
+        raise _in_one_line(error, where) from error
     except DposeError as error:
         raise DposeError(error.code, error.what, error.where or where, error.fix) from error
+
+
+def _in_one_line(error: ValidationError, where: str = "") -> DposeError:
+    """The first mistake that pydantic found."""
+    first = error.errors(include_url=False)[0]
+    code = CODES.get(first["type"], first["type"] if "-" in first["type"] else "field-wrong")
+    return DposeError(code, _told(first), _place(where, first["loc"]))
 
 
 def _told(problem: Any) -> str:
