@@ -89,7 +89,6 @@ def test_what_one_function_refuses_is_told_apart():
     assert same == {
         ("dpose/release/archive.py", "archive-damaged"),
         ("dpose/release/linear.py", "video-length-differs"),
-        ("dpose/release/recompute.py", "record-incomplete"),
         ("dpose/studio/children.py", "decoding-limit-passed"),
     }
 

@@ -126,7 +126,7 @@ def compare_words(
                 )
         if not more and len(here) != len(there):
             raise DposeError(
-                "record-sentence-unfounded", f"its {name} say something twice", where, "do not rely on it"
+                "record-sentence-twice", f"its {name} say something twice", where, "do not rely on it"
             )
 
 
