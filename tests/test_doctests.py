@@ -15,6 +15,7 @@ MODULES = (
     "dpose.privacy.rounding",
     "dpose.privacy.selection",
     "dpose.privacy.statement",
+    "dpose.privacy.words",
     "dpose.runs.verify",
     "dpose.release.api",
     "dpose.privacy.neighbours",

@@ -10,7 +10,7 @@ The sentences stand in `statement.j2`; this module computes the numbers that the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -181,6 +181,23 @@ def coverage(query: Query) -> str:
     return f"not part of epsilon: it costs {query.cost}" if query.cost else "NOT covered by epsilon"
 
 
+def settings_of(release: Mapping[str, Any]) -> list[str]:
+    """A release's record, a line a setting; without what the guarantee says itself, and what is not set.
+
+    >>> settings_of({"config": {"epsilon": "2", "block": 12, "regions": None, "chosen": ["block"]}})
+    ['block: 12', 'chosen: block']
+    """
+    lines: dict[str, None] = {}  # in order, each once
+    for name, value in release.items():
+        if isinstance(value, Mapping):
+            before = "" if name in ("config", "shape") else f"{name} "
+            lines |= dict.fromkeys(f"{before}{line}" for line in settings_of(value))
+        elif name not in ("epsilon", "delta") and value not in (None, [], ""):
+            told = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            lines[f"{name}: {told}"] = None
+    return [line for line in lines if not line.startswith("neighbours ")]
+
+
 def _texts(statement: PrivacyStatement) -> tuple[Sequence[str], Sequence[str]]:
     return statement.conditional_on, statement.caveats
 
@@ -193,5 +210,5 @@ def _template() -> Any:
         loader=PackageLoader("dpose.privacy", "."), undefined=StrictUndefined
     )
     environment.filters |= {"upper": upper, "as_given": as_given, "line": lambda text: " ".join(text.split())}
-    environment.globals |= {"coverage": coverage, "unstated": UNSTATED}
+    environment.globals |= {"coverage": coverage, "settings_of": settings_of, "unstated": UNSTATED}
     return environment.get_template("statement.j2")
