@@ -261,7 +261,7 @@ def test_a_person_of_a_private_clip_is_in_no_public_one():
 
 def test_labels_are_part_of_what_a_video_is():
     one, other = protect(units(counted())), protect(units(counted(action=0)))
-    assert one.unit == other.unit == "video"
+    assert one.neighbours.unit == other.neighbours.unit == "video"
     assert one.identity.digest != other.identity.digest
     assert one.identity.digest == protect(units(counted())).identity.digest
 

@@ -31,7 +31,7 @@ def test_a_plan_that_was_looked_at_is_not_computed_again(computed, plan):
     assert first.noise[0].sigma == bound.event.sigma
     assert first.noise[0].epsilon == bound.epsilon
     assert (first.noise[1].sigma is None) == (plan.relation is Relation.REPLACE)
-    assert first.attackers.found[0][1] < 1
+    assert first.attackers.tpr_bound[0].tpr < 1
 
 
 def test_another_question_is_another_answer(computed):
