@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
+from dpose.privacy.events import Approximate, Gaussian, Laplace, Renyi, SampledGaussian
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.ranges import exact_text, parse_exact
 from dpose.privacy.renyi import zcdp_budget, zcdp_epsilon
@@ -204,12 +204,21 @@ class TestStatement:
             ({"steps": 0}, ("steps-not-positive",)),
             ({"type": "discrete-uniform"}, ("event-type-unknown",)),
             ({"extra": "1"}, ("field-names-wrong",)),
+            ({"pixels": 16}, ("event-fields-wrong", "events")),
+            ({"points": [[0, "2"]]}, ("event-fields-wrong", "events")),
         ],
     )
     def test_broken_events_are_refused(self, edit, word):
         content = json.loads(statement().to_json())
         content["events"][0].update(edit)
         with refused(*word):
+            PrivacyStatement.from_json(json.dumps(content))
+
+    @pytest.mark.parametrize("event", [Approximate(0.1, 0.0), Renyi(((2.0, 0.1),))])
+    def test_what_only_the_account_charges_is_no_event_of_a_statement(self, event):
+        content = json.loads(statement().to_json())
+        content["events"] = [event.to_dict()]
+        with refused("event-type-unknown", "events[0]"):
             PrivacyStatement.from_json(json.dumps(content))
 
     @pytest.mark.parametrize(

@@ -325,8 +325,10 @@ class Renyi(Event):
 
 BOUNDLESS = Approximate(math.inf, 1.0)
 """What an event is for neighbours for which nothing bounds it."""
+StatedEvent = Annotated[SampledGaussian | Laplace | Gaussian, Field(discriminator="type")]
+"""What a statement records: steps of a training, or exact noise for the statement's own neighbours."""
 AnyEvent = Annotated[SampledGaussian | Laplace | Gaussian | Approximate | Renyi, Field(discriminator="type")]
-"""Any event, by its type, as a field of a statement."""
+"""Any event, by its type."""
 
 
 def event_from_dict(values: Any, where: str = "event", kind: type[E] | tuple[type[E], ...] = Event) -> E:  # type: ignore[assignment]

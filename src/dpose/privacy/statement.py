@@ -25,7 +25,7 @@ from dpose.errors import DposeError
 from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.attackers import AttackerBound, bound_attackers
-from dpose.privacy.events import AnyEvent, Event, Gaussian, Laplace, SampledGaussian, merge
+from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian, StatedEvent, merge
 from dpose.privacy.fields import (
     EXACT,
     JSON,
@@ -162,7 +162,7 @@ class PrivacyStatement(StatementPart):
     n: Positive | None = None
     public: tuple[Text, ...] = ()
     conditional_on: tuple[Text, ...] = ()
-    events: tuple[AnyEvent, ...] = ()
+    events: tuple[StatedEvent, ...] = ()
     queries: tuple[Query, ...] = ()
     caveats: tuple[Text, ...] = ()
     software: Mapping[Text, Text] = field(default_factory=software_versions)
@@ -221,6 +221,11 @@ class PrivacyStatement(StatementPart):
                         f"is missing from a statement of kind {self.kind.value}",
                         name,
                     )
+        for event in self.events:
+            if isinstance(event, Laplace | Gaussian) and (event.pixels or event.points):
+                raise DposeError(
+                    "event-fields-wrong", "is for the statement's own neighbours, and says no pixels", "events"
+                )
         if self.tuning is not None:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("tuning-of-non-private", "only a private run is chosen at a price", "tuning")
