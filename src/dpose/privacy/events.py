@@ -14,7 +14,7 @@ docs/proofs/accounting.md, docs/proofs/pixelization.md, docs/proofs/odometer.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -44,8 +44,6 @@ ROUNDED: SampledNoise = "poisson-rounded-gaussian"
 """Noise drawn and added in floating point; or whole numbers, each with exactly the probability of a rounded Gaussian:
 post-processing, which costs the same (docs/proofs/exact-noise.md)."""
 
-Points = tuple[tuple[int, Fraction], ...]
-"""(pixels, sensitivity) that a mechanism knows besides its own; 0 pixels for all of them."""
 E = TypeVar("E", bound="Event")
 
 
@@ -148,7 +146,7 @@ class Laplace(Event):
         sensitivity: The most that the numbers of one release change between neighbours, in L1 norm.
         steps: Number of releases that neighbours may differ in.
         pixels: How many pixels of one picture may change for that; 0 for all of them, or one unit.
-        points: Sensitivities for other numbers of pixels.
+        points: Sensitivities that the mechanism knows for other numbers of pixels; 0 for all of them.
 
     Raises:
         DposeError: a value is out of range.
@@ -174,14 +172,7 @@ class Laplace(Event):
 
     def for_neighbours(self, asked: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k times the sensitivity over k neighbours."""
-        found = _least(
-            (self.pixels, self.sensitivity), self.points, _pixels_of(asked), area, lambda k, bound: k * bound
-        )
-        return (
-            BOUNDLESS
-            if found is None
-            else replace(self, sensitivity=found, pixels=_pixels_of(asked), points=())
-        )
+        return _restated(self, "sensitivity", 1, asked, area)
 
     def times(self, k: int) -> Laplace:
         """As `Event.times`."""
@@ -198,7 +189,7 @@ class Gaussian(Event):
             norm.
         steps: Number of releases that neighbours may differ in.
         pixels: How many pixels of one picture may change for that; 0 for all of them, or one unit.
-        points: Squared sensitivities for other numbers of pixels.
+        points: Squared sensitivities that the mechanism knows for other numbers of pixels; 0 for all of them.
 
     Raises:
         DposeError: a value is out of range.
@@ -230,18 +221,7 @@ class Gaussian(Event):
 
     def for_neighbours(self, asked: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k^2 times the squared sensitivity over k neighbours."""
-        found = _least(
-            (self.pixels, self.sensitivity_squared),
-            self.points,
-            _pixels_of(asked),
-            area,
-            lambda k, bound: k * k * bound,
-        )
-        return (
-            BOUNDLESS
-            if found is None
-            else replace(self, sensitivity_squared=found, pixels=_pixels_of(asked), points=())
-        )
+        return _restated(self, "sensitivity_squared", 2, asked, area)
 
     def times(self, k: int) -> Gaussian:
         """As `Event.times`."""
@@ -397,23 +377,29 @@ def _neighbours_between(own: int, wanted: int, area: int) -> int | None:
     return -(-reach // own) if reach else None
 
 
-def _least(
-    own: tuple[int, Fraction],
-    points: Points,
-    wanted: int,
-    area: int,
-    grown: Callable[[int, Fraction], Fraction],
-) -> Fraction | None:
-    """The least bound for `wanted` pixels: of each known point, group privacy over as many neighbours as it takes."""
+def _restated(event: ExactEvent, name: str, power: int, asked: Neighbours, area: int) -> Event:
+    """`Event.for_neighbours`: the least of what each known point gives by group privacy over several neighbours.
+
+    Args:
+        event: Exact noise.
+        name: Of its bound on the sensitivity, or on a power of it.
+        power: Which power.
+        asked: The neighbours.
+        area: Of the picture, pixels; 0 where unknown.
+    """
+    wanted = _pixels_of(asked)
     found = [
-        grown(k, bound)
-        for pixels, bound in (own, *points)
+        k**power * bound
+        for pixels, bound in ((event.pixels, getattr(event, name)), *event.points)
         if (k := _neighbours_between(pixels, wanted, area)) is not None
     ]
-    return min(found, default=None)
+    if not found:
+        return BOUNDLESS
+    return replace(event, **{name: min(found), "pixels": wanted, "points": ()})
 
 
-def _check_exact(event: ExactEvent, *names: str) -> None:
-    for name, value in [*((name, getattr(event, name)) for name in names), *event.points]:
+def _check_exact(event: ExactEvent, name: str, bound: str) -> None:
+    known = [(name, getattr(event, name)), (bound, getattr(event, bound))]
+    for what, value in [*known, *(("points", other) for _, other in event.points)]:
         if value <= 0:
-            raise DposeError("fraction-not-positive", f"{name} must be a positive fraction, not {value}")
+            raise DposeError("fraction-not-positive", f"{what} must be a positive fraction, not {value}")

@@ -224,7 +224,9 @@ class PrivacyStatement(StatementPart):
         for event in self.events:
             if isinstance(event, Laplace | Gaussian) and (event.pixels or event.points):
                 raise DposeError(
-                    "event-fields-wrong", "is for the statement's own neighbours, and says no pixels", "events"
+                    "event-fields-wrong",
+                    "is for the statement's own neighbours, and says no pixels",
+                    "events",
                 )
         if self.tuning is not None:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:

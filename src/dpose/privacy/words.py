@@ -81,7 +81,7 @@ def words_of(statement: PrivacyStatement) -> StatementWords:
     events = statement.sampled_events
     of_units = near is not None and near.of_units
     bound = tpr_bound(statement)
-    given, caveats = ([t for t in texts if not t.startswith(WARNING)] for texts in _texts(statement))
+    given, caveats = _without_warnings(statement.conditional_on), _without_warnings(statement.caveats)
     said: Any = _template().make_module(
         {
             "s": statement,
@@ -101,9 +101,10 @@ def words_of(statement: PrivacyStatement) -> StatementWords:
             "worst": largest_loss(statement.results),
         }
     )
-    warnings = [said.no_guarantee, *(t for texts in _texts(statement)[::-1] for t in texts)]
+    stated = (*statement.caveats, *statement.conditional_on)
+    warnings = [text for text in stated if text.startswith(WARNING)]
     return StatementWords(
-        warnings=tuple(t for t in warnings if t and (t is said.no_guarantee or t.startswith(WARNING))),
+        warnings=tuple([said.no_guarantee, *warnings] if said.no_guarantee else warnings),
         guarantee=said.guarantee,
         brief=tuple(said.brief),
         lists=tuple((title, tuple(items)) for title, items in said.lists if items),
@@ -198,8 +199,8 @@ def settings_of(release: Mapping[str, Any]) -> list[str]:
     return [line for line in lines if not line.startswith("neighbours ")]
 
 
-def _texts(statement: PrivacyStatement) -> tuple[Sequence[str], Sequence[str]]:
-    return statement.conditional_on, statement.caveats
+def _without_warnings(texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if not text.startswith(WARNING)]
 
 
 @cache

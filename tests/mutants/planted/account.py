@@ -251,8 +251,8 @@ ACCOUNT = (
         "group privacy of zCDP that grows with k and not with its square",
         lambda patch: patch.seen_by(
             "dpose.privacy.events",
-            "_least",
-            lambda original: lambda *args: original(*args[:-1], lambda k, rho: k * rho),
+            "_restated",
+            lambda original: lambda event, name, _power, *rest: original(event, name, 1, *rest),
             "Gaussian.for_neighbours",
         ),
         ("account/test_store.py::test_losses_are_restated_by_group_privacy_or_better",),

@@ -73,7 +73,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     terms = [Group((Bullets(items),), title=title) for title, items in said.lists]
     return (
         Group((words, Group(tuple(sides))), "beside"),
-        *_meaning(statement, _beyond(run)),
+        *_meaning(statement, _beyond(run), said.limit),
         *([Group(tuple(terms), "terms")] if terms else []),
     )
 
@@ -112,7 +112,7 @@ def _strength(statement: PrivacyStatement) -> str:
     return "That is a weak guarantee, and the section below says what it is worth." if weak else ""
 
 
-def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
+def _meaning(statement: PrivacyStatement, beyond: str, limit: str) -> tuple[Block, ...]:
     """The bound on an attacker, drawn; nothing where there is none."""
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
         return ()
@@ -133,7 +133,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
         f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
         "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
         "model moves along the diagonal: what is found grows only as fast as the false alarms.",
-        f"No attacker can get above the curve, {words_of(statement).limit}. The area above it is ruled out. "
+        f"No attacker can get above the curve, {limit}. The area above it is ruled out. "
         "The nearer the curve is to the diagonal, the stronger the guarantee.",
         f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {at_most(found, times=100)}%."
         + (
