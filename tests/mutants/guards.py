@@ -395,8 +395,6 @@ GUARDED = {
             "recorded_plan",
             "_shape",
             "_config",
-            "_of_cells",
-            "_of_grid",
             "_regions",
         ),
     ),

@@ -413,8 +413,7 @@ class Neighbours:
         Raises:
             DposeError: a field is missing, unknown, of the wrong type or out of range.
         """
-        found = StatedNeighbours.read(value, "neighbours")
-        return cls(Unit(unit), found.relation, found.m, found.scope, found.box, found.frames)
+        return StatedNeighbours.read(value, "neighbours").of(unit)
 
 
 @statement_part
@@ -426,6 +425,10 @@ class StatedNeighbours(StatementPart):
     scope: Text
     box: tuple[Positive, Positive] | None = optional(default=None)
     frames: Positive | None = optional(default=None)
+
+    def of(self, unit: str) -> Neighbours:
+        """The neighbours, of units of this kind."""
+        return Neighbours(Unit(unit), self.relation, self.m, self.scope, self.box, self.frames)
 
 
 def most_frames(times: Sequence[Fraction], seconds: Fraction) -> int:

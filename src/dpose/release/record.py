@@ -9,18 +9,19 @@ Everything else that a statement says follows from these two, and is computed ag
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, StrictBool, StrictInt
 
 from dpose.errors import DposeError
 from dpose.media.images import BACKGROUND
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.ranges import exact_text, parse_decimal, parse_exact
+from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, optional, statement_part
+from dpose.privacy.neighbours import StatedNeighbours
+from dpose.privacy.ranges import exact_text
 from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen
 from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig
@@ -36,10 +37,90 @@ from dpose.units import Unit
 
 MOST = 10**9
 """No recorded number is larger: of frames, sides and cells."""
-_SHAPE = {"frames", "height", "width", "channels", "peak"}
-_COMMON = {"operator", "epsilon", "delta", "neighbours", "colour", "chroma", "restoration"}
-_CELLS = {"block", "subdivide", "regions", "chosen"}
-_GRID = {"grid", "clip_norm", "clip_segment"}
+Whole = Annotated[StrictInt, Field(ge=1, le=MOST)]
+
+
+@statement_part
+class ShapeRecord(StatementPart):
+    """Public sizes, as `Shape` has them; a picture has no number of frames."""
+
+    frames: Whole | None
+    height: Whole
+    width: Whole
+    channels: Whole
+    peak: Whole
+
+    @classmethod
+    def of(cls, shape: Shape) -> ShapeRecord:
+        """The sizes of a picture or clip."""
+        return cls(
+            None if shape.still else shape.frames, shape.height, shape.width, shape.channels, shape.peak
+        )
+
+
+@statement_part
+class PublicRegionsRecord(StatementPart):
+    """A public mask: its digest."""
+
+    kind: Literal["public"]
+    mask_sha256: Annotated[Text, Field(pattern="^[0-9a-f]{64}$")]
+
+
+@statement_part
+class PrivateRegionsRecord(StatementPart):
+    """Regions that a first release shows, by one of three rules."""
+
+    kind: Literal["private"]
+    share: Exact
+    segmenter: Text | None
+    threshold: Decimal | None
+    quantile: Decimal | None
+
+
+@statement_part
+class PaperRegionsRecord(StatementPart):
+    """The published algorithm's regions, which guarantee nothing."""
+
+    kind: Literal["paper"]
+
+
+@statement_part
+class ConfigRecord(StatementPart):
+    """What every operator's configuration has; `ReleaseConfig` says what each is."""
+
+    operator: Text
+    epsilon: Exact
+    delta: Decimal
+    neighbours: StatedNeighbours
+    colour: Text | None
+    chroma: Whole | None
+    restoration: dict[str, Any]
+
+
+@statement_part
+class CellsRecord(ConfigRecord):
+    """The configuration of pixelization."""
+
+    block: Whole | None
+    subdivide: Whole
+    regions: (
+        Annotated[
+            PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord, Field(discriminator="kind")
+        ]
+        | None
+    )
+    chosen: tuple[Text, ...]
+    paper: Whole | None = optional(default=None)
+
+
+@statement_part
+class GridRecord(ConfigRecord):
+    """The configuration of any other operator."""
+
+    grid: tuple[Whole, Whole, Whole] | None
+    clip_norm: Decimal | None
+    clip_segment: StrictBool
+    paper: Whole | None = optional(default=None)
 
 
 @dataclass(frozen=True)
@@ -80,60 +161,49 @@ def shown_by(plan: SoundPlan) -> Restoration:
     return plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
 
 
-def shape_record(shape: Shape) -> dict[str, int | None]:
-    """Public sizes, ready for JSON; a picture has no number of frames."""
-    return {
-        "frames": None if shape.still else shape.frames,
-        "height": shape.height,
-        "width": shape.width,
-        "channels": shape.channels,
-        "peak": shape.peak,
-    }
+def shape_record(shape: Shape) -> dict[str, Any]:
+    """Public sizes, ready for JSON."""
+    return ShapeRecord.of(shape).to_dict()
 
 
 def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
     """A configuration that was bound to a shape, ready for JSON: what its operator takes, nothing left to be chosen."""
-    found: dict[str, Any] = {
-        "operator": config.operator,
-        "epsilon": exact_text(config.epsilon),
-        "delta": repr(float(config.delta)),
-        "neighbours": config.neighbours.resolved(shape).stated().to_dict(),
-        "colour": config.colour,
-        "chroma": config.chroma,
-        "restoration": config.restoration.to_dict(),
-    }
+    common = (
+        config.operator,
+        config.epsilon,
+        config.delta,
+        config.neighbours.resolved(shape).stated(),
+        config.colour,
+        config.chroma,
+        config.restoration.to_dict(),
+    )
     if config.operator == CELLS:
-        found |= {
-            "block": config.block,
-            "subdivide": config.subdivide,
-            "regions": _regions_record(config.regions),
-            "chosen": list(config.chosen),
-        }
+        regions = _regions_record(config.regions)
+        record: ConfigRecord = CellsRecord(
+            *common, config.block, config.subdivide, regions, config.chosen, config.paper
+        )
     else:
-        norm = config.clip_norm
-        found |= {
-            "grid": None if config.grid is None else list(config.grid),
-            "clip_norm": None if norm is None else repr(float(norm)),
-            "clip_segment": config.clip_segment,
-        }
-    return found if config.paper is None else found | {"paper": config.paper}
+        record = GridRecord(*common, config.grid, config.clip_norm, config.clip_segment, config.paper)
+    return record.to_dict()
 
 
-def _regions_record(regions: Regions | None) -> dict[str, str | None] | None:
+def _regions_record(
+    regions: Regions | None,
+) -> PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord | None:
     if regions is None:
         return None
     if isinstance(regions, PublicRegions):
-        return {"kind": "public", "mask_sha256": regions.sha256}
+        return PublicRegionsRecord("public", regions.sha256)
     if isinstance(regions, PaperRegions):
-        return {"kind": "paper"}
+        return PaperRegionsRecord("paper")
     by_segmenter, by_threshold = regions.segmenter is not None, regions.threshold is not None
-    return {
-        "kind": "private",
-        "share": exact_text(regions.share),
-        "segmenter": (regions.name or "given") if by_segmenter else None,
-        "threshold": repr(float(regions.threshold or 0)) if by_threshold and not by_segmenter else None,
-        "quantile": None if by_segmenter or by_threshold else repr(float(regions.quantile)),
-    }
+    return PrivateRegionsRecord(
+        "private",
+        regions.share,
+        (regions.name or "given") if by_segmenter else None,
+        float(regions.threshold or 0) if by_threshold and not by_segmenter else None,
+        None if by_segmenter or by_threshold else float(regions.quantile),
+    )
 
 
 def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
@@ -151,7 +221,10 @@ def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
         config = _config(record["config"], shape, where)
         if config.operator == CELLS:
             return PixelizationPlan.of(config, shape)
-        return LinearPlan.of(config, shape, _text_of(record.get("choice", ""), "choice"))
+        choice = record.get("choice", "")
+        if not isinstance(choice, str):
+            raise TypeError("a choice is named by a digest")
+        return LinearPlan.of(config, shape, choice)
     except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise _incomplete("", where) from error
     except DposeError as error:
@@ -165,12 +238,10 @@ def _incomplete(why: str, where: str) -> DposeError:
 
 
 def _shape(values: Any) -> Shape:
-    values = _object_with(values, _SHAPE, "shape")
-    frames = None if values["frames"] is None else _whole(values["frames"], "frames")
-    height, width, channels, peak = (_whole(values[n], n) for n in ("height", "width", "channels", "peak"))
-    if channels not in (1, 3) or peak not in (255, 65535):
+    found = ShapeRecord.read(values, "shape")
+    if found.channels not in (1, 3) or found.peak not in (255, 65535):
         raise ValueError("out of range")
-    return Shape.of(height, width, channels, peak, frames)
+    return Shape.of(found.height, found.width, found.channels, found.peak, found.frames)
 
 
 def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
@@ -181,17 +252,34 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
             f"its statement names an operator that is not known here: {operator!r}",
             where,
         )
-    own = _CELLS if operator == CELLS else _GRID
-    values = _object_with(values, _COMMON | own, "config")
+    regions = values.get("regions")
+    if isinstance(regions, dict) and regions["kind"] not in ("public", "private"):
+        raise DposeError(
+            "record-regions-unknown", f"its statement has unknown regions {regions['kind']!r}", where
+        )
+    record = (CellsRecord if operator == CELLS else GridRecord).read(values, "config")
+    if record.paper is not None:
+        raise ValueError("a published algorithm has no plan of its own")
+    if isinstance(record, CellsRecord):
+        own: dict[str, Any] = {
+            "block": record.block,
+            "subdivide": record.subdivide,
+            "regions": _regions(record.regions),
+            "chosen": record.chosen,
+        }
+    elif record.grid is None:
+        raise ValueError("no grid")
+    else:
+        own = {"grid": record.grid, "clip_norm": record.clip_norm, "clip_segment": record.clip_segment}
     config = ReleaseConfig(
-        parse_exact(values["epsilon"], "epsilon"),
-        parse_decimal(values["delta"], "delta"),
-        _neighbours(values["neighbours"]),
+        record.epsilon,
+        record.delta,
+        record.neighbours.of(Unit.PIXEL),
         operator=operator,
-        colour=_text_of(values["colour"], "colour"),
-        chroma=_optional(values["chroma"], "chroma"),
-        restoration=Restoration.read(values["restoration"], where),
-        **(_of_cells(values, where) if operator == CELLS else _of_grid(values)),
+        colour=record.colour,
+        chroma=record.chroma,
+        restoration=Restoration.read(record.restoration, where),
+        **own,
     )
     if not config.settled:
         raise ValueError("something is left to be chosen")
@@ -207,105 +295,20 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
     return config
 
 
-def _neighbours(values: Any) -> Neighbours:
-    found = Neighbours.read(values, Unit.PIXEL)
-    if found is None:
-        raise ValueError("no neighbours")
-    return found
-
-
-def _of_cells(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    return {
-        "block": _whole(values["block"], "block"),
-        "subdivide": _whole(values["subdivide"], "subdivide"),
-        "regions": _regions(values["regions"], where),
-        "chosen": _texts_of(values["chosen"], "chosen"),
-    }
-
-
-def _of_grid(values: Mapping[str, Any]) -> dict[str, Any]:
-    rows, columns, groups = (_whole(one, "grid") for one in _list_of(values["grid"], "grid"))
-    norm = values["clip_norm"]
-    if type(values["clip_segment"]) is not bool:
-        raise ValueError("neither true nor false")
-    return {
-        "grid": (rows, columns, groups),
-        "clip_norm": None if norm is None else parse_decimal(norm, "clip_norm"),
-        "clip_segment": values["clip_segment"],
-    }
-
-
-def _regions(values: Any, where: str) -> Regions | None:
-    if values is None:
+def _regions(record: Any) -> Regions | None:
+    if record is None:
         return None
-    kind = values["kind"]
-    if kind == "public":
-        values = _object_with(values, {"kind", "mask_sha256"}, "regions")
-        digest = _text_of(values["mask_sha256"], "mask_sha256")
-        if not re.fullmatch(r"[0-9a-f]{64}", digest):
-            raise ValueError("no digest")
-        return RecordedRegions(np.zeros((1, 1), np.bool_), digest)
-    if kind != "private":
-        raise DposeError("record-regions-unknown", f"its statement has unknown regions {kind!r}", where)
-    values = _object_with(values, {"kind", "share", "segmenter", "threshold", "quantile"}, "regions")
-    share = parse_exact(values["share"], "share")
-    if values["segmenter"] is not None:
-        name = _text_of(values["segmenter"], "segmenter")
-        return PrivateRegions(segmenter=_segmenter_elsewhere, share=share, name=name)
-    if values["threshold"] is not None:
-        return PrivateRegions(threshold=parse_decimal(values["threshold"], "threshold"), share=share)
-    return PrivateRegions(quantile=parse_decimal(values["quantile"], "quantile"), share=share)
+    if isinstance(record, PublicRegionsRecord):
+        return RecordedRegions(np.zeros((1, 1), np.bool_), record.mask_sha256)
+    if record.segmenter is not None:
+        return PrivateRegions(segmenter=_segmenter_elsewhere, share=record.share, name=record.segmenter)
+    if record.threshold is not None:
+        return PrivateRegions(threshold=record.threshold, share=record.share)
+    if record.quantile is None:
+        raise ValueError("no rule")
+    return PrivateRegions(quantile=record.quantile, share=record.share)
 
 
 def _segmenter_elsewhere(picture: NDArray[Any]) -> NDArray[Any]:
     """Stands for a segmenter of which only the name is known: no plan's noise or cost depends on it."""
     raise ValueError("the segmenter is not here")
-
-
-def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or not 1 <= value <= MOST:
-        raise DposeError("field-not-whole", f"must be a whole number of at least 1, not {value!r}", where)
-    return value
-
-
-def _optional(value: Any, where: str) -> int | None:
-    return None if value is None else _whole(value, where)
-
-
-def _object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
-    """An object with these fields and no others."""
-    found = _object_of(values, where)
-    for problem, names in (
-        ("is missing", expected - set(found)),
-        ("is not a known field", set(found) - expected),
-    ):
-        if names:
-            raise DposeError("field-names-wrong", f"{min(names)} {problem}", where)
-    return found
-
-
-def _object_of(values: Any, where: str) -> dict[str, Any]:
-    """An object."""
-    if not isinstance(values, dict):
-        raise DposeError("field-not-object", "must be an object", where)
-    found: dict[str, Any] = values
-    return found
-
-
-def _text_of(value: Any, where: str) -> str:
-    """A string."""
-    if not isinstance(value, str):
-        raise DposeError("field-not-string", f"must be a string, not {value!r}", where)
-    return value
-
-
-def _list_of(value: Any, where: str) -> list[Any]:
-    """A list."""
-    if not isinstance(value, list):
-        raise DposeError("field-not-list", f"must be a list, not {value!r}", where)
-    return value
-
-
-def _texts_of(value: Any, where: str) -> tuple[str, ...]:
-    """A list of strings."""
-    return tuple(_text_of(item, f"{where}[{i}]") for i, item in enumerate(_list_of(value, where)))
