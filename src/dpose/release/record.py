@@ -50,13 +50,6 @@ class ShapeRecord(StatementPart):
     channels: Whole
     peak: Whole
 
-    @classmethod
-    def of(cls, shape: Shape) -> ShapeRecord:
-        """The sizes of a picture or clip."""
-        return cls(
-            None if shape.still else shape.frames, shape.height, shape.width, shape.channels, shape.peak
-        )
-
 
 @statement_part
 class PublicRegionsRecord(StatementPart):
@@ -163,7 +156,8 @@ def shown_by(plan: SoundPlan) -> Restoration:
 
 def shape_record(shape: Shape) -> dict[str, Any]:
     """Public sizes, ready for JSON."""
-    return ShapeRecord.of(shape).to_dict()
+    frames = None if shape.still else shape.frames
+    return ShapeRecord(frames, shape.height, shape.width, shape.channels, shape.peak).to_dict()
 
 
 def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
