@@ -63,9 +63,9 @@ def draw(folder: Path, first: int, count: int, width: int, height: int) -> None:
 
 
 def config(restore: str) -> object:
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.config import Pixelization
 
-    return ReleaseConfig.of(2, "pixels:16", 16).restored(restore)
+    return Pixelization.of(2, "pixels:16", 16, colour="rgb", restore=restore)
 
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:

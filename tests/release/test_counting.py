@@ -28,10 +28,10 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
 from dpose.release.cells import BlockSums
-from dpose.release.config import ReleaseConfig
 from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -123,9 +123,9 @@ class TestCosts:
     @pytest.mark.parametrize("subdivide", [1, 2])
     def test_no_neighbour_costs_more_than_the_points_say(self, delta, subdivide):
         regions = None if subdivide == 1 else "private"
-        from dpose.release.api import as_regions
+        from dpose.release.config import as_regions
 
-        config = ReleaseConfig.of(2, 3, 8, delta, subdivide, as_regions(regions))
+        config = plain_cells(2, 3, 8, delta, subdivide, as_regions(regions))
         plan = bind(config, Shape.of(20, 28, 3))
         events = charged_events(plan, seeded=False)
         area = 20 * 28
@@ -157,7 +157,7 @@ class TestCosts:
     @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame", "frame", "clip"])
     def test_clips_by_projection(self, operator, neighbours):
-        config = ReleaseConfig.of_grid(8, "1e-5", neighbours, operator)
+        config = plain_projection(8, "1e-5", neighbours, operator)
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
@@ -170,18 +170,18 @@ class TestCosts:
         assert loss.rho() >= own
 
     def test_pixels_of_every_frame(self):
-        plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
+        plan = bind(plain_cells(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
         (loss,) = charged_events(plan, seeded=False)
         assert (loss.pure(), loss.pixels) == (2, 20)
         assert loss.for_neighbours(Neighbours.of_pixels(4), 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
-        config = ReleaseConfig.of(2, 4, 8)
+        config = plain_cells(2, 4, 8)
         assert charged_events(bind(config, Shape.of(16, 16)), seeded=True) == ()
         assert charged_events(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
 
     def test_a_cost_is_never_rounded_down(self):
-        plan = bind(ReleaseConfig.of("1/3", 7, 8), Shape.of(16, 16))
+        plan = bind(plain_cells("1/3", 7, 8), Shape.of(16, 16))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pure() == Fraction(1, 3)
         assert Fraction(loss.renyi(math.inf, replaces=True)) >= Fraction(1, 3)
@@ -189,7 +189,7 @@ class TestCosts:
 
     def test_pure_releases_add_up_and_zcdp_does_better(self):
         def entry(**more):
-            plan = bind(ReleaseConfig.of(1, 16, 8, **more), Shape.of(48, 64))
+            plan = bind(plain_cells(1, 16, 8, **more), Shape.of(48, 64))
             return release_charge(originals.Original("x", ("a",), 48 * 64), plan, "s", seeded=False)
 
         assert together([entry()] * 7, 16) == (7.0, 0.0)
@@ -428,7 +428,7 @@ class TestCommand:
         asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
         original, _, _ = originals.picture_original(Path("a.png"))
         job = files.Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
-        config = ReleaseConfig.of("1", "pixels:16", 16)
+        config = plain_cells("1", "pixels:16", 16)
         settings = files.picture_settings(job, config, None)
         charge = release_charge(original, bind(config, Shape.of(48, 64, 3)), settings, seeded=False)
         with reserved_release(charge):
@@ -457,7 +457,7 @@ class TestCommand:
         put("a.png", COLOUR[::-1])
         job = files.Job(path, Path("b.png"), original=original)
         with refused("file-changed"):
-            files.release_picture(job, ReleaseConfig.of(1, 16))
+            files.release_picture(job, plain_cells(1, 16))
         assert charges() == []
 
     def test_an_account_that_cannot_be_reached_releases_nothing(self, capsys, monkeypatch):
@@ -569,7 +569,7 @@ def test_old_statements_without_a_count_still_verify():
 
 
 def test_neighbours_of_a_loss_are_those_of_the_claim():
-    plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
+    plan = bind(plain_cells(1, 16, 16), Shape.of(48, 64, 3))
     (loss,) = charged_events(plan, seeded=False)
     assert isinstance(loss, Laplace)
     assert plan.config.neighbours.resolved(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

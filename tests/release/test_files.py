@@ -22,7 +22,6 @@ from dpose.privacy.sections import About
 from dpose.release import api
 from dpose.release import files as batch
 from dpose.release.archive import unpack
-from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
 from dpose.release.files import plan_of, record_names, restore_file
@@ -31,12 +30,13 @@ from dpose.release.jobs import Job, find_jobs
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.verify import released_files, verify_release
+from plain_configs import plain_cells, plain_projection
 from public_doors import release_all, release_file
 from refusals import refused
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
-SETTING = ReleaseConfig.of(2, 4, 8)
+SETTING = plain_cells(2, 4, 8)
 EXIF = b"\xff\xe1\x00\x20Exif\0\0II*\0\x08\0\0\0secret-camera-99"
 
 
@@ -103,7 +103,7 @@ class TestPictures:
         cut = np.dstack([COLOUR, np.full((40, 56), 255, np.uint8)])
         cut[8:24, 16:40] = (220, 30, 30, 0)
         Pillow.fromarray(cut).save(tmp_path / "cut.png")
-        (statement,) = release([tmp_path / "cut.png"], tmp_path / "out", ReleaseConfig.of(999_999, 4, 8))
+        (statement,) = release([tmp_path / "cut.png"], tmp_path / "out", plain_cells(999_999, 4, 8))
         shown = read_pixels(tmp_path / "out" / "cut.png")
         assert (shown[8:24, 16:40] >= 250).all()
         assert (shown[24:, 40:] < 250).any()
@@ -289,7 +289,7 @@ def test_files_are_found_in_the_order_of_their_paths_and_kept_as_names(tmp_path)
 def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_read(tmp_path):
     job = Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
     with refused("operator-not-for-pictures"):
-        batch.release_picture(job, ReleaseConfig.of_grid(8, "1e-5", 4, "block"))
+        batch.release_picture(job, plain_projection(8, "1e-5", 4, "block"))
 
 
 @pytest.mark.parametrize("door", [api.release_video, api.release_file])
@@ -304,10 +304,10 @@ class TestWhatIsPassedOn:
     @pytest.mark.parametrize(
         "setting",
         [
-            ReleaseConfig.of("1/3", "pixels:4/frame", 5),
-            ReleaseConfig.of(2, 4, 8, "1e-6"),
-            ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
-            ReleaseConfig.of(2, 4, 8, paper=1),
+            plain_cells("1/3", "pixels:4/frame", 5),
+            plain_cells(2, 4, 8, "1e-6"),
+            plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions()),
+            plain_cells(2, 4, 8, paper=1),
         ],
         ids=["frames", "gaussian", "regions", "paper"],
     )
@@ -408,7 +408,7 @@ class TestVideos:
 
     def test_pixels_of_every_frame_divide_the_budget(self, tmp_path):
         source = clip(tmp_path / "a.mp4")
-        statement = release_file(probe(source), tmp_path / "b.mp4", ReleaseConfig.of(2, "pixels:4/frame", 8))
+        statement = release_file(probe(source), tmp_path / "b.mp4", plain_cells(2, "pixels:4/frame", 8))
         assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
         verify_release(tmp_path / "b.mp4")
 
@@ -442,7 +442,7 @@ class TestVideos:
         assert sorted(given) == [(n, 9 + n, Key(keys.bytes(32)).key_id, not fresh) for n in range(4)]
         assert [int(picture[0, 0, 0]) for picture in shown] == list(range(4))
 
-    @pytest.mark.parametrize("setting", [SETTING, ReleaseConfig.of(2, "pixels:4/frame", 8)])
+    @pytest.mark.parametrize("setting", [SETTING, plain_cells(2, "pixels:4/frame", 8)])
     def test_what_it_would_cost_is_what_it_costs(self, tmp_path, setting):
         source = clip(tmp_path / "a.mp4")
         plan, rate = plan_of(source, setting)
@@ -450,7 +450,7 @@ class TestVideos:
         assert plan == PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 9))
 
     def test_workers_and_order_change_nothing(self):
-        setting = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
+        setting = plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions())
         plan = PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 7))
         shown = []
         for workers in (1, 4):
@@ -505,7 +505,7 @@ class TestVideos:
 
 class TestExplain:
     def test_noise_in_gray_levels_and_epsilon_for_things(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255))
+        plan = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255))
         text = "\n".join(explain_release(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
@@ -514,14 +514,14 @@ class TestExplain:
         assert "whole picture: 259,200" in text
 
     def test_a_minute_of_a_clip(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
+        plan = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
         text = "\n".join(explain_release(plan, Fraction(25)))
         assert "a face seen for a minute: 1,875,000" in text
-        short = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
+        short = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
         assert "all 2.0 seconds" in "\n".join(explain_release(short, Fraction(25)))
 
     def test_both_stages_and_both_cells_are_told(self):
-        private = ReleaseConfig.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
+        private = plain_cells(2, 16, 32, subdivide=4, regions=PrivateRegions())
         text = "\n".join(explain_release(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text

@@ -13,13 +13,13 @@ import dpose
 from dpose.privacy.keys import Kept, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.config import ReleaseConfig
 from dpose.release.once import GIVEN
+from plain_configs import plain_projection
 from public_doors import pixelize, release_array
 
 GREY = np.full((16, 16), 90, np.uint8)
 CLIP = np.full((4, 16, 16, 3), 90, np.uint8)
-SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
+SETTING = plain_projection(8, "1e-5", 4)
 
 
 def of_a_picture(source):

@@ -116,12 +116,12 @@ def release_video(
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.api import bind_video, release_file
-    from dpose.release.config import SPLIT, ReleaseConfig
+    from dpose.release.config import SPLIT, Projection
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_videos
 
     asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
-    config = ReleaseConfig.of_grid(
+    config = Projection.of(
         epsilon,
         delta,
         asked,
@@ -134,7 +134,8 @@ def release_video(
         clip_segment=clip_segment,
         paper=paper,
         split=SPLIT if split is None else split,
-    ).restored(restore)
+        restore=restore,
+    )
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)

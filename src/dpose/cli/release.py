@@ -116,24 +116,25 @@ def pixelize(
     Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
     release of a picture says what both cost together and needs --again.
     """
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.config import Pixelization
     from dpose.release.explain import explain_release
     from dpose.release.files import plan_of, record_names, release_all
     from dpose.release.jobs import find_jobs
     from dpose.release.sifting import sift
 
     console = Console()
-    config = ReleaseConfig.of(
+    config = Pixelization.of(
         epsilon,
         asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
         _block(block),
-        delta,
-        subdivide,
-        _regions(regions, quantile, threshold, segmenter, stage_one),
-        paper,
-        colour,
-        chroma,
-    ).restored(restore)
+        delta=delta,
+        subdivide=subdivide,
+        regions=_regions(regions, quantile, threshold, segmenter, stage_one),
+        paper=paper,
+        colour=colour,
+        chroma=chroma,
+        restore=restore,
+    )
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")

@@ -26,7 +26,15 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.config import AUTO, CELLS, DETAIL, CellOptions, GridOptions, Number, Regions, ReleaseConfig
+from dpose.release.config import (
+    AUTO,
+    Number,
+    Pixelization,
+    PixelizationSettings,
+    Projection,
+    ProjectionSettings,
+    ReleaseConfig,
+)
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
@@ -37,7 +45,6 @@ from dpose.release.originals import Original, array_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.protect import either
 from dpose.release.published import PublishedPicturePlan, published_plan
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
 from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
@@ -88,20 +95,17 @@ def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
     neighbours: str | int | Neighbours | None = None,
-    block: int | str = AUTO,
+    block: int | str | None = AUTO,
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    colour: str | None = None,
-    regions: Regions | NDArray[Any] | str | None = None,
-    restore: str = "learned",
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
     public: bool = False,
     again: bool = False,
     about: About = NOT_SAID,
-    **options: Unpack[CellOptions],
+    **settings: Unpack[PixelizationSettings],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
 
@@ -130,38 +134,29 @@ def pixelize(
             neighbours, sizes, colour and restoration alone.
         protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
         face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
-        colour: "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or "grey" (luma alone, in all
-            three). Default: ycc for colour pictures, and grey ones stay grey.
-        regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
-            *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
-        restore: What is made of the released values, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this picture, for what both cost together.
         about: What the statement says of who releases it, to whom and what for.
-        options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
-            complex blocks are divided into n x n parts), chroma (1, 2 or 4: how many times as wide its blocks are;
-            chosen with the block by default) and paper (1, 2 or 3 runs seed 002's algorithm of that number
-            as printed, with floating-point noise and no guarantee; the statement says what does not hold).
+        settings: The other fields of `Pixelization`: delta (0 for Laplace noise and pure differential privacy; above 0
+            for Gaussian noise); colour, "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or
+            "grey" (luma alone, in all three), by default ycc for colour pictures; chroma (1, 2 or 4: how many times
+            as wide its blocks are; chosen with the block by default); regions, "private" or `PrivateRegions` (decided
+            from a first noisy release), or a *public* mask (H, W) that was not made from the picture; subdivide (n:
+            complex blocks are divided into n x n parts); restore, what is made of the released values, at no cost:
+            "learned", "tv" or "none"; and paper (1, 2 or 3 runs seed 002's algorithm of that number as printed, with
+            floating-point noise and no guarantee; the statement says what does not hold; 3 takes `PaperRegions`).
 
     Raises:
         DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
     asked = either(neighbours, protect, face_size)
-    config = ReleaseConfig.of(
-        epsilon,
-        DETAIL if asked is None else asked,
-        block,
-        regions=as_regions(regions),
-        colour=colour,
-        **options,
-    )
     return release_array(
         image,
-        config.restored(restore),
+        Pixelization.of(epsilon, asked, block, **settings),
         seed=seed,
         source=source,
         caveats=caveats,
@@ -263,14 +258,13 @@ def release_video(
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
     public: bool = False,
     again: bool = False,
     about: About = NOT_SAID,
-    **options: Unpack[GridOptions],
+    **settings: Unpack[ProjectionSettings],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
 
@@ -292,19 +286,18 @@ def release_video(
         face_size: As for `pixelize`.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
-        restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this video, for what both cost together.
         about: As for `pixelize`.
-        options: colour (as for `pixelize`; what is clipped, and a paper's, has rgb), chroma (as for `pixelize`), k (the
-            most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
-            where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
-            the root of pixels) and clip_segment (the bound is on 64 frames' values together instead); paper (run
-            seed 004's algorithm as printed, which guarantees nothing; the statement says what does not hold) and split
-            (b of that algorithm, the share of its budget that goes to the projection).
+        settings: The other fields of `Projection`: restore, colour and chroma (as for `pixelize`; what is clipped, and
+            a paper's, has rgb); k (the most values to keep of a group of frames) and pool (frames of a group), each
+            chosen by the noise where it is left out; clip_norm (bound on the L2 norm of a group's projected values,
+            in gray levels times the root of pixels) and clip_segment (the bound is on 64 frames' values together
+            instead); paper (run seed 004's algorithm as printed, which guarantees nothing; the statement says what
+            does not hold) and split (b of that algorithm, the share of its budget that goes to the projection).
 
     Returns:
         The statement. Where `out` holds just this release of just this video already, its own: nothing is done then.
@@ -313,13 +306,11 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
-    options.setdefault("colour", None)
     asked = either(neighbours, protect, face_size)
-    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options).restored(restore)
     return release_file(
         probe(path),
         Path(out),
-        config,
+        Projection.of(epsilon, delta, asked, operator, **settings),
         seed=seed,
         keep_sound=keep_sound,
         progress=progress,
@@ -426,9 +417,9 @@ def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None)
         DposeError: the config does not fit the shape.
         ValueError: such an operator has no source.
     """
-    if config.paper is not None:
+    if config.paper:
         return published_plan(config, shape)
-    if config.operator == CELLS:
+    if isinstance(config, Pixelization):
         return PixelizationPlan.of(config, shape)
     if not OPERATORS[config.operator].drawn:
         return LinearPlan.of(config, shape)
@@ -452,21 +443,6 @@ def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | Non
 def shape_of(info: VideoInfo) -> Shape:
     """The sizes of a video."""
     return Shape(info.frames, info.height, info.width, info.channels)
-
-
-def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
-    """Regions from what a caller gives.
-
-    Raises:
-        DposeError: it is another word than "private", or no mask.
-    """
-    if regions is None or isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
-        return regions
-    if isinstance(regions, str):
-        if regions != "private":
-            raise DposeError("regions-unknown", f"must be private or a mask, not {regions!r}", "regions")
-        return PrivateRegions()
-    return PublicRegions.from_array(regions)
 
 
 def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:

@@ -1,8 +1,8 @@
 """How large cells are where nobody fixed it: the least expected error under the public prior, for the noise they get.
 
-    config = choose_cells(ReleaseConfig.of(2, "pixels:16", "auto", colour=None), Shape.of(480, 640, 3))
+    config = choose_cells(Pixelization.of(2, "pixels:16"), Shape.of(480, 640, 3))
     config.block, config.chroma
-    choose_grid(ReleaseConfig.of_grid(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
+    choose_grid(Projection.of(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
 
 Budget, neighbours, sizes, colour and restoration go in, all of them public. No picture does, so that the choice costs
 nothing.
@@ -21,7 +21,7 @@ from dpose.privacy.gaussian import largest_mu
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
 from dpose.release.colour_planes import ERRORS, make_planes
-from dpose.release.config import CHOOSABLE, ReleaseConfig
+from dpose.release.config import CHOOSABLE, Pixelization, Projection, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
 from dpose.release.regions import PrivateRegions
@@ -71,7 +71,7 @@ class Choice:
         return decibels(self.mse)
 
 
-def choose_cells(config: ReleaseConfig, shape: Shape, as_good: float = AS_GOOD) -> ReleaseConfig:
+def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -> Pixelization:
     """The config with colour, block and chroma's cells settled.
 
     Args:
@@ -92,7 +92,7 @@ def choose_cells(config: ReleaseConfig, shape: Shape, as_good: float = AS_GOOD) 
     return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(asked, n) != getattr(made, n)))
 
 
-def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
+def is_chosen(config: Pixelization, shape: Shape) -> bool:
     """Whether the config's cells are those that are chosen where nobody fixes what it says was chosen.
 
     Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
@@ -128,7 +128,7 @@ def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: fl
     )
 
 
-def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def cell_choices(config: Pixelization, shape: Shape) -> tuple[Choice, ...]:
     """All blocks and chroma cells that could be taken, and what is expected of them.
 
     Raises:
@@ -158,7 +158,7 @@ def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
 
 
 @lru_cache(maxsize=256)
-def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
+def _cell_choices(config: Pixelization, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
     from dpose.release.pixelization import PixelizationPlan
 
     found = []
@@ -173,7 +173,7 @@ def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -
     return tuple(found)
 
 
-def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
+def choose_grid(config: Projection, shape: Shape) -> Choice:
     """An operator's grid and frames of a group: as asked for, and what is not, by the least expected error.
 
     Args:
@@ -183,7 +183,7 @@ def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
     return best_choice(grid_choices(config, shape))
 
 
-def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
     """All grids that could be taken, and what is expected of block means over them.
 
     Args:
@@ -194,7 +194,7 @@ def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
 
 
 @lru_cache(maxsize=256)
-def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def _grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
     near = config.neighbours.resolved(shape)
     near = replace(near, scope="clip") if shape.still else near
     mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
@@ -214,7 +214,7 @@ def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
     return tuple(found.values())
 
 
-def _grids(config: ReleaseConfig, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
+def _grids(config: Projection, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
     largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
     sides = [side for side in SIDES if side <= largest] if config.k is None else [0]
     pools = [pool for pool in POOLS if pool <= shape.frames] if config.pool is None else [config.pool]

@@ -19,7 +19,7 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.config import CELLS, ReleaseConfig
+from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
 from dpose.release.embed import read_sidecar, read_stamp, stamped_picture
 from dpose.release.grid import Shape
@@ -66,7 +66,7 @@ def release_picture(
         DposeError: the file cannot be read or written, or the config is not of pixelization or does not fit it; it was
             released before, another file is in the way, or a budget would be passed.
     """
-    if config.operator != CELLS:
+    if not isinstance(config, Pixelization):
         raise DposeError(
             "operator-not-for-pictures", "pictures are released to files by pixelization", str(job.source)
         )

@@ -29,7 +29,7 @@ from dpose.privacy.ranges import check_delta
 from dpose.release.choosing import choose_grid
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import SEGMENT, ReleaseConfig
+from dpose.release.config import SEGMENT, Projection
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import OPERATORS, GridOperator, Values
@@ -106,7 +106,7 @@ class LinearPlan(Plan):
         choice: Public text that a drawn operator follows from; empty for the others.
     """
 
-    config: ReleaseConfig
+    config: Projection
     operator: GridOperator
     stage: NoiseStage
     grid: Fraction
@@ -114,7 +114,7 @@ class LinearPlan(Plan):
     choice: str = ""
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape, choice: str = "") -> LinearPlan:
+    def of(cls, config: Projection, shape: Shape, choice: str = "") -> LinearPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: clips of the same size and length that differ in at most m pixels of all frames
@@ -135,7 +135,7 @@ class LinearPlan(Plan):
         Raises:
             DposeError: the config does not fit the shape, or no noise meets the budget.
         """
-        if config.paper is not None:
+        if config.paper:
             raise ValueError("the paper's algorithm has a plan of its own")
         clip_neighbours(config, shape)
         config = replace(config, colour=operator_colour(config, shape))
@@ -150,7 +150,7 @@ class LinearPlan(Plan):
         return cls.around(operator, config, text)
 
     @classmethod
-    def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
+    def around(cls, operator: GridOperator, config: Projection, choice: str = "") -> LinearPlan:
         """The plan for an operator that is given; what a config says of operator, grid, k and pool is not used.
 
         **Guarantee.** As `LinearPlan.of` says.
@@ -369,7 +369,7 @@ class LinearPlan(Plan):
         return ((frame + 1) * self.operator.groups - 1) // self.shape.frames
 
 
-def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
+def clip_neighbours(config: Projection, shape: Shape) -> Neighbours:
     """The neighbouring relation as operators know it: a picture is a clip of one frame.
 
     Raises:
@@ -381,7 +381,7 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     return replace(near, scope="clip") if shape.still else near
 
 
-def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
+def operator_colour(config: Projection, shape: Shape) -> str:
     """The colours of what an operator releases.
 
     Raises:
@@ -449,7 +449,7 @@ def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neigh
 
 
 def _event(
-    config: ReleaseConfig,
+    config: Projection,
     operator: GridOperator,
     clipping: Clipping | None,
     grid: Fraction,

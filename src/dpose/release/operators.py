@@ -207,7 +207,7 @@ class OperatorEntry:
 
 
 OPERATORS: dict[str, OperatorEntry] = {}
-"""Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
+"""Operators by the name that `Projection.operator` and the statement have for them."""
 
 
 def register_operator(

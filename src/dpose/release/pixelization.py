@@ -1,6 +1,6 @@
 """Pixelization: exact sums of cells, exact noise, and post-processing of what they give; one frame at a time.
 
-plan = PixelizationPlan.of(ReleaseConfig.of("0.5", "pixels:16"), Shape.of(1080, 1920))
+plan = PixelizationPlan.of(Pixelization.of("0.5", "pixels:16"), Shape.of(1080, 1920))
 cells = plan.release(picture, source, frame=0)
 picture = cells.picture()
 """
@@ -29,7 +29,7 @@ from dpose.privacy.renyi import zcdp_budget
 from dpose.release.cells import BlockSums, Cells, Mask, RegionSums
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import Sensitivity
@@ -56,14 +56,14 @@ class PixelizationPlan(Plan):
         mask: The public mask, by blocks.
     """
 
-    config: ReleaseConfig
+    config: Pixelization
     shape: Shape
     stages: tuple[NoiseStage, ...]
     colour: Colour
     mask: Mask | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape) -> PixelizationPlan:
+    def of(cls, config: Pixelization, shape: Shape) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
@@ -263,7 +263,7 @@ def blocks_of(shape: Shape, block: int) -> BlockSums:
     return BlockSums(shape.height, shape.width, block, shape.channels, shape.peak)
 
 
-def _event(config: ReleaseConfig, bound: Sensitivity, share: Fraction, steps: int) -> ExactEvent:
+def _event(config: Pixelization, bound: Sensitivity, share: Fraction, steps: int) -> ExactEvent:
     if not config.delta:
         scale = bound.in_l1() * steps / (config.epsilon * share)
         if scale > MAX_SCALE:

@@ -1,6 +1,6 @@
 """Presets with honest names: what is to be hidden, by a declared size; nothing is looked for in the picture.
 
-ReleaseConfig.of("2", protected_neighbours("face", "80x80"))
+Pixelization.of("2", protected_neighbours("face", "80x80"))
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def either(
     """The neighbours that were asked for, by themselves or by a preset; None where neither was.
 
     Args:
-        neighbours: As `ReleaseConfig.of` takes them.
+        neighbours: As `Pixelization.of` takes them.
         protect: A preset's name.
         face_size: The declared size of a face.
         drawn: Whether the face is drawn in any case, so that its size may be given alone.

@@ -29,9 +29,10 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
 from dpose.release.cells import RegionSums
-from dpose.release.config import CELLS, Regions
+from dpose.release.config import Regions
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
+from dpose.release.linear import LinearPlan
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
 from dpose.release.once import GIVEN
@@ -272,14 +273,14 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
     if isinstance(found.released, ReleasedSums):
         _check_layers(found.released, plan, where)
     compare(statement, wanted, where)
-    if plan.config.regions is not None:
+    if isinstance(plan, PixelizationPlan) and plan.config.regions is not None:
         _check_mask(found, plan.config.regions)
     if statement.software.get("dpose") != software_versions()["dpose"]:
         found.unchecked.append("the statement's words, which are another version's")
         return
     caveats = (DECODED_VIDEO,) if found.video else ()
     given = (SOUND,) if found.sound else ()
-    rough = plan.config.operator not in (CELLS, "block")
+    rough = isinstance(plan, LinearPlan) and plan.config.operator != "block"
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 

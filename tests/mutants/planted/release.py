@@ -127,13 +127,13 @@ def chroma_not_counted(patch: Patches) -> None:
 
 
 def chosen_by_the_picture(patch: Patches) -> None:
-    split, kind = patch.get("dpose.release.api:split_frames"), patch.get("dpose.release.config:ReleaseConfig")
+    split = patch.get("dpose.release.api:split_frames")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def release_array(image: Any, config: Any, **kw: Any) -> Any:
             _, frames = split(image)
             if np.asarray(frames[0]).std() <= 1:
-                config = kind.of(config.epsilon, config.neighbours, 1)
+                config = replace(config, block=1)
             return original(image, config, **kw)
 
         return release_array

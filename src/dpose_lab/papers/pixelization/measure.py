@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
 from dpose.release.cells import RegionSums
-from dpose.release.config import Regions, ReleaseConfig
+from dpose.release.config import Pixelization, Regions
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
@@ -59,7 +59,7 @@ class Point:
         """As JSON."""
         return asdict(self)
 
-    def setting(self, mask: NDArray[np.bool_] | None) -> ReleaseConfig:
+    def setting(self, mask: NDArray[np.bool_] | None) -> Pixelization:
         """What the release is asked for; without parts the paper's Algorithm 3 is its Algorithm 2.
 
         Args:
@@ -72,7 +72,16 @@ class Point:
             assert mask is not None
             regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
         paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
-        return ReleaseConfig.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
+        return Pixelization.of(
+            self.epsilon,
+            self.m,
+            self.b,
+            subdivide=self.n,
+            regions=regions,
+            paper=paper,
+            colour="rgb",
+            restore="none",
+        )
 
 
 def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:

@@ -12,7 +12,7 @@ import torch
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
 from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.stats import Floats, over_people
@@ -36,13 +36,13 @@ def public_model() -> PoseModel:
     return load_model(find_model(MODEL)).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def crops_config(epsilon: int, m: int, restore: str) -> ReleaseConfig:
+def crops_config(epsilon: int, m: int, restore: str) -> Pixelization:
     """As `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW` has it.
 
     Raises:
         DposeError: a value is out of range.
     """
-    return ReleaseConfig.of(epsilon, m, None, colour=None).restored(restore)
+    return Pixelization.of(epsilon, m, restore=restore)
 
 
 class ReleasedCrops(WrappedUnits):
@@ -56,7 +56,7 @@ class ReleasedCrops(WrappedUnits):
         seed: Of the noise.
     """
 
-    def __init__(self, dataset: UnitDataset, config: ReleaseConfig, seed: int) -> None:
+    def __init__(self, dataset: UnitDataset, config: Pixelization, seed: int) -> None:
         super().__init__(dataset)
         self.config, self.seed = config, seed
         self._held: dict[int, list[View]] = {}

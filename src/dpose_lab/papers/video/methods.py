@@ -18,7 +18,7 @@ from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.media.video import probe
 from dpose.release.api import release_array, release_file
-from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
+from dpose.release.config import PAPER_K, SPLIT, Projection
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import Obfuscator, obfuscate_file
 
@@ -230,13 +230,14 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
     return Held(partial(_through, source, method, seed, public=public))
 
 
-def release_of(method: VideoMethod, values: int) -> ReleaseConfig:
+def release_of(method: VideoMethod, values: int) -> Projection:
     """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
-        return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
-    asked = ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), method.neighbours, colour=method.colour)
-    return asked.restored(method.restore)
+        return Projection.of(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
+    return Projection.of(
+        str(method.epsilon), str(DELTA), method.neighbours, colour=method.colour, restore=method.restore
+    )
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
