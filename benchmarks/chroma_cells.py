@@ -15,11 +15,11 @@ import typer
 
 from dpose.pose.data import open_data
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
 from dpose.release.choosing import best_choice, cell_choices
 from dpose.release.colour import FACTORS
 from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 
 HELD_OUT = 60
 """Of the public pictures: what the restoration was validated on and did not learn from."""

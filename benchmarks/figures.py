@@ -54,8 +54,8 @@ def draw(file: Path, number: int, width: int, height: int, frames: int) -> None:
 
 
 def work(mechanism: str) -> Any:
+    from dpose.release.batch import Work
     from dpose.release.config import Pixelization, Projection
-    from dpose.release.corpus_items import Work
 
     if mechanism == "obfuscate":
         return Work(None, "blur")

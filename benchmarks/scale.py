@@ -70,24 +70,23 @@ def config(restore: str) -> object:
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.files import record_names, release_all
+    from dpose.release.batch import Work, record_names, release_all, sift
     from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import sift
 
     name, workers = WAYS[way]
     what = config(restore)
     if name is None:
         warm(what)
         used, began = processor_seconds(), time.perf_counter()
-        todo = sift(find_jobs([str(source)], out), what).todo
+        work = Work(what)
+        todo = sift(find_jobs([str(source)], out), work).todo
         record_names(todo, out)
-        done = len(list(release_all(todo, what)))
+        done = len(list(release_all(todo, work)))
         used = processor_seconds() - used
         took = time.perf_counter() - began
     else:
         from dpose.engines import engine, run_items
         from dpose.release.corpus import release_corpus
-        from dpose.release.corpus_items import Work
 
         with engine(name, workers=workers) as at:
             list(run_items(at, warm_worker, range(4 * workers), shared=what))
@@ -113,8 +112,7 @@ def processor_seconds() -> float:
 def warm(what: object) -> None:
     """What every process pays once: imports, weights, compiled code."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind
-    from dpose.release.files import picture_shape
+    from dpose.release.plans import bind, picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
     bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
@@ -125,8 +123,7 @@ def warm_worker(what: object, _: int) -> None:
     import numpy as np
 
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind
-    from dpose.release.files import picture_shape
+    from dpose.release.plans import bind, picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
     bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()

@@ -29,8 +29,8 @@ from dpose.cli import main
 from dpose.cli.app import app
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.trial_law import TrialLaw
-from dpose.release.api import bind
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose.runs.tune import tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.methods import SubspaceConfig

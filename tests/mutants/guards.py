@@ -339,19 +339,22 @@ GUARDED = {
     "release/kernels.py": Guarded(("test_jit.py", "release/test_cells.py"), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(
         (*CLIPS, "release/test_api.py", "release/test_files.py"),
-        ("pixelize", "release_array", "release_video", "release_file", "bind"),
+        ("pixelize", "release_array", "release_video"),
     ),
-    "release/videos.py": Guarded((*CLIPS, "release/test_api.py", "release/test_files.py"), ("write_video",)),
+    "release/plans.py": Guarded(
+        (*CLIPS, "release/test_api.py", "release/test_files.py"), ("bind", "bind_video")
+    ),
     "release/counting.py": Guarded(
         ("release/test_counting.py",),
         ("told_pixels", "together", "reserved_release", "Counted.told"),
     ),
-    "release/corpus_items.py": Guarded(
-        ("release/test_corpus.py",), ("whole_plan", "_check_plan", "release_item", "Work.check_folder")
-    ),
     "release/corpus.py": Guarded(
         ("release/test_corpus.py",),
         (
+            "whole_plan",
+            "_check_plan",
+            "release_item",
+            "check_folder",
             "_Corpus._standing",
             "_Corpus._reserve",
             "_Corpus._again",
@@ -359,8 +362,9 @@ GUARDED = {
             "_Corpus._secret",
         ),
     ),
-    "release/files.py": Guarded(
-        ("release/test_files.py", "release/test_repeated.py"), ("release_picture", "release_all")
+    "release/batch.py": Guarded(
+        (*CLIPS, "release/test_files.py", "release/test_repeated.py"),
+        ("read_item", "write_item", "_write", "release_one", "release_all"),
     ),
     "release/archive.py": Guarded(
         ("release/test_archive.py", "release/test_verify.py"), ("pack_archive", "unpack", "_digest")

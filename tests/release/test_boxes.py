@@ -23,7 +23,6 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind, bind_video
 from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
@@ -35,6 +34,7 @@ from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
+from dpose.release.plans import bind, bind_video
 from dpose.release.recompute import compare, expected
 from dpose.release.record import recorded_plan
 from dpose.release.statements import release_statement

@@ -22,7 +22,6 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
-from dpose.release.api import bind, shape_of
 from dpose.release.config import Projection
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
@@ -31,6 +30,7 @@ from dpose.release.jobs import find_videos
 from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.once import GIVEN
 from dpose.release.operators import Sensitivity
+from dpose.release.plans import bind, video_shape
 from dpose.release.projections import rounded_up
 from dpose.release.verify import released_files, verify_release
 from dpose_lab.baselines.video_dprp import DensePlan
@@ -727,7 +727,7 @@ class TestFiles:
         assert statement.kind is Kind.PAPER
         assert "NOTHING IS GUARANTEED" in statement.paragraph()
         assert "nothing is claimed" in verify_release(target)[1]
-        plan = DensePlan.of(plain_projection(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
+        plan = DensePlan.of(plain_projection(8, "1e-4", paper=True, k=60), video_shape(probe(target)))
         assert any("takes minutes" in line for line in explain_release(plan))
         with refused("k-above-values", where=("a.mp4", "4,608")):
             release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)

@@ -13,13 +13,12 @@ from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import choosing
-from dpose.release.archive import pack_archive, unpack
+from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
 from dpose.release.colour_planes import make_planes
 from dpose.release.embed import read_sidecar, stamped_picture
 from dpose.release.explain import explain_release
-from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.pixelization import PixelizationPlan

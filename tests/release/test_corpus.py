@@ -20,12 +20,12 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Origin
+from dpose.release import batch
 from dpose.release import corpus as room
-from dpose.release import corpus_items
 from dpose.release.archive import unpack
+from dpose.release.batch import Work
 from dpose.release.corpus import release_corpus
-from dpose.release.corpus_items import Work
 from dpose.release.jobs import find_jobs
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.mechanism import NoiseStage
@@ -219,12 +219,13 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
 
 
 def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypatch):
-    honest = corpus_items.bind
+    honest = batch.bind
 
     def elsewhere(config, shape, source=None):
-        return honest(plain_cells(2, 4, 12), shape, source)
+        released = source.origin is Origin.KEPT  # where it is released, not where it was digested
+        return honest(plain_cells(2, 4, 12) if released else config, shape, source)
 
-    monkeypatch.setattr(corpus_items, "bind", elsewhere)  # where it is released, not where it was digested
+    monkeypatch.setattr(batch, "bind", elsewhere)
     with refused("release-differs-here", error=IncompleteError):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []

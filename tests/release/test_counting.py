@@ -25,11 +25,12 @@ from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release import counting, files, originals
-from dpose.release.api import bind
+from dpose.release import batch, counting, originals
 from dpose.release.cells import BlockSums
 from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job
+from dpose.release.plans import bind
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
 from refusals import refused
@@ -375,7 +376,7 @@ class TestCommand:
     def test_a_batch_that_stopped_half_way_goes_on(self, capsys, monkeypatch):
         for number in range(4):
             put(f"in/{number}.png", np.roll(COLOUR, number, 0))
-        real, done = files._write, []
+        real, done = batch._write, []
 
         def full(job, *rest):
             if len(done) == 2:
@@ -385,7 +386,7 @@ class TestCommand:
 
         asked = ["pixelize", "in", *ASKED, "--out", "out"]
         with monkeypatch.context() as patch:
-            patch.setattr(files, "_write", full)
+            patch.setattr(batch, "_write", full)
             assert main(asked) == 130
         assert states().count(State.COMMITTED) == 2
         before = bytes_of("out")
@@ -403,7 +404,7 @@ class TestCommand:
     def test_a_process_that_dies_between_leaves_its_release_counted(self, capsys, keep):
         put("a.png")
         code = (
-            "import os, sys\nfrom dpose.release import files\n"
+            "import os, sys\nfrom dpose.release import batch\n"
             "def dead(*given, **more): os._exit(9)\n"
             "from dpose.account import reservations\nreservations.conclude = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
@@ -427,9 +428,9 @@ class TestCommand:
         put("a.png")
         asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
         original, _, _ = originals.picture_original(Path("a.png"))
-        job = files.Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
+        job = Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
         config = plain_cells("1", "pixels:16", 16)
-        settings = files.picture_settings(job, config, None)
+        settings = batch.Work(config).settings(job, None)
         charge = release_charge(original, bind(config, Shape.of(48, 64, 3)), settings, seeded=False)
         with reserved_release(charge):
             assert main(asked) == 2
@@ -455,9 +456,9 @@ class TestCommand:
         path = put("a.png")
         original, _, _ = originals.picture_original(path)
         put("a.png", COLOUR[::-1])
-        job = files.Job(path, Path("b.png"), original=original)
+        job = Job(path, Path("b.png"), original=original)
         with refused("file-changed"):
-            files.release_picture(job, plain_cells(1, 16))
+            batch.release_one(batch.Work(plain_cells(1, 16)), job)
         assert charges() == []
 
     def test_an_account_that_cannot_be_reached_releases_nothing(self, capsys, monkeypatch):
@@ -490,17 +491,15 @@ class TestCommand:
 
 
 def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp_path, monkeypatch):
-    from dpose.release import sifting
-
     (tmp_path / "in").mkdir()
     for name, frames in (("a", 9), ("b", 7)):
         write_clip(tmp_path / "in" / f"{name}.mp4", frames=frames)
-    real = sifting.video_original
+    real = batch.video_original
 
     def seen(info):  # encoders change pixels from clip to clip: as a lossless one would have it
         return replace(found := real(info), hashes=(*found.hashes, "a frame of both"))
 
-    monkeypatch.setattr(sifting, "video_original", seen)
+    monkeypatch.setattr(batch, "video_original", seen)
     video = ["release-video", "in", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
     assert main(video) == 2
     assert "frames in common with another file of this command" in refusal(capsys)

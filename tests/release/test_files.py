@@ -19,15 +19,16 @@ from dpose.media.tags import embed_text
 from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
-from dpose.release import api
-from dpose.release import files as batch
-from dpose.release.archive import unpack
+from dpose.release import batch, plans
+from dpose.release.api import release_video
+from dpose.release.archive import restore_file, unpack
+from dpose.release.batch import Work, record_names
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
-from dpose.release.files import plan_of, record_names, restore_file
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job, find_jobs
 from dpose.release.pixelization import PixelizationPlan, released_frames
+from dpose.release.plans import plan_of
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.verify import released_files, verify_release
 from plain_configs import plain_cells, plain_projection
@@ -289,10 +290,10 @@ def test_files_are_found_in_the_order_of_their_paths_and_kept_as_names(tmp_path)
 def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_read(tmp_path):
     job = Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
     with refused("operator-not-for-pictures"):
-        batch.release_picture(job, plain_projection(8, "1e-5", 4, "block"))
+        batch.release_one(Work(plain_projection(8, "1e-5", 4, "block")), job)
 
 
-@pytest.mark.parametrize("door", [api.release_video, api.release_file])
+@pytest.mark.parametrize("door", [release_video, Work])
 def test_sound_is_dropped_unless_asked_for(door):
     """Nothing protects it."""
     assert inspect.signature(door).parameters["keep_sound"].default is False
@@ -312,7 +313,7 @@ class TestWhatIsPassedOn:
         ids=["frames", "gaussian", "regions", "paper"],
     )
     def test_to_a_picture(self, tmp_path, monkeypatch, setting):
-        asked, real = [], api.bind
+        asked, real = [], plans.bind
 
         def spy(config, *given):
             asked.append(config)
@@ -327,31 +328,41 @@ class TestWhatIsPassedOn:
     def test_to_videos(self, tmp_path, monkeypatch):
         asked = []
 
-        def spy(source, target, config, **more):
-            asked.append((source.name, target.name, config, more))
+        def spy(work, job, number, **more):
+            asked.append((job, work.seed_of(job, number), work, more))
 
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "release_file", spy)
-        monkeypatch.setattr(batch, "probe", lambda path: path)
+        monkeypatch.setattr(batch, "release_one", spy)
         said = {n: About(curator=n) for n in "ab"}
         jobs = [
             Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n])
             for n in "ab"
         ]
-        more = {"workers": 3, "keep_sound": True, "progress": told, "public": True, "again": True}
-        assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
+        work = Work(SETTING, seed=5, keep_sound=True, public=True, again=True)
+        more = {"workers": 3, "progress": told}
+        assert len(list(batch.release_all(jobs, work, **more))) == 2
         # one seed for two clips would give both the same noise
-        assert asked == [
-            (
-                f"{n}.mp4",
-                f"{n}.mp4",
-                SETTING,
-                {"seed": seed, "original": None, "caveats": (n,), "about": said[n], **more},
-            )
-            for n, seed in (("a", 5), ("b", 6))
-        ]
+        assert asked == [(jobs[0], 5, work, more), (jobs[1], 6, work, more)]
+
+    def test_to_a_videos_mechanism_and_file(self, tmp_path, monkeypatch):
+        source, seen, real = clip(tmp_path / "a.mp4", sound=True), [], batch.encode_video
+
+        def spy(*given, **more):
+            seen.append(more)
+            return real(*given, **more)
+
+        def told():
+            """Called after each frame."""
+
+        monkeypatch.setattr(batch, "encode_video", spy)
+        work = Work(SETTING, keep_sound=True, public=True)
+        job = Job(source, tmp_path / "b.mp4", caveats=("a word",), about=About(curator="a"))
+        statement = batch.release_one(work, job, progress=told)
+        assert (seen[0]["keep_sound"], seen[0]["progress"]) == (True, told)
+        assert "a word" in statement.caveats
+        assert statement.deployment.curator == "a"
 
     @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
     def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers, threads):
@@ -368,9 +379,9 @@ class TestWhatIsPassedOn:
             def __exit__(self, *error):
                 pass
 
-            def submit(self, work, job, setting, seed, *, public, again):
+            def submit(self, call, work, job, number):
                 def result():
-                    started.append((job.source.name, seed))
+                    started.append((job.source.name, work.seed_of(job, number)))
 
                 return SimpleNamespace(result=result, cancel=lambda: cancelled.append(job.source.name))
 

@@ -14,8 +14,7 @@ from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import noise_tests
-from dpose.release.archive import pack_archive
-from dpose.release.files import restore_file
+from dpose.release.archive import pack_archive, restore_file
 from dpose.release.grid import Shape
 from dpose.release.noise_tests import (
     LEVEL,

@@ -20,11 +20,11 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
-from dpose.release.api import bind
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
 from dpose.release.grid import Shape
 from dpose.release.objects import object_lines, repeated_epsilon, warning_lines
+from dpose.release.plans import bind
 from dpose.release.protect import preset_line, protected_neighbours
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release

@@ -21,11 +21,11 @@ from dpose.media.video import probe
 from dpose.privacy.neighbours import CELL_FORMS
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind
 from dpose.release.archive import pack_archive
 from dpose.release.embed import bound_to, encoded, read_sidecar, sidecar_of, stamp
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.release.record import plan_record, recorded_plan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration

@@ -16,11 +16,11 @@ from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.statement import Kind
-from dpose.release.api import bind
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import OPERATORS, make_operator, register_operator
+from dpose.release.plans import bind
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_projection

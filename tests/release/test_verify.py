@@ -25,9 +25,8 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
-from dpose.release.archive import pack_archive, unpack
+from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.embed import SEAL, bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan

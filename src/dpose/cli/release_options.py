@@ -16,8 +16,8 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.batch import Work
     from dpose.release.config import ReleaseConfig
-    from dpose.release.corpus_items import Work
     from dpose.release.jobs import Job
 
 Colours = Annotated[
@@ -107,7 +107,7 @@ def draw_hidden(
     """
     from dpose.media.images import read_pixels
     from dpose.release.explain_picture import draw_explanation
-    from dpose.release.files import plan_of
+    from dpose.release.plans import plan_of
     from dpose.release.protect import FACE_SIZE, parse_face
 
     if len(jobs) != 1:

@@ -5,27 +5,27 @@
     statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta=1e-5)
 
 All of them are counted (`counting`): a second release of one picture is refused unless it is asked for (`again`).
-`release_array` and `release_file` take a whole `ReleaseConfig`, with any operator.
+`release_array` takes a whole configuration, with any operator; `batch.release_one` releases a file by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError, naming
+from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.video import VideoInfo, frame_times, probe
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
+from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
+from dpose.release.batch import Work, release_one
 from dpose.release.config import (
     AUTO,
     Number,
@@ -38,22 +38,20 @@ from dpose.release.config import (
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
 from dpose.release.once import spend
-from dpose.release.operators import OPERATORS
-from dpose.release.originals import Original, array_original
+from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import PEAKS, bind
 from dpose.release.protect import either
-from dpose.release.published import PublishedPicturePlan, published_plan
+from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
-from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PEAKS = {"uint8": 255, "uint16": 65535}
 
 
 @dataclass(frozen=True)
@@ -307,142 +305,9 @@ def release_video(
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
     asked = either(neighbours, protect, face_size)
-    return release_file(
-        probe(path),
-        Path(out),
-        Projection.of(epsilon, delta, asked, operator, **settings),
-        seed=seed,
-        keep_sound=keep_sound,
-        progress=progress,
-        public=public,
-        again=again,
-        about=about,
-    )
-
-
-def release_file(
-    info: VideoInfo,
-    out: Path,
-    config: ReleaseConfig,
-    *,
-    seed: int | None = None,
-    workers: int = 1,
-    keep_sound: bool = False,
-    progress: Callable[[], None] | None = None,
-    public: bool = False,
-    again: bool = False,
-    original: Original | None = None,
-    caveats: tuple[str, ...] = (),
-    about: About = NOT_SAID,
-) -> PrivacyStatement:
-    """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
-
-    **Guarantee.** As for `release_video`, or with cells for `pixelize`, for the decoded frames. With cells each frame's
-    noise has a key of its own, derived from one fresh key in the order of the frames, so that the number of workers
-    changes nothing. Encoding is post-processing. Public: size, number of frames and their time stamps. Sound that is
-    kept is not protected, and the statement says so.
-
-    Args:
-        info: The original.
-        out: The released video; its statement goes to FILE.privacy.json beside it.
-        config: What to release.
-        seed: Makes the noise repeatable and takes the guarantee away.
-        workers: Frames in work at a time, with cells.
-        keep_sound: Copy the original's sound.
-        progress: Called after each frame.
-        public: As for `release_video`.
-        again: As for `release_video`.
-        original: What the video is, where that is known: it is decoded for it otherwise.
-        caveats: What the statement tells its reader besides.
-        about: What it says of who releases the video, to whom and what for.
-
-    Returns:
-        The statement, as for `release_video`.
-
-    Raises:
-        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`. Or it
-            was released before, or a budget would be passed.
-    """
-    source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
-    with naming(info.path):
-        plan = bind_video(config, info, source)
-        seeded, _ = spend(source)
-        return write_video(
-            info,
-            out,
-            *video_work(plan, source, workers, seeded=seeded, caveats=caveats),
-            Asking(
-                video_settings(config, seed, keep_sound=keep_sound, caveats=caveats),
-                plan,
-                seeded,
-                public,
-                again,
-                original,
-                about,
-            ),
-            keep_sound=keep_sound,
-            progress=progress,
-        )
-
-
-def video_work(
-    plan: AnyPlan, source: NoiseSource, workers: int = 1, *, seeded: bool, caveats: tuple[str, ...] = ()
-) -> tuple[FramePass, StatementMaker]:
-    """What a plan does with a video's frames, and how its statement is made.
-
-    Args:
-        plan: For its shape.
-        source: Serves this release alone.
-        workers: Frames in work at a time, with cells.
-        seeded: Whether its noise is not secret.
-        caveats: What the statement tells its reader besides.
-    """
-    return (
-        lambda frames: plan.run(frames, source, workers),
-        lambda told, given: release_statement(
-            plan, seeded=seeded, caveats=(*told, *caveats), conditional_on=given
-        ),
-    )
-
-
-def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None) -> AnyPlan:
-    """The plan for pictures or clips of this shape: the mechanism's, or a published algorithm's.
-
-    Args:
-        config: What to release.
-        shape: The picture's or clip's sizes.
-        source: Of the public text that an operator follows from that is drawn anew for every release.
-
-    Raises:
-        DposeError: the config does not fit the shape.
-        ValueError: such an operator has no source.
-    """
-    if config.paper:
-        return published_plan(config, shape)
-    if isinstance(config, Pixelization):
-        return PixelizationPlan.of(config, shape)
-    if not OPERATORS[config.operator].drawn:
-        return LinearPlan.of(config, shape)
-    if source is None:
-        raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
-    # published with the clip, and so from a stream that no noise is drawn from
-    return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
-
-
-def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | None = None) -> AnyPlan:
-    """As `bind`, for a video: seconds become as many frames as its time stamps say.
-
-    Raises:
-        DposeError: as `bind`, and as `frame_times`.
-    """
-    if config.neighbours.seconds is not None:
-        config = replace(config, neighbours=config.neighbours.timed(frame_times(info)))
-    return bind(config, shape_of(info), source)
-
-
-def shape_of(info: VideoInfo) -> Shape:
-    """The sizes of a video."""
-    return Shape(info.frames, info.height, info.width, info.channels)
+    config = Projection.of(epsilon, delta, asked, operator, **settings)
+    work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again)
+    return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 
 def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:

@@ -16,18 +16,22 @@ import json
 import math
 import tokenize
 import zipfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.media.images import MAX_PIXELS
+from dpose.files import write_atomic
+from dpose.media.images import MAX_PIXELS, read_bytes
+from dpose.media.video import VIDEO_SUFFIXES
 from dpose.privacy.events import ExactEvent
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
-from dpose.release.embed import LINE, bound_to, check_digest
+from dpose.release.embed import LINE, bound_to, check_digest, read_sidecar, read_stamp, stamped_picture
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, Restoration
@@ -251,3 +255,42 @@ def _digest(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
         array = arrays[name]
         digest.update(b"\0" + np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
+
+
+def carried(path: Path) -> PrivacyStatement:
+    """The statement that a released file carries.
+
+    Raises:
+        DposeError: it carries none, or another file's.
+    """
+    if path.suffix.lower() == ".npz":
+        return unpack(read_bytes(path), str(path))[1]
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        return read_sidecar(path)[0]
+    return read_stamp(read_bytes(path), str(path))[0]
+
+
+def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
+    """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
+
+    Args:
+        archive: As `dpose pixelize` wrote it.
+        out: The picture.
+        method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
+            picture as it was released, bit for bit on a machine of the same kind.
+
+    Raises:
+        DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
+            or was made by weights that are not here.
+    """
+    released, statement = unpack(read_bytes(archive), str(archive))
+    if out.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise DposeError("picture-suffix-unknown", "a picture is restored to .png or .jpg", str(out))
+    if method is not None:
+        other = Restoration.chosen(method)
+        released = replace(released, restoration=other)
+        versions = {**software_versions(*other.libraries), **statement.software}
+        record = {**statement.release, "restoration": other.to_dict()}
+        statement = replace(statement, release=record, software=versions)
+    write_atomic(out, stamped_picture(released, out.suffix, statement))
+    return statement

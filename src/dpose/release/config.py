@@ -1,6 +1,6 @@
 """The two configurations of a release, checked: `Pixelization` and `Projection`. Binding one to a shape gives a plan.
 
-    plan = bind(Pixelization.of("0.5", "pixels:16", block=16), Shape.of(1080, 1920, 3))      # dpose.release.api
+    plan = bind(Pixelization.of("0.5", "pixels:16", block=16), Shape.of(1080, 1920, 3))      # dpose.release.plans
     plan = bind(Projection.of(8, "1e-5", operator="block"), Shape(280, 480, 640, 3))
 
 A field carries a description that reads as a line of `--help`. `of` takes each field as an option or a caller gives it:

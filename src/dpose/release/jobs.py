@@ -50,7 +50,7 @@ class Job:
     @property
     def video(self) -> bool:
         """Whether it is a video."""
-        return self.source.suffix.lower() in VIDEO_SUFFIXES
+        return bool({self.source.suffix.lower(), self.target.suffix.lower()} & set(VIDEO_SUFFIXES))
 
     @property
     def outputs(self) -> list[Path]:
@@ -149,7 +149,7 @@ def find_jobs(
     if single:
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
-        if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
+        if (jobs[0].source.suffix.lower() in VIDEO_SUFFIXES) != (out.suffix.lower() in VIDEO_SUFFIXES):
             raise DposeError(
                 "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
             )

@@ -1,6 +1,6 @@
 """The mechanism: y = A x + noise, then a restoration. What the plans of all operators have in common.
 
-    plan = bind(Pixelization.of("0.5", "pixels:16"), Shape.of(1080, 1920))        # dpose.release.api
+    plan = bind(Pixelization.of("0.5", "pixels:16"), Shape.of(1080, 1920))        # dpose.release.plans
     released = plan.release(picture, source)
     picture = released.picture()
 

@@ -20,7 +20,6 @@ from dpose.media.images import encode_image
 from dpose.privacy.events import Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.rounding import lower, upper
-from dpose.release.api import bind
 from dpose.release.choosing import cell_choices, grid_choices
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.explain import MOSTLY_NOISE
@@ -30,6 +29,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.objects import box_epsilon, face_in, object_lines, warning_lines
 from dpose.release.pixelization import PixelizationPlan, blocks_of
 from dpose.release.planes import Observed, Plane
+from dpose.release.plans import bind
 from dpose.release.released import Layers, ReleasedSums
 from dpose.release.restoration import Restoration
 from dpose.studio.opened import OpenedFile

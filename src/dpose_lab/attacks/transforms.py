@@ -13,11 +13,11 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
 from dpose.release.config import PAPER_BLOCK, Pixelization
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.release.regions import PrivateRegions
 from dpose.release.restoration import PAINTED, Restoration
 from dpose.training.public_view import PublicView

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dpose.action.data.sources import whole_clip
-from dpose.release.api import bind, release_array
+from dpose.release.api import release_array
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose_lab.papers.experiment import Outcome, Request
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.video import actions

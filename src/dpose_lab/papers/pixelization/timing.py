@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
 from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.baselines.pixelization import PaperPlan

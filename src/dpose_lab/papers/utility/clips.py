@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dpose.pose.data import Person, Picture, PoseUnits
 from dpose.pose.data.synthetic import HEAD_SHARE
-from dpose.release.api import bind
 from dpose.release.config import Projection
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose_lab.papers.experiment import Values
 from dpose_lab.papers.quality.measure import noise_of
 from dpose_lab.papers.utility.evaluated import pckh_by_group, public_model

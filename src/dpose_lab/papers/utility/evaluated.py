@@ -11,10 +11,10 @@ import torch
 
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
-from dpose.release.api import bind
 from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.stats import Floats, over_people
 from dpose.units import UnitDataset, View, WrappedUnits
 from dpose_lab.papers.experiment import Values
