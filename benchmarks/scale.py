@@ -70,8 +70,8 @@ def config(restore: str) -> object:
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.batch import Work, record_names, release_all, sift
-    from dpose.release.jobs import find_jobs
+    from dpose.release.batch import Work, release_all, sift
+    from dpose.release.jobs import find_jobs, record_names
 
     name, workers = WAYS[way]
     what = config(restore)
@@ -285,7 +285,7 @@ def told(
 ) -> dict[str, int]:
     """What became of every picture, by the files and by the account."""
     from dpose.account import State, charges
-    from dpose.release.names import known_names
+    from dpose.release.jobs import known_names
 
     counted: dict[str, int] = defaultdict(int)
     for entry in charges():
@@ -319,7 +319,7 @@ def watch(out: Path, seen: dict[str, list[str]], stop: threading.Event) -> None:
     """Look at every archive as often as it is written, as somebody who may see the folder does."""
     from dpose.errors import DposeError
     from dpose.release.archive import unpack
-    from dpose.release.sealing import sums_digest
+    from dpose.release.embed import sums_digest
 
     times: dict[str, int] = {}
     while True:

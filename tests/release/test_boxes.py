@@ -23,15 +23,14 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import Pixelization, as_regions
-from dpose.release.counting import charged_events, told_pixels
+from dpose.release.counting import charged_events, claimed_pixels
 from dpose.release.explain import explain_release
-from dpose.release.grid import Shape, even_edges
+from dpose.release.grid import Shape, even_edges, most_overlap, most_weight
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.plans import bind, bind_video
@@ -543,7 +542,7 @@ class TestAccount:
         shape = Shape.of(24, 32, 3, frames=6)
         plan = bind(plain_cells(2, "box:9x5/frames:3", 8, delta), shape)
         (charged,) = charged_events(plan, seeded=False)
-        assert told_pixels(plan) == charged.pixels == 135
+        assert claimed_pixels(plan) == charged.pixels == 135
         if delta:
             assert charged.rho() >= sum(
                 e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events

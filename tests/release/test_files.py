@@ -22,11 +22,11 @@ from dpose.privacy.sections import About
 from dpose.release import batch, plans
 from dpose.release.api import release_video
 from dpose.release.archive import restore_file, unpack
-from dpose.release.batch import Work, record_names
+from dpose.release.batch import Work
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape
-from dpose.release.jobs import Job, find_jobs
+from dpose.release.jobs import Job, find_jobs, record_names
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.plans import plan_of
 from dpose.release.regions import PrivateRegions, PublicRegions

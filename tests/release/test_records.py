@@ -22,14 +22,23 @@ from dpose.privacy.neighbours import CELL_FORMS
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.embed import bound_to, encoded, read_sidecar, sidecar_of, stamp
+from dpose.release.embed import (
+    FILE,
+    SUMS,
+    bound_to,
+    encoded,
+    read_sidecar,
+    sealed_video,
+    sidecar_of,
+    stamp,
+    sums_digest,
+)
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind
 from dpose.release.record import plan_record, recorded_plan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration
-from dpose.release.sealing import FILE, SUMS, sealed_video, sums_digest
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpose.release.cells import BlockSums, RegionSums
+from dpose.release.embed import sums_digest
 from dpose.release.linear import ReleasedValues
 from dpose.release.mechanism import Released
 from dpose.release.released import ReleasedSums
-from dpose.release.sealing import sums_digest
 from public_doors import pixelize
 
 RNG = np.random.default_rng(0)

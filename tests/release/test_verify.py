@@ -26,13 +26,23 @@ from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
 from dpose.release.archive import pack_archive, restore_file, unpack
-from dpose.release.embed import SEAL, bound_to, read_stamp, sidecar_of, stamp, stamped_picture
+from dpose.release.embed import (
+    FILE,
+    SEAL,
+    SUMS,
+    bound_to,
+    read_stamp,
+    sealed_video,
+    sidecar_of,
+    stamp,
+    stamped_picture,
+    sums_digest,
+)
+from dpose.release.embed import sealed as seal_of
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import Released
-from dpose.release.sealing import FILE, SUMS, sealed_video, sums_digest
-from dpose.release.sealing import sealed as seal_of
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection

@@ -215,7 +215,8 @@ def _release_videos(
     engine: str | None,
     workers: int,
 ) -> None:
-    from dpose.release.batch import record_names, release_all, sift
+    from dpose.release.batch import release_all, sift
+    from dpose.release.jobs import record_names
 
     if engine is not None:
         release_with(engine, workers, [job for job, _ in found], work, output, console)

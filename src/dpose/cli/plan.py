@@ -110,7 +110,7 @@ def _plan_corpus(asked: CorpusOptions) -> None:
     rows = list(forecast(figures, corpus, _counts(asked.workers or "1,2,8,64"), asked.price_hour))
     far = beyond(figures, corpus)
     if asked.json:
-        found = {"corpus": asdict(corpus), "measured": figures.told, "extrapolated": far}
+        found = {"corpus": asdict(corpus), "measured": figures.source, "extrapolated": far}
         typer.echo(json.dumps({**found, "forecasts": [row.to_dict() for row in rows]}, indent=1))
         return
     console = plain_console()
@@ -127,7 +127,7 @@ def _plan_corpus(asked: CorpusOptions) -> None:
             else []
         ),
         *([far] if far else []),
-        f"Measured on {figures.told}.",
+        f"Measured on {figures.source}.",
         "Each worker has a processor to itself, and disk and network keep up: docs/guide/planning.md.",
     ]
     console.print("\n".join(lines), soft_wrap=True)

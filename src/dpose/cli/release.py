@@ -116,10 +116,10 @@ def pixelize(
     Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
     release of a picture says what both cost together and needs --again.
     """
-    from dpose.release.batch import Work, record_names, release_all, sift
+    from dpose.release.batch import Work, release_all, sift
     from dpose.release.config import Pixelization
     from dpose.release.explain import explain_release
-    from dpose.release.jobs import find_jobs
+    from dpose.release.jobs import find_jobs, record_names
     from dpose.release.plans import plan_of
 
     console = Console()

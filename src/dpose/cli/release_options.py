@@ -229,8 +229,8 @@ def release_with(
     """
     from dpose.engines import engine
     from dpose.release.corpus import release_corpus
+    from dpose.release.jobs import names_file
     from dpose.release.manifest import MANIFEST
-    from dpose.release.names import names_file
 
     out = output.folder()
     if jobs[0].target.parent != out and jobs[0].target == out:

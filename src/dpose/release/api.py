@@ -4,7 +4,7 @@
     release.picture, release.statement.paragraph()
     statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta=1e-5)
 
-All of them are counted (`counting`): a second release of one picture is refused unless it is asked for (`again`).
+All of them are counted (`counting`): a second release of one picture is refused without `again`.
 `release_array` takes a whole configuration, with any operator; `batch.release_one` releases a file by one.
 """
 
@@ -59,7 +59,7 @@ class Release:
     """A private picture or clip.
 
     Attributes:
-        picture: Of the original's shape and type, and on its device if it was a tensor.
+        picture: A picture or clip of the original's shape and type, and on its device if it was a tensor.
         statement: What is guaranteed.
         frames: What was released: one for a picture; for a clip frame by frame, where frames are released one by one.
     """
@@ -135,8 +135,8 @@ def pixelize(
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
-        public: Whether nobody in it needs protection: then it is not counted.
-        again: Whether it may be a second release of this picture, for what both cost together.
+        public: True if the original is declared public. A public original is not counted.
+        again: True to allow a second release of this picture, for what both cost together.
         about: What the statement says of who releases it, to whom and what for.
         settings: The other fields of `Pixelization`: delta (0 for Laplace noise and pure differential privacy; above 0
             for Gaussian noise); colour, "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or
@@ -151,10 +151,10 @@ def pixelize(
         DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
-    asked = either(neighbours, protect, face_size)
+    near = either(neighbours, protect, face_size)
     return release_array(
         image,
-        Pixelization.of(epsilon, asked, block, **settings),
+        Pixelization.of(epsilon, near, block, **settings),
         seed=seed,
         source=source,
         caveats=caveats,
@@ -204,7 +204,7 @@ def release_array(
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
     charge, linked = None, True
-    seeded, told = spend(noise)
+    seeded, notes = spend(noise)
     if not public:
         original = array_original(frames, clip=clip)
         charge, linked = (
@@ -213,19 +213,19 @@ def release_array(
         )
     with reserved_release(charge, again=again, linked=linked, about=about) as count:
         picture, released = noised(plan, image, frames, noise)
-        statement = release_statement(plan, seeded=seeded, caveats=(*told, *caveats))
-        return Release(picture, count.told(statement), released)
+        statement = release_statement(plan, seeded=seeded, caveats=(*notes, *caveats))
+        return Release(picture, count.add_to(statement), released)
 
 
 def noised(
     plan: AnyPlan, image: NDArray[Any] | Tensor, frames: Sequence[Any], noise: NoiseSource
 ) -> tuple[Any, tuple[Shown | ReleasedValues, ...]]:
-    """A released picture or clip, and its released values; for whoever has counted it.
+    """Release a picture or clip that the caller has counted.
 
     Args:
         plan: For its shape.
         image: As for `pixelize`.
-        frames: Its frames.
+        frames: The frames of the picture or clip.
         noise: Serves this release alone.
     """
     released: tuple[Shown | ReleasedValues, ...] = ()
@@ -271,7 +271,7 @@ def release_video(
     of any one frame ("frame"), all of them ("clip"), or those inside a box at any place in each of any T frames
     ("box:WxH/frames:T"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
     for each part that can change. Noise: exact discrete Gaussian, calibrated analytically. Post-processing:
-    restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped unless asked for.
+    restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped by default.
     Seed 004, corrected; proved in docs/proofs/video.md. Memory does not depend on the video's length.
 
     Args:
@@ -287,8 +287,8 @@ def release_video(
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
-        public: Whether nobody in it needs protection: then it is not counted.
-        again: Whether it may be a second release of this video, for what both cost together.
+        public: True if the original is declared public. A public original is not counted.
+        again: True to allow a second release of this video, for what both cost together.
         about: As for `pixelize`.
         settings: The other fields of `Projection`: restore, colour and chroma (as for `pixelize`; what is clipped, and
             a paper's, has rgb); k (the most values to keep of a group of frames) and pool (frames of a group), each
@@ -304,14 +304,14 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
-    asked = either(neighbours, protect, face_size)
-    config = Projection.of(epsilon, delta, asked, operator, **settings)
+    near = either(neighbours, protect, face_size)
+    config = Projection.of(epsilon, delta, near, operator, **settings)
     work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again)
     return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 
 def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
-    """Whether this is a clip, and its frames; a picture is one frame.
+    """True if this is a clip, and its frames; a picture is one frame.
 
     Raises:
         DposeError: not a picture or clip of uint8 or uint16.

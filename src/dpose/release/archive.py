@@ -31,11 +31,21 @@ from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
-from dpose.release.embed import LINE, bound_to, check_digest, read_sidecar, read_stamp, stamped_picture
+from dpose.release.embed import (
+    LINE,
+    SUMS,
+    bound_to,
+    check_digest,
+    check_seal,
+    read_sidecar,
+    read_stamp,
+    sealed,
+    stamped_picture,
+    sums_digest,
+)
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, Restoration
-from dpose.release.sealing import SUMS, check_seal, sealed, sums_digest
 
 VERSION = 3
 LEVELS = 2
@@ -147,7 +157,7 @@ def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
 
 
 def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:
-    """Of each stage's noise, by the statement: what a restoration needs besides the sums."""
+    """Variances of each stage's noise, by the statement: what a restoration needs besides the sums."""
     stages = [NoiseStage(event, b"") for event in statement.events if isinstance(event, ExactEvent)]
     if len(stages) != 1 + layers.staged or len(stages) != len(statement.events):
         raise DposeError(
@@ -248,8 +258,8 @@ def _array(file: zipfile.ZipFile, name: str, limit: int) -> NDArray[Any]:
 
 
 def _digest(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    told = ("version", *SIZES, *(_MORE if about["version"] > LEVELS else ()))
-    sizes = json.dumps({name: about[name] for name in told}, sort_keys=True)
+    named = ("version", *SIZES, *(_MORE if about["version"] > LEVELS else ()))
+    sizes = json.dumps({name: about[name] for name in named}, sort_keys=True)
     digest = hashlib.sha256(sizes.encode())
     for name in sorted(arrays, key=lambda name: (name == "mask", list(arrays).index(name))):
         array = arrays[name]
@@ -274,7 +284,7 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
     """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
 
     Args:
-        archive: As `dpose pixelize` wrote it.
+        archive: An archive that `dpose pixelize` wrote.
         out: The picture.
         method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
             picture as it was released, bit for bit on a machine of the same kind.

@@ -10,7 +10,7 @@ workers of `corpus` call it for the command that reserved it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,13 +39,11 @@ from dpose.release.counting import (
 )
 from dpose.release.embed import stamped_picture
 from dpose.release.faces import FaceFinder, face_finder
-from dpose.release.jobs import Job
-from dpose.release.names import remember_names
+from dpose.release.jobs import Job, find_output
 from dpose.release.obfuscate import HOLD, Obfuscator
 from dpose.release.once import spend
 from dpose.release.originals import Original, picture_original, video_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.places import find_output
 from dpose.release.plans import bind, bind_video, picture_shape, video_shape
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
@@ -54,7 +52,7 @@ from dpose.release.videos import encode_video
 
 NAMED = 20
 """The number of files that an error names if many could not be released."""
-Told = Callable[[PrivacyStatement], PrivacyStatement]
+AddCount = Callable[[PrivacyStatement], PrivacyStatement]
 """Adds to a statement what is counted of its original."""
 
 
@@ -123,7 +121,7 @@ class Reading:
     Attributes:
         plan: How it is released or obscured.
         shown: A picture's pixels, or a video that was probed.
-        original: What it is for the account; None if that was not asked for.
+        original: What it is for the account; None for a file that was not identified.
         lossy: True for a picture whose compression was lossy.
         check: Refuses a video that has changed since.
     """
@@ -201,7 +199,7 @@ def write_item(
     job: Job,
     read: Reading,
     noise: NoiseSource,
-    told: Told,
+    add_count: AddCount,
     *,
     seeded: bool,
     workers: int = 1,
@@ -216,7 +214,7 @@ def write_item(
         job: The file.
         read: The file.
         noise: Serves this release alone.
-        told: Adds what is counted to the statement.
+        add_count: Adds what is counted to the statement.
         seeded: True if the noise is not secret.
         workers: Frames in work at a time, of pixelization.
         progress: Called after each frame of a video.
@@ -229,15 +227,15 @@ def write_item(
         assert isinstance(plan, PixelizationPlan | PublishedPicturePlan)
         released = plan.release(shown, noise)
         caveats = (DECODED,) if read.lossy else ()
-        statement = told(release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats)))
+        statement = add_count(release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats)))
         _write(job, released, statement)
         return statement
 
     def state(caveats: tuple[str, ...], given: tuple[str, ...]) -> PrivacyStatement:
         if isinstance(plan, Obfuscator):
-            return told(plan.statement(given))
+            return add_count(plan.statement(given))
         said = (*caveats, *job.caveats)
-        return told(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given))
+        return add_count(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given))
 
     def run(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
         return plan.run(frames) if isinstance(plan, Obfuscator) else plan.run(frames, noise, workers)
@@ -314,7 +312,7 @@ def release_one(
             return carried(there)
         with reserved_release(charge, again=work.again, linked=linked, about=job.about) as count:
             statement = write_item(
-                work, job, read, noise, count.told, seeded=seeded, workers=workers, progress=progress
+                work, job, read, noise, count.add_to, seeded=seeded, workers=workers, progress=progress
             )
             count.outputs += [file_digest(path) for path in job.outputs]
     return statement
@@ -460,12 +458,12 @@ def sift(jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console 
 
 
 def same_line(source: Path, same: Path) -> str:
-    """That two files of a command show the same."""
+    """The line that two files of a command show the same."""
     return f"{source} shows the same as {same}: one file, which is released once."
 
 
 def finished_line(source: Path, there: Path) -> str:
-    """That a file is released already."""
+    """The line that a file is released already."""
     return f"{source} is released already, into {there}: nothing to do, nothing spent."
 
 
@@ -505,16 +503,3 @@ def _each_read(
         for job, found in zip(jobs, pool.map(read, jobs), strict=True):
             bar.advance(task)
             yield job, found
-
-
-def record_names(jobs: Iterable[Job], out: Path) -> Path | None:
-    """Write down, in the user's state folder, which original each number stands for: before they are released.
-
-    Returns:
-        The file that it stands in; None if no job has a number.
-
-    Raises:
-        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
-    """
-    names = {job.number: str(job.source.resolve()) for job in jobs if job.number}
-    return remember_names(out, names) if names else None

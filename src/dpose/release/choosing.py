@@ -1,4 +1,4 @@
-"""How large cells are where nobody fixed it: the least expected error under the public prior, for the noise they get.
+"""How large cells are unless their size is given: those of the least expected error under the public prior.
 
     config = choose_cells(Pixelization.of(2, "pixels:16"), Shape.of(480, 640, 3))
     config.block, config.chroma
@@ -39,7 +39,7 @@ AS_GOOD = 1.001
 """Errors that differ by no more than this factor are one: a thousandth is beyond what any prior can tell."""
 LAST_DIGITS = 1e-9
 FEWEST_CELLS = 8
-"""Of an operator's grid, along the shorter side, where it is not given."""
+"""Cells of an operator's grid along the shorter side, unless the grid is given."""
 BAR = 20
 """Characters of the longest bar of a curve."""
 _PEAK = 255
@@ -67,7 +67,7 @@ class Choice:
 
     @property
     def psnr(self) -> float:
-        """Of the restored picture, decibels."""
+        """PSNR of the restored picture, decibels."""
         return decibels(self.mse)
 
 
@@ -75,46 +75,48 @@ def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -
     """The config with colour, block and chroma's cells settled.
 
     Args:
-        config: Of pixelization.
+        config: The configuration.
         shape: The picture's or clip's sizes.
         as_good: As for `best_choice`.
 
     Raises:
-        DposeError: luma and chroma are asked for of a grey picture, or no block can be divided as asked for.
+        DposeError: a grey picture has no luma and chroma, or no block can be divided into so many parts.
     """
     colour = settle_colour(config.colour, shape.channels)
-    asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
-    if asked.settled:
-        return asked
-    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED, as_good=as_good)
+    open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
+    if open_config.settled:
+        return open_config
+    best = best_choice(
+        cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good
+    )
     chroma = best.factor if colour == "ycc" else None
-    made = replace(asked, block=int(best.block), chroma=chroma)
-    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(asked, n) != getattr(made, n)))
+    made = replace(open_config, block=int(best.block), chroma=chroma)
+    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(open_config, n) != getattr(made, n)))
 
 
 def is_chosen(config: Pixelization, shape: Shape) -> bool:
-    """Whether the config's cells are those that are chosen where nobody fixes what it says was chosen.
+    """True if the config's cells are those that are chosen if what it says was chosen is left open.
 
     Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
     but for those, either will do.
     """
     block = None if "block" in config.chosen else config.block
     chroma = None if "chroma" in config.chosen else config.chroma
-    asked = replace(config, block=block, chroma=chroma, chosen=())
-    found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
+    open_config = replace(config, block=block, chroma=chroma, chosen=())
+    found = (choose_cells(open_config, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
     wanted = (config.block, config.chroma, config.chosen)
     return any((one.block, one.chroma, one.chosen) == wanted for one in found)
 
 
 def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:
-    """Of all choices the one with the least expected error; of several as good, one with the widest cells.
+    """The choice with the least expected error; of several as good, one with the widest cells.
 
     Where noise drowns all but the longest waves, narrow cells are as good as wide ones to the best linear guess, which
     takes means of them. Whatever else restores or looks at them is lost in their noise.
 
     Args:
         choices: Not empty.
-        restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+        restored: True if what is released will be restored; painted as it is otherwise, which asks for larger cells.
         as_good: Errors that differ by no more than this factor are one.
     """
 
@@ -174,10 +176,10 @@ def _cell_choices(config: Pixelization, shape: Shape, sides: tuple[int, ...]) ->
 
 
 def choose_grid(config: Projection, shape: Shape) -> Choice:
-    """An operator's grid and frames of a group: as asked for, and what is not, by the least expected error.
+    """An operator's grid and frames of a group: as given, and what is left open by the least expected error.
 
     Args:
-        config: Of an operator, its colour settled.
+        config: A projection whose colour is settled.
         shape: The clip's sizes.
     """
     return best_choice(grid_choices(config, shape))
@@ -187,7 +189,7 @@ def grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
     """All grids that could be taken, and what is expected of block means over them.
 
     Args:
-        config: Of an operator, its colour settled.
+        config: A projection whose colour is settled.
         shape: The clip's sizes.
     """
     return _grid_choices(replace(config, operator="block", clip_norm=None, clip_segment=False), shape)

@@ -12,7 +12,7 @@ is drawn. A reservation's name and key are functions of the command's key, the o
 code: where a worker or the command died, the same release goes on under them only if all of these are the same, and
 then it is the same release, bit for bit in its noisy sums, for they are whole numbers, and their noise is bound to them
 (`NoiseStage.stream`). Where sums are not whole numbers of one picture (videos, private regions, a paper's algorithm)
-nothing of that is certain: another attempt is another release, with another key, reserved and told as one. The
+nothing of that is certain: another attempt is another release, with another key, reserved and counted as one. The
 command's key stands in the state folder (0600) until all are complete.
 """
 
@@ -42,7 +42,6 @@ from dpose.release.batch import (
     item_charge,
     raise_failed,
     read_item,
-    record_names,
     same_line,
     write_item,
 )
@@ -55,12 +54,10 @@ from dpose.release.counting import (
     charged_events,
     settings_digest,
 )
-from dpose.release.jobs import Job
+from dpose.release.jobs import Job, find_output, known_names, record_names
 from dpose.release.manifest import Manifest
-from dpose.release.names import known_names
 from dpose.release.obfuscate import Obfuscator
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.places import find_output
 from dpose.release.regions import PrivateRegions
 from dpose.release.statements import AnyPlan
 
@@ -90,10 +87,10 @@ class Reserved:
 
     Attributes:
         job: With its original, where that is counted; of a video without the digests of its frames (`slight`).
-        secret: Of its key; it serves this release alone.
-        charge: Its reservation, without marks; None where it is not counted.
+        secret: Bytes of the release's key, which serves this release alone.
+        charge: Its reservation, without marks; None if it is not counted.
         counted: What its statement says of that.
-        plan: As `Digested.plan`.
+        plan: The plan's digest, as `Digested` has it.
     """
 
     job: Job
@@ -148,11 +145,11 @@ def release_item(work: Work, item: Reserved) -> Written:
     check_folder(work)
     job, seed = item.job, work.seed_of(item.job)
     noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
-    told = Count(item.counted, job.about).told
+    count = Count(item.counted, job.about)
     with naming(job.source):
         read = read_item(work, job, noise, seed=seed, identify=False)
         _check_plan(read.plan, item, seeded=seed is not None)
-        statement = write_item(work, job, read, noise, told, seeded=seed is not None)
+        statement = write_item(work, job, read, noise, count.add_to, seeded=seed is not None)
     return Written(statement, tuple(file_digest(path) for path in job.outputs))
 
 
@@ -275,7 +272,7 @@ class _Corpus:
     def __exit__(self, kind: object, *_: object) -> None:
         with self._held:
             self._settle()
-            if self.reserved:  # they count; whoever runs this again goes on under the same reservations
+            if self.reserved:  # they count; the same command goes on under the same reservations
                 conclude(dict.fromkeys(list(self.reserved), ()), State.FAILED)
             if kind is None:
                 self.manifest.end()
@@ -357,7 +354,7 @@ class _Corpus:
         yield from self._reserve(batch)
 
     def _standing(self, one: Digested) -> Standing | None:
-        """Where the account stands before a file's release; None where it is not to be released."""
+        """Where the account stands before a file's release; None if it is not to be released."""
         job, original = one.job, one.job.original
         assert original is not None
         same = next((self.busy[name] for name in original.hashes[:2] if name in self.busy), None)

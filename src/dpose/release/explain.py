@@ -37,7 +37,7 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
-        curve: Whether to show what was expected of other cells, where they were chosen.
+        curve: True to show what was expected of other cells, where they were chosen.
     """
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         return plan.explained()

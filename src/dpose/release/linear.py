@@ -98,7 +98,7 @@ class LinearPlan(Plan):
     """A `GridOperator`'s values with exact noise.
 
     Attributes:
-        config: What was asked for.
+        config: The configuration.
         operator: The public operator.
         stage: The noise, and the sensitivity that it was calibrated to, in units of the grid.
         grid: What values are rounded to multiples of: a power of two, or 1 where they are whole.
@@ -128,7 +128,7 @@ class LinearPlan(Plan):
         operator, the size, the number of frames. Proved in docs/proofs/video.md.
 
         Args:
-            config: What was asked for.
+            config: The configuration.
             shape: The picture's or clip's sizes.
             choice: For a drawn operator: public text, drawn without looking at the clip.
 
@@ -157,7 +157,7 @@ class LinearPlan(Plan):
 
         Args:
             operator: Public, and chosen without looking at the clip.
-            config: What was asked for.
+            config: The configuration.
             choice: Public text that a drawn operator follows from.
 
         Raises:
@@ -186,7 +186,7 @@ class LinearPlan(Plan):
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
-        """As `Plan.events` says."""
+        """The events that the accountant composes."""
         return (self.event,)
 
     @property
@@ -211,7 +211,7 @@ class LinearPlan(Plan):
         return self.epsilon_near(Neighbours.of_pixels(m, scope), times)
 
     def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
-        """As `epsilon_for`, for neighbours of any scope."""
+        """Epsilon, at the same delta and noise, for neighbours of any scope, in each of so many clips."""
         event = self.event
         if isinstance(event, Laplace):
             bound = self.operator.bound_for(neighbours).in_l1()
@@ -237,7 +237,7 @@ class LinearPlan(Plan):
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
     ) -> Iterator[NDArray[np.uint8]]:
-        """As `Plan.run` says."""
+        """Release a clip, frame by frame, by `Plan.run`'s contract."""
         return self.pictures(self.released(self.measured(frames), source))
 
     def measured(self, frames: Iterable[NDArray[np.uint8]]) -> Iterator[Values]:
@@ -351,7 +351,7 @@ class LinearPlan(Plan):
         return self.config.restoration
 
     def _levels(self, released: Iterable[Values]) -> Iterator[Values]:
-        """Of every group: what `GridOperator.level` gives, or restored frames in gray levels."""
+        """For every group: what `GridOperator.level` gives, or restored frames in gray levels."""
         groups = ((values, self.length(group)) for group, values in enumerate(released))
         if self.restoration == PAINTED:
             return (self.operator.level(values, frames) for values, frames in groups)
@@ -385,7 +385,7 @@ def operator_colour(config: Projection, shape: Shape) -> str:
     """The colours of what an operator releases.
 
     Raises:
-        DposeError: luma and chroma are asked for of grey frames, or of what takes values alike.
+        DposeError: grey frames, or values that are taken alike, have no luma and chroma.
     """
     apart = OPERATORS[config.operator].colours and config.clip_norm is None
     if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):

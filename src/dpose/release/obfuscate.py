@@ -26,15 +26,15 @@ from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0
-"""Of the Gaussian that faces are blurred with, pixels: seed 004's."""
+"""Size and deviation of the Gaussian that faces are blurred with, pixels: seed 004's."""
 PLAIN_SIGMA = 10.0
-"""Of the plain blur, pixels."""
+"""Deviation of the plain blur, pixels."""
 BLOCK = 16
 """Side of the pixelation's blocks, pixels."""
 SHIFT, SCALE, TURN = 0.1, 0.1, 10.0
 """How far a video is shifted (of its sides), scaled (relative to 1) and turned (degrees) at most."""
 FACE_MARGIN = 0.1
-"""Of a found face's side: how much more is blurred on each side."""
+"""A share of a found face's side: how much more is blurred on each side."""
 HOLD = 14
 """Frames before and after a find where its face is blurred too."""
 

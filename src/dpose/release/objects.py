@@ -30,7 +30,7 @@ PERSON = (3, 8)
 RECOGNISABLE = 20
 """Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
 TIMES = 10
-"""Of how many pictures of one person a statement tells what they cost together."""
+"""A statement says what so many pictures of one person cost together."""
 
 
 def object_lines(plan: SoundPlan) -> tuple[str, ...]:
@@ -85,11 +85,11 @@ def person_lines(plan: SoundPlan) -> tuple[str, ...]:
     wide, tall = person_in(shape)
     if (wide, tall) == face_in(shape):
         return ()
-    told = f"a person of {wide} x {tall} pixels keeps epsilon {upper(box_epsilon(plan, (wide, tall)))}"
+    line = f"a person of {wide} x {tall} pixels keeps epsilon {upper(box_epsilon(plan, (wide, tall)))}"
     if not shape.still:
         always = upper(box_epsilon(plan, (wide, tall), frames=shape.frames))
-        told += f" in one frame, and {always} in all {shape.frames:,}"
-    return (told,)
+        line += f" in one frame, and {always} in all {shape.frames:,}"
+    return (line,)
 
 
 def repeated_line(plan: SoundPlan) -> str:
@@ -113,7 +113,7 @@ def repeated_epsilon(plan: SoundPlan) -> float:
 
 
 def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
-    """That epsilon says nothing of a face any more, where it does not; told on the terminal and in the statement."""
+    """The warning that epsilon no longer limits recognition of a face, if it does not; printed and stated."""
     shape = plan.shape
     face, name = face_in(shape), _named_face(shape)
     cost, where = box_epsilon(plan, face), "" if shape.still else " in one frame"

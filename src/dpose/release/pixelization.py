@@ -49,7 +49,7 @@ class PixelizationPlan(Plan):
     """Sums of cells of each frame, with exact noise.
 
     Attributes:
-        config: What was asked for, and what was chosen where nothing was asked for.
+        config: The configuration, with all that was left to be chosen.
         shape: The picture's or clip's sizes.
         stages: One, or two where the mask is private.
         colour: Which combinations of R, G and B are summed.
@@ -78,7 +78,7 @@ class PixelizationPlan(Plan):
         tiling, the choice of regions, and how much of the parts' differences from their blocks is shown (`shrunk`).
 
         Args:
-            config: What was asked for.
+            config: The configuration.
             shape: The picture's or clip's sizes.
 
         Raises:
@@ -123,8 +123,8 @@ class PixelizationPlan(Plan):
         second, luma of all parts of all blocks.
 
         Args:
-            stage: Its name.
-            neighbours: Of a picture or clip.
+            stage: Name of the stage.
+            neighbours: Neighbours of a picture or clip, resolved.
             cells: Luma's cells where they are others than all blocks.
         """
         config, fine = self.config, stage == b"fine"
@@ -143,7 +143,7 @@ class PixelizationPlan(Plan):
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
-        """What the accountant sees."""
+        """The events that the accountant composes."""
         return tuple(stage.event for stage in self.stages)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> ReleasedSums:
@@ -187,7 +187,10 @@ class PixelizationPlan(Plan):
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
     ) -> Iterator[NDArray[np.uint8]]:
-        """As `Plan.run` says; each frame's noise has a key of its own, so that `workers` changes nothing."""
+        """Release a clip by `Plan.run`'s contract.
+
+        Each frame's noise has a key of its own, so that `workers` changes nothing.
+        """
         return released_frames(frames, self, source, workers)
 
     def object_epsilon(self, area: int, frames: int = 1) -> float:

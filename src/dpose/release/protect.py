@@ -77,13 +77,13 @@ def either(
     *,
     drawn: bool = False,
 ) -> str | int | Neighbours | None:
-    """The neighbours that were asked for, by themselves or by a preset; None where neither was.
+    """The neighbours that a caller gives, by themselves or by a preset; None if neither is given.
 
     Args:
-        neighbours: As `Pixelization.of` takes them.
+        neighbours: Neighbours, as `Pixelization.of` takes them.
         protect: A preset's name.
         face_size: The declared size of a face.
-        drawn: Whether the face is drawn in any case, so that its size may be given alone.
+        drawn: True if the face is drawn in any case, so that its size may be given alone.
 
     Raises:
         DposeError: both are given, or a size that nothing asks for.

@@ -27,7 +27,7 @@ class PublishedPlan(Protocol):
 
     @property
     def config(self) -> ReleaseConfig:
-        """What was asked for; `paper` says which algorithm."""
+        """The configuration; `paper` says which algorithm."""
 
     @property
     def shape(self) -> Shape:
@@ -67,7 +67,7 @@ def published_plan(config: ReleaseConfig, shape: Shape) -> PublishedPlan:
     """The plan of the published algorithm that a config asks for.
 
     Args:
-        config: Its `paper` is not None.
+        config: A configuration that names a published algorithm.
         shape: The picture's or clip's sizes.
 
     Raises:

@@ -25,6 +25,7 @@ from dpose.privacy.ranges import exact_text
 from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen
 from dpose.release.config import CELLS, CHOOSABLE, Pixelization, Projection, Regions, ReleaseConfig
+from dpose.release.embed import mask_digest
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan
@@ -32,7 +33,6 @@ from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration
-from dpose.release.sealing import mask_digest
 from dpose.units import Unit
 
 MOST = 10**9
@@ -150,7 +150,7 @@ def plan_record(plan: SoundPlan) -> dict[str, Any]:
 
 
 def shown_by(plan: SoundPlan) -> Restoration:
-    """How a plan's values are restored: some operators are painted whatever was asked for."""
+    """The restoration of a plan's values. Some operators are painted whatever the configuration says."""
     return plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
 
 
@@ -205,7 +205,7 @@ def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
     """The plan that a record is of.
 
     Args:
-        record: As it stands in a statement, which nobody has checked.
+        record: As it stands in a statement, unchecked.
         where: The file, for errors.
 
     Raises:

@@ -216,7 +216,7 @@ IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)
 
 
 LARGEST_SIDE = 8192
-"""Of the pictures that a segmenter takes, in pixels."""
+"""The largest side of the pictures that a segmenter takes, pixels."""
 
 
 def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:

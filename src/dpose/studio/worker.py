@@ -124,8 +124,8 @@ def _release(task: Task) -> dict[str, Any]:
     The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
     """
     from dpose.media.video import probe
-    from dpose.release.batch import Work, raise_failed, record_names, release_all, sift
-    from dpose.release.jobs import find_jobs
+    from dpose.release.batch import Work, raise_failed, release_all, sift
+    from dpose.release.jobs import find_jobs, record_names
     from dpose.studio.settings import SEEN, wanted
 
     out, again = Path(task["out"]), bool(task.get("again"))

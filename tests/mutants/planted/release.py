@@ -210,7 +210,7 @@ def one_of_its_stages(patch: Patches) -> None:
 
 def frame_for_clip(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.counting:told_pixels",
+        "dpose.release.counting:claimed_pixels",
         lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m,
     )
 
