@@ -23,7 +23,6 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
@@ -33,6 +32,7 @@ from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges, most_overlap, most_weight
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
+from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.plans import bind, bind_video
 from dpose.release.recompute import compare, expected
 from dpose.release.record import recorded_plan

@@ -22,13 +22,13 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
+from dpose.release.claim import GIVEN
 from dpose.release.config import Projection
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_videos
 from dpose.release.linear import LinearPlan, on_grid
-from dpose.release.once import GIVEN
 from dpose.release.operators import Sensitivity
 from dpose.release.plans import bind, video_shape
 from dpose.release.projections import rounded_up

@@ -26,10 +26,10 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import batch, counting, originals
-from dpose.release.cells import BlockSums
 from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
+from dpose.release.partition import BlockSums
 from dpose.release.plans import bind
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli.options import unfolded
+from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
     Again,
     Chroma,
@@ -46,9 +46,9 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
         epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(with_stores(unfolded(release_video), "paths"))
+    )(with_stores(expand_groups(release_video), "paths"))
     app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
-        with_stores(unfolded(obfuscate), "paths")
+        with_stores(expand_groups(obfuscate), "paths")
     )
 
 
@@ -215,13 +215,13 @@ def _release_videos(
     engine: str | None,
     workers: int,
 ) -> None:
-    from dpose.release.batch import release_all, sift
+    from dpose.release.batch import release_all, skip_finished
     from dpose.release.jobs import record_names
 
     if engine is not None:
         release_with(engine, workers, [job for job, _ in found], work, output, console)
         return
-    sifted = sift([job for job, _ in found], work, console=console)
+    sifted = skip_finished([job for job, _ in found], work, console=console)
     say_lines(sifted.lines, console)
     if not (todo := sifted.todo):
         return

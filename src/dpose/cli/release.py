@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli.options import unfolded
+from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
     Again,
     Chroma,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
-        with_stores(unfolded(pixelize), "paths")
+        with_stores(expand_groups(pixelize), "paths")
     )
     app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
@@ -116,7 +116,7 @@ def pixelize(
     Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
     release of a picture says what both cost together and needs --again.
     """
-    from dpose.release.batch import Work, release_all, sift
+    from dpose.release.batch import Work, release_all, skip_finished
     from dpose.release.config import Pixelization
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_jobs, record_names
@@ -160,7 +160,7 @@ def pixelize(
             )
         release_with(engine, workers, jobs, work, output, console)
         return
-    sifted = sift(jobs, work, workers=workers, console=console)
+    sifted = skip_finished(jobs, work, workers=workers, console=console)
     say_lines(sifted.lines, console)
     if not (todo := sifted.todo):
         return

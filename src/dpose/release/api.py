@@ -26,6 +26,7 @@ from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.batch import Work, release_one
+from dpose.release.claim import claim_noise_key
 from dpose.release.config import (
     AUTO,
     Number,
@@ -40,7 +41,6 @@ from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
-from dpose.release.once import spend
 from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import PEAKS, bind
@@ -204,7 +204,7 @@ def release_array(
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
     charge, linked = None, True
-    seeded, notes = spend(noise)
+    seeded, notes = claim_noise_key(noise)
     if not public:
         original = array_original(frames, clip=clip)
         charge, linked = (

@@ -29,7 +29,6 @@ from dpose.media.images import MAX_PIXELS, read_bytes
 from dpose.media.video import VIDEO_SUFFIXES
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import (
     LINE,
@@ -44,6 +43,7 @@ from dpose.release.embed import (
     sums_digest,
 )
 from dpose.release.mechanism import TYPES, NoiseStage, Released
+from dpose.release.partition import BlockSums, Mask, RegionSums
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, Restoration
 

@@ -1,7 +1,7 @@
 """The files of a command: what each is, what is finished already, and the release of one, counted.
 
     work = Work(Pixelization.of(2, "pixels:16"))
-    pending = sift(jobs, work)                                # reads, compares with the account, reserves nothing
+    pending = skip_finished(jobs, work)                                # reads, compares with the account, reserves nothing
     for job, statement in release_all(pending.todo, work): ...
 
 `release_one` counts a file in the account and writes it. `write_item` writes a file that was counted elsewhere: the
@@ -29,11 +29,12 @@ from dpose.media.video_writer import WRITABLE
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import carried, pack_archive
+from dpose.release.claim import claim_noise_key
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.counting import (
-    Standing,
-    account_standing,
+    ReleaseHistory,
     release_charge,
+    release_history,
     reserved_release,
     settings_digest,
 )
@@ -41,7 +42,6 @@ from dpose.release.embed import stamped_picture
 from dpose.release.faces import FaceFinder, face_finder
 from dpose.release.jobs import Job, find_output
 from dpose.release.obfuscate import HOLD, Obfuscator
-from dpose.release.once import spend
 from dpose.release.originals import Original, picture_original, video_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind, bind_video, picture_shape, video_shape
@@ -300,11 +300,11 @@ def release_one(
     noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(job.source):
         read = read_item(work, job, noise, seed=seed, identify=not work.public)
-        seeded, _ = spend(noise)
+        seeded, _ = claim_noise_key(noise)
         if not work.public:
             assert read.original is not None
             charge, linked = item_charge(work, job, read, seed), read.original.linked
-        found = account_standing(charge) if charge else None
+        found = release_history(charge) if charge else None
         # an earlier clip of other numbers may only share frames with this one
         numbered = bool(job.number) and not job.video
         there = find_output(found, job.target, job.outputs_at, numbered=numbered)
@@ -382,7 +382,7 @@ def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
 
 
 @dataclass
-class Sifted:
+class PendingJobs:
     """What a command has to do.
 
     Attributes:
@@ -394,7 +394,9 @@ class Sifted:
     lines: list[str] = field(default_factory=list)
 
 
-def sift(jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console | None = None) -> Sifted:
+def skip_finished(
+    jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console | None = None
+) -> PendingJobs:
     """Leave out files that are finished or twice there, and say what second releases cost, before any is released.
 
     Files are read and compared with the account; nothing is reserved or written. A file that cannot be read stays
@@ -410,11 +412,11 @@ def sift(jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console 
         DposeError: a file was released before and `work.again` is not set, another file is in the way, or the account
             cannot be read.
     """
-    found = Sifted()
+    found = PendingJobs()
     if work.public:
-        return Sifted(list(jobs))
+        return PendingJobs(list(jobs))
     taken: dict[str, Job] = {}
-    second: list[Standing] = []
+    second: list[ReleaseHistory] = []
     pending: list[tuple[set[str], Charge]] = []
     for job, read in _each_read(jobs, work, workers, console):
         if read is None or read.original is None:
@@ -428,7 +430,7 @@ def sift(jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console 
             found.lines.append(same_line(job.source, same.source))
             continue
         taken |= dict.fromkeys(own, job)
-        here = account_standing(item_charge(work, job, read, seed))
+        here = release_history(item_charge(work, job, read, seed))
         there = find_output(here, job.target, job.outputs_at, numbered=bool(job.number))
         if there is not None:
             found.lines.append(finished_line(job.source, there))
@@ -467,7 +469,7 @@ def finished_line(source: Path, there: Path) -> str:
     return f"{source} is released already, into {there}: nothing to do, nothing spent."
 
 
-def _refuse(second: Sequence[Standing], total: int) -> None:
+def _refuse(second: Sequence[ReleaseHistory], total: int) -> None:
     try:
         second[0].check(again=False)
     except DposeError as error:

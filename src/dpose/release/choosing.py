@@ -84,7 +84,7 @@ def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -
     """
     colour = settle_colour(config.colour, shape.channels)
     open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
-    if open_config.settled:
+    if open_config.resolved:
         return open_config
     best = best_choice(
         cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good

@@ -251,7 +251,7 @@ class Pixelization:
         )
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """True if nothing is left to be chosen."""
         return self.block is not None and _colour_settled(self)
 
@@ -433,7 +433,7 @@ class Projection:
         )
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """True if nothing is left to be chosen but the grid."""
         return _colour_settled(self)
 

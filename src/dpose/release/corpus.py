@@ -32,7 +32,7 @@ from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError, naming
 from dpose.files import explain_os_error, file_digest
-from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
@@ -46,12 +46,12 @@ from dpose.release.batch import (
     write_item,
 )
 from dpose.release.counting import (
-    Count,
-    Counted,
-    Standing,
-    account_standing,
+    ReleaseCount,
+    ReleaseHistory,
+    Reservation,
     alive,
     charged_events,
+    release_history,
     settings_digest,
 )
 from dpose.release.jobs import Job, find_output, known_names, record_names
@@ -96,7 +96,7 @@ class Reserved:
     job: Job
     secret: bytes = field(repr=False)
     charge: Charge | None = None
-    counted: Counted | None = None
+    counted: ReleaseCount | None = None
     plan: str = ""
 
 
@@ -145,7 +145,7 @@ def release_item(work: Work, item: Reserved) -> Written:
     check_folder(work)
     job, seed = item.job, work.seed_of(item.job)
     noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
-    count = Count(item.counted, job.about)
+    count = Reservation(item.counted, job.about)
     with naming(job.source):
         read = read_item(work, job, noise, seed=seed, identify=False)
         _check_plan(read.plan, item, seeded=seed is not None)
@@ -257,7 +257,7 @@ class _Corpus:
             kept = kept_key(self.name)
             self.resumed = kept is not None and kept.surroundings.get("code") == worker_code()
             if kept is None or not self.resumed:
-                kept = Kept(Key.fresh(), "", {"code": worker_code()})
+                kept = StoredKey(Key.fresh(), "", {"code": worker_code()})
                 keep_key(self.name, kept)
             self.key = kept.key
             held.enter_context(alive(self.key.key_id))
@@ -336,7 +336,7 @@ class _Corpus:
 
     def _reserved(self, digested: Iterator[ItemEnd[Job, Digested]]) -> Iterator[Reserved]:
         """Digested files, reserved `BATCH` at a time; no two of a batch have a picture or frame in common."""
-        batch: list[tuple[Digested, Standing]] = []
+        batch: list[tuple[Digested, ReleaseHistory]] = []
         hashes: set[str] = set()
         for ended in digested:
             if ended.failure is not None or ended.result is None:
@@ -353,7 +353,7 @@ class _Corpus:
                 hashes |= set(own)
         yield from self._reserve(batch)
 
-    def _standing(self, one: Digested) -> Standing | None:
+    def _standing(self, one: Digested) -> ReleaseHistory | None:
         """Where the account stands before a file's release; None if it is not to be released."""
         job, original = one.job, one.job.original
         assert original is not None
@@ -362,7 +362,7 @@ class _Corpus:
             self._skip(job, same_line(job.source, same))
             return None
         charge = replace(one.charge, id=self._id(one))
-        found = account_standing(charge)
+        found = release_history(charge)
         mine = next((entry for entry in found.before if entry.id == charge.id), None)
         if mine is not None and mine.state is State.RESERVED:  # by this command, before it died
             found = replace(found, before=tuple(_ended(entry, charge.id) for entry in found.before))
@@ -386,7 +386,7 @@ class _Corpus:
         self.busy |= dict.fromkeys(original.hashes[:2], job.source)
         return found
 
-    def _reserve(self, batch: Sequence[tuple[Digested, Standing]]) -> Iterator[Reserved]:
+    def _reserve(self, batch: Sequence[tuple[Digested, ReleaseHistory]]) -> Iterator[Reserved]:
         new = [(one, found) for one, found in batch if all(e.id != found.charge.id for e in found.before)]
         refused = set[str]()
         try:
@@ -405,7 +405,7 @@ class _Corpus:
             self.reserved[found.charge.id] = found.charge
             yield self._item(one, found)
 
-    def _item(self, one: Digested, found: Standing) -> Reserved:
+    def _item(self, one: Digested, found: ReleaseHistory) -> Reserved:
         assert one.job.original is not None
         if found.cut_short:
             _sweep(one.job)
@@ -423,7 +423,7 @@ class _Corpus:
         charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
         conclude({item.charge.id: ()}, State.FAILED)
         self.reserved.pop(item.charge.id)
-        found = account_standing(charge)
+        found = release_history(charge)
         charge_all([charge], known=[_states(found)])
         self.reserved[charge.id] = charge
         return self._item(Digested(item.job, charge, ""), found)
@@ -518,5 +518,5 @@ def _ended(entry: Charge, name: str) -> Charge:
     return replace(entry, state=State.FAILED) if entry.id == name else entry
 
 
-def _states(found: Standing) -> dict[str, State]:
+def _states(found: ReleaseHistory) -> dict[str, State]:
     return {entry.id: entry.state for entry in found.before}

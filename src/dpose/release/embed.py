@@ -27,8 +27,8 @@ from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.cells import Mask, RegionSums
 from dpose.release.linear import ReleasedValues
+from dpose.release.partition import Mask, RegionSums
 from dpose.release.released import SIZES, ReleasedSums, Shown
 
 NAME, SEAL = "dpose-privacy", "dpose-seal"

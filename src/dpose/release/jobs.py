@@ -36,7 +36,7 @@ from dpose.media.video_writer import WRITABLE
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.release.archive import unpack
-from dpose.release.counting import Standing
+from dpose.release.counting import ReleaseHistory
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp, sidecar_of
 from dpose.release.originals import Original
 from dpose.release.verify import PICTURES
@@ -341,7 +341,7 @@ Outputs = Callable[[Path], Sequence[Path]]
 
 
 def find_output(
-    found: Standing | None, target: Path, outputs: Outputs, *, numbered: bool = False
+    found: ReleaseHistory | None, target: Path, outputs: Outputs, *, numbered: bool = False
 ) -> Path | None:
     """The first file of the same release of the same original, if that stands complete where this one is to go.
 

@@ -28,7 +28,8 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
-from dpose.release.cells import RegionSums
+from dpose.release.check_pixels import check_cells, check_grey, check_restored
+from dpose.release.claim import GIVEN
 from dpose.release.config import Regions
 from dpose.release.embed import (
     FILE,
@@ -40,11 +41,10 @@ from dpose.release.embed import (
     read_stamp,
     sums_digest,
 )
-from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.linear import LinearPlan
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
-from dpose.release.once import GIVEN
+from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected
 from dpose.release.record import recorded_plan

@@ -124,7 +124,7 @@ def _release(task: Task) -> dict[str, Any]:
     The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
     """
     from dpose.media.video import probe
-    from dpose.release.batch import Work, raise_failed, release_all, sift
+    from dpose.release.batch import Work, raise_failed, release_all, skip_finished
     from dpose.release.jobs import find_jobs, record_names
     from dpose.studio.settings import SEEN, wanted
 
@@ -134,7 +134,7 @@ def _release(task: Task) -> dict[str, Any]:
     work = Work(config, again=again)
     found = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
-    sifted = sift(_inside(found, task), work)
+    sifted = skip_finished(_inside(found, task), work)
     for line in sifted.lines:
         say(line=line)
     todo, unread = _checked(sifted.todo, task, work)

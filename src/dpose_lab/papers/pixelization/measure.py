@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.cells import RegionSums
 from dpose.release.config import Pixelization, Regions
 from dpose.release.grid import Shape
+from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
