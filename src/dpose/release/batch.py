@@ -1,7 +1,7 @@
 """The files of a command: what each is, what is finished already, and the release of one, counted.
 
     work = Work(Pixelization.of(2, "pixels:16"))
-    pending = skip_finished(jobs, work)                                # reads, compares with the account, reserves nothing
+    pending = skip_finished(jobs, work)          # reads, compares with the account, reserves nothing
     for job, statement in release_all(pending.todo, work): ...
 
 `release_one` counts a file in the account and writes it. `write_item` writes a file that was counted elsewhere: the
