@@ -15,7 +15,6 @@ from scipy import stats
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import mechanism, partition, pixelization, released
 from dpose.release.colour import Colour
-from dpose.release.config import as_regions
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
 from dpose.release.partition import BlockSums
@@ -133,7 +132,7 @@ def check_post_processing():
     """All that is shown is a function of noisy sums: where these are the same, so is the release."""
     public = np.arange(8)[None, :].repeat(8, 0) < 4
     for regions in (REGIONS, public):
-        chosen = plan(8, 8, 4, subdivide=2, regions=as_regions(regions))
+        chosen = plan(8, 8, 4, subdivide=2, regions=regions)
         shown = []
         for fill in (0, 3, 90, 255):
             picture = np.random.default_rng(fill).integers(0, fill + 1, (8, 8)).astype(np.uint8)

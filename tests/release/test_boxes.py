@@ -26,7 +26,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import Pixelization, as_regions
+from dpose.release.config import Pixelization
 from dpose.release.counting import charged_events, claimed_pixels
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges, most_overlap, most_weight
@@ -134,9 +134,7 @@ def test_no_mask_lets_a_box_do_more_than_undivided_blocks(divided):
 @pytest.mark.parametrize("subdivide", [1, 2])
 def test_pixelized_clips_cost_no_more_than_is_claimed(delta, subdivide):
     """Every place of the box in every choice of T frames, by the sums that stages are released from."""
-    config = plain_cells(
-        2, "box:5x3/frames:2", 4, delta, subdivide, as_regions(None if subdivide == 1 else "private")
-    )
+    config = plain_cells(2, "box:5x3/frames:2", 4, delta, subdivide, None if subdivide == 1 else "private")
     shape = Shape.of(9, 10, 3, frames=4)
     plan = bind(config, shape)
     worst = Fraction(0)

@@ -124,9 +124,8 @@ class TestCosts:
     @pytest.mark.parametrize("subdivide", [1, 2])
     def test_no_neighbour_costs_more_than_the_points_say(self, delta, subdivide):
         regions = None if subdivide == 1 else "private"
-        from dpose.release.config import as_regions
 
-        config = plain_cells(2, 3, 8, delta, subdivide, as_regions(regions))
+        config = plain_cells(2, 3, 8, delta, subdivide, regions)
         plan = bind(config, Shape.of(20, 28, 3))
         events = charged_events(plan, seeded=False)
         area = 20 * 28

@@ -23,9 +23,14 @@ from dpose.release import explain_picture
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
 from dpose.release.grid import Shape
-from dpose.release.objects import object_lines, repeated_epsilon, warning_lines
+from dpose.release.objects import (
+    object_lines,
+    preset_line,
+    protected_neighbours,
+    repeated_epsilon,
+    warning_lines,
+)
 from dpose.release.plans import bind
-from dpose.release.protect import preset_line, protected_neighbours
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection

@@ -35,7 +35,7 @@ from dpose.cli.run_options import AboutOptions
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.release.config import Regions
+    from dpose.release.regions import Regions
 
 
 def register(app: typer.Typer) -> None:

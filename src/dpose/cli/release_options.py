@@ -85,7 +85,7 @@ def asked_neighbours(
     Raises:
         DposeError: both are given, or neither is understood.
     """
-    from dpose.release.protect import either
+    from dpose.release.objects import either
 
     return either(neighbours, protect, face_size, drawn=drawing is not None) or default
 
@@ -107,8 +107,8 @@ def draw_hidden(
     """
     from dpose.media.images import read_pixels
     from dpose.release.explain_picture import draw_explanation
+    from dpose.release.objects import FACE_SIZE, parse_face
     from dpose.release.plans import plan_of
-    from dpose.release.protect import FACE_SIZE, parse_face
 
     if len(jobs) != 1:
         raise DposeError(
@@ -261,7 +261,7 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
 def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
     """Say what a preset protects and what it does not, where one was asked for."""
     if protect is not None:
-        from dpose.release.protect import FACE_SIZE, preset_line
+        from dpose.release.objects import FACE_SIZE, preset_line
 
         console.print(preset_line(protect, face_size or FACE_SIZE), highlight=False)
 

@@ -41,10 +41,10 @@ from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
+from dpose.release.objects import either
 from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import PEAKS, bind
-from dpose.release.protect import either
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
@@ -130,7 +130,7 @@ def pixelize(
         neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
         block: Side b of a block, pixels; "auto" for what a public prior on pictures expects most of, by epsilon, delta,
             neighbours, sizes, colour and restoration alone.
-        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
+        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.objects`).
         face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.

@@ -10,7 +10,7 @@ numbers as text, neighbours and restorations by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -26,7 +26,7 @@ from dpose.release import projections
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
 from dpose.release.operators import OPERATORS
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.regions import PaperRegions, Regions, as_regions
 from dpose.release.restoration import PAINTED, Restoration
 
 MAX_BUDGET = 10**6
@@ -50,7 +50,6 @@ SEGMENT = 64
 """Number of frames whose values are clipped together if `Projection.clip_segment` is set."""
 
 Number = str | int | float | Fraction | Decimal
-Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
 class PixelizationSettings(TypedDict, total=False):
@@ -148,9 +147,7 @@ class Pixelization:
     """The fields among `CHOOSABLE` that were chosen, from public numbers alone (`choosing.choose_cells`)."""
 
     def __post_init__(self) -> None:
-        _check_budget(self)
-        Neighbours.parse(self.neighbours, CELL_FORMS)
-        _check_colour(self)
+        _check_common(self, CELL_FORMS)
         if self.neighbours.m is None and self.neighbours.box is None:
             raise DposeError(
                 "neighbours-not-pixels",
@@ -229,7 +226,8 @@ class Pixelization:
             DposeError: a value is out of range or not a number.
         """
         paper, colour = settings.get("paper"), settings.get("colour")
-        side = None if block in (None, AUTO) else block
+        restoration = Restoration.chosen(settings.get("restore", LEARNED))
+        regions, side = settings.get("regions"), None if block in (None, AUTO) else block
         if paper is not None:
             side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
         subdivide, chroma = settings.get("subdivide", 1), settings.get("chroma")
@@ -243,17 +241,18 @@ class Pixelization:
             side,
             float(exact(settings.get("delta", 0), "delta")),
             subdivide,
-            as_regions(settings.get("regions")),
+            None if regions is None else as_regions(regions),
             colour,
             chroma,
             paper,
-            _restoration(settings.get("restore", LEARNED), paper=paper is not None),
+            PAINTED if paper is not None else restoration,
         )
 
     @property
     def resolved(self) -> bool:
         """True if nothing is left to be chosen."""
-        return self.block is not None and _colour_settled(self)
+        open_chroma = self.colour == "ycc" and self.chroma is None
+        return self.block is not None and self.colour is not None and not open_chroma
 
     @property
     def side(self) -> int:
@@ -272,7 +271,10 @@ class Pixelization:
         Raises:
             DposeError: it is.
         """
-        _check_colours_of(self, shape)
+        if self.colour == "ycc" and shape.channels == 1:
+            raise DposeError(
+                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
+            )
         side = min(shape.height, shape.width)
         if self.side > side:
             raise DposeError(
@@ -342,9 +344,7 @@ class Projection:
     """Rows, columns and groups of frames, luma's if there are colours; None to have them chosen by `k` and `pool`."""
 
     def __post_init__(self) -> None:
-        _check_budget(self)
-        Neighbours.parse(self.neighbours, RELEASE_FORMS)
-        _check_colour(self)
+        _check_common(self, RELEASE_FORMS)
         if self.operator not in OPERATORS:
             raise DposeError(
                 "operator-unknown", f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator"
@@ -411,6 +411,7 @@ class Projection:
             DposeError: a value is out of range or not a number.
         """
         clip, paper = settings.get("clip_norm"), settings.get("paper", False)
+        restoration = Restoration.chosen(settings.get("restore", LEARNED))
         norm = None if clip is None else float(exact(clip, "clip-norm"))
         colour = settings.get("colour")
         if colour is None and (paper or norm is not None):
@@ -429,13 +430,13 @@ class Projection:
             settings.get("clip_segment", False),
             paper,
             settings.get("split", SPLIT),
-            _restoration(settings.get("restore", LEARNED), paper=paper),
+            PAINTED if paper else restoration,
         )
 
     @property
     def resolved(self) -> bool:
         """True if nothing is left to be chosen but the grid."""
-        return _colour_settled(self)
+        return self.colour is not None and not (self.colour == "ycc" and self.chroma is None)
 
     def check_shape(self, shape: Shape) -> None:
         """Refuse a picture or clip that is too small for k, or that has too many bits.
@@ -443,7 +444,6 @@ class Projection:
         Raises:
             DposeError: it is, or has.
         """
-        _check_colours_of(self, shape)
         if shape.peak != projections.PEAK:
             raise DposeError(
                 "depth-unsupported",
@@ -482,27 +482,7 @@ def exact(value: Number, name: str) -> Fraction:
     return Fraction(value) if isinstance(value, Fraction) else parse_exact(str(value).strip(), name)
 
 
-def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
-    """Regions from what a caller gives.
-
-    Raises:
-        DposeError: it is another word than "private", or no mask.
-    """
-    if regions is None or isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
-        return regions
-    if isinstance(regions, str):
-        if regions != "private":
-            raise DposeError("regions-unknown", f"must be private or a mask, not {regions!r}", "regions")
-        return PrivateRegions()
-    return PublicRegions.from_array(regions)
-
-
-def _restoration(method: str, *, paper: bool) -> Restoration:
-    found = Restoration.chosen(method)
-    return PAINTED if paper else found
-
-
-def _check_budget(config: ReleaseConfig) -> None:
+def _check_common(config: ReleaseConfig, forms: Sequence[str]) -> None:
     if not 0 < config.epsilon <= MAX_BUDGET:
         raise DposeError(
             "epsilon-out-of-range",
@@ -511,9 +491,7 @@ def _check_budget(config: ReleaseConfig) -> None:
         )
     if config.delta:
         check_delta(config.delta)
-
-
-def _check_colour(config: ReleaseConfig) -> None:
+    Neighbours.parse(config.neighbours, forms)
     if config.colour not in (None, *COLOURS):
         raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {config.colour!r}", "colour")
     if config.chroma is not None and (config.colour not in (None, "ycc") or config.chroma not in FACTORS):
@@ -522,17 +500,6 @@ def _check_colour(config: ReleaseConfig) -> None:
             f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
             "chroma",
         )
-
-
-def _check_colours_of(config: ReleaseConfig, shape: Shape) -> None:
-    if config.colour == "ycc" and shape.channels == 1:
-        raise DposeError(
-            "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
-        )
-
-
-def _colour_settled(config: ReleaseConfig) -> bool:
-    return config.colour is not None and not (config.colour == "ycc" and config.chroma is None)
 
 
 def _divisors(number: int) -> list[int]:

@@ -30,7 +30,6 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
 from dpose.release.check_pixels import check_cells, check_grey, check_restored
 from dpose.release.claim import GIVEN
-from dpose.release.config import Regions
 from dpose.release.embed import (
     FILE,
     SUMS,
@@ -49,7 +48,7 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected
 from dpose.release.record import recorded_plan
 from dpose.release.recount import ask_account, check_count
-from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.regions import PrivateRegions, PublicRegions, Regions
 from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RESTORING
 from dpose.release.statements import DECODED_VIDEO, SOUND

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.release.config import Pixelization, Projection, ReleaseConfig
-from dpose.release.protect import LEFT, parse_face, preset_line, protected_neighbours
+from dpose.release.objects import LEFT, parse_face, preset_line, protected_neighbours
 
 SIDES = (
     8,

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.config import Pixelization, Regions
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, Regions
 from dpose.release.released import Shown
 from dpose_lab.baselines.pixelization import PaperPlan, multiplier
 from dpose_lab.papers.pixelization.segmenting import Segmenter
