@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from dpose.release.published import PublishedPlan
 from dpose_lab.baselines.pixelization import PaperPlan
 from dpose_lab.baselines.video_dprp import DensePlan
 
-PUBLISHED: Mapping[str, Callable[[Any, Any], PublishedPlan]] = {
+PUBLISHED: Mapping[str, Callable[..., PublishedPlan]] = {
     "pictures": PaperPlan.of,
     "videos": DensePlan.of,
 }

@@ -414,7 +414,7 @@ GUARDED = {
     ),
     "release/recompute.py": Guarded(
         ("release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
-        ("expected", "compare", "_leaves", "_compare_event", "_near"),
+        ("expected", "compare_numbers", "_leaves", "_compare_event", "_near"),
     ),
     "release/choosing.py": Guarded(("release/test_colour.py",), ("is_chosen",)),
     "release/statements.py": Guarded(("release/test_files.py",), ("public_facts",)),

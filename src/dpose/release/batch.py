@@ -445,8 +445,8 @@ def skip_finished(
             found.lines.append(f"{job.source}: release {here.number} of this {kind}: {here.words()}.")
         elif here.before:
             found.lines.append(
-                f"{job.source}: an earlier release of this {kind} was cut short; nobody knows what was seen of "
-                f"it, so that it counts: {here.words()}."
+                f"{job.source}: an earlier release of this {kind} was cut short; what was seen of it is "
+                f"unknown, so that it counts: {here.words()}."
             )
         found.todo.append(replace(job, original=original))
     if second and not work.again:

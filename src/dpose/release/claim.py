@@ -29,7 +29,7 @@ def claim_noise_key(source: NoiseSource) -> tuple[bool, tuple[str, ...]]:
         source: Where the noise of the release will come from.
 
     Returns:
-        Whether nothing may be guaranteed, and what the statement must say besides.
+        True if nothing may be guaranteed, and what the statement must say besides.
 
     Raises:
         RuntimeError: the key was used before, or in another process.

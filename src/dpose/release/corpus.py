@@ -88,7 +88,7 @@ class Reserved:
     Attributes:
         job: With its original, where that is counted; of a video without the digests of its frames (`slight`).
         secret: Bytes of the release's key, which serves this release alone.
-        charge: Its reservation, without marks; None if it is not counted.
+        charge: The file's reservation, without marks; None for a public file.
         counted: What its statement says of that.
         plan: The plan's digest, as `Digested` has it.
     """

@@ -121,7 +121,7 @@ def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> 
 
 
 def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
-    """The statement beside a video, and its seal; empty where there is none. Whose it is is not checked.
+    """The statement beside a video, and its seal; empty if there is none. That it is this video's is not checked.
 
     Raises:
         DposeError: there is none, or it cannot be read.
@@ -208,7 +208,7 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
 
     Args:
         statement: As it stands in the artefact.
-        line: The seal that travels with it; empty where there is none.
+        line: The seal that travels with it; empty if there is none.
         digests: Digests of what is there, by name.
         where: The file, for errors.
 

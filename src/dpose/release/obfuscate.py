@@ -50,7 +50,7 @@ class Obfuscator:
         method: One of `METHODS`.
         shape: The video's sizes.
         seed: For isr's transformation; None draws one.
-        finder: For face-blur; the bundled cascade where it is left out.
+        finder: For face-blur; the bundled cascade by default.
         hold: For face-blur: for how many frames before and after a find its face is blurred where none is found.
 
     Raises:

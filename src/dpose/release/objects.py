@@ -165,7 +165,7 @@ FACE_SIZE = f"{FACE}x{FACE}"
 LEFT = {
     "detail": "faces and people stay as recognisable as the noise leaves them",
     "face": "a larger face or a longer stay is protected less, and so are clothes and places",
-    "person": "whoever is larger, or stays for longer, is protected less",
+    "person": "a person who is larger, or stays for longer, is protected less",
 }
 """What each preset does not hide, by name."""
 

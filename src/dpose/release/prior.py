@@ -23,7 +23,7 @@ Spectrum = tuple[tuple[float, float], ...]
 LUMA: Spectrum = ((12.6, 2.47),)
 ORANGE: Spectrum = ((1.52, 2.97),)
 GREEN: Spectrum = ((0.444, 2.79),)
-"""Of Y, Co and Cg as `planes` has them."""
+"""Spectra of Y, Co and Cg as `planes` has them."""
 STILL, SPEED = 0.319, 0.71
 """Motion in films: the share of power that never moves, and how far the rest moves in a frame, pixels."""
 

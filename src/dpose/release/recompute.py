@@ -39,7 +39,7 @@ def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:
     return replace(made, release={**made.release, **{n: statement.release.get(n) for n in kept}})
 
 
-def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
+def compare_numbers(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
     """Refuse a statement whose numbers or record differ from the recomputed ones. For its words see `compare_words`.
 
     Args:

@@ -45,7 +45,7 @@ from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.recompute import compare, compare_words, expected
+from dpose.release.recompute import compare_numbers, compare_words, expected
 from dpose.release.record import recorded_plan
 from dpose.release.recount import ask_account, check_count
 from dpose.release.regions import PrivateRegions, PublicRegions, Regions
@@ -279,7 +279,7 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
     wanted = expected(statement, plan)
     if isinstance(found.released, ReleasedSums):
         _check_layers(found.released, plan, where)
-    compare(statement, wanted, where)
+    compare_numbers(statement, wanted, where)
     if isinstance(plan, PixelizationPlan) and plan.config.regions is not None:
         _check_mask(found, plan.config.regions)
     if statement.software.get("dpose") != software_versions()["dpose"]:

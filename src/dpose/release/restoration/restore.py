@@ -188,7 +188,7 @@ def restored_clip(
 
 
 WEIGHT = 0.45
-"""Of the total variation, over the noise's deviation; chosen on public photographs."""
+"""Weight of the total variation, over the noise's deviation; chosen on public photographs."""
 STEPS = 60
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.config import Pixelization
+from dpose.release.config import Pixelization, PixelizationSettings
 from dpose.release.grid import Shape
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
@@ -72,16 +72,10 @@ class Point:
             assert mask is not None
             regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
         paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
-        return Pixelization.of(
-            self.epsilon,
-            self.m,
-            self.b,
-            subdivide=self.n,
-            regions=regions,
-            paper=paper,
-            colour="rgb",
-            restore="none",
+        settings = PixelizationSettings(
+            subdivide=self.n, regions=regions, paper=paper, colour="rgb", restore="none"
         )
+        return Pixelization.of(self.epsilon, self.m, self.b, **settings)
 
 
 def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:

@@ -37,11 +37,7 @@ def public_model() -> PoseModel:
 
 
 def crops_config(epsilon: int, m: int, restore: str) -> Pixelization:
-    """As `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW` has it.
-
-    Raises:
-        DposeError: a value is out of range.
-    """
+    """The configuration of `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW`."""
     return Pixelization.of(epsilon, m, restore=restore)
 
 

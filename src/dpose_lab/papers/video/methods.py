@@ -235,12 +235,11 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
 
 def release_of(method: VideoMethod, values: int) -> Projection:
     """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
+    epsilon, delta = str(method.epsilon), str(DELTA)
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
-        return Projection.of(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
-    return Projection.of(
-        str(method.epsilon), str(DELTA), method.neighbours, colour=method.colour, restore=method.restore
-    )
+        return Projection.of(epsilon, delta, paper=True, k=k, split=method.split)
+    return Projection.of(epsilon, delta, method.neighbours, colour=method.colour, restore=method.restore)
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
