@@ -34,7 +34,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.plans import bind, bind_video
-from dpose.release.recompute import expected
+from dpose.release.recompute import compare_numbers, expected
 from dpose.release.record import recorded_plan
 from dpose.release.statements import release_statement
 from dpose.units import Unit
