@@ -22,12 +22,13 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
+from dpose.release.batch import Work
 from dpose.release.claim import GIVEN
 from dpose.release.config import Projection
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
-from dpose.release.jobs import find_videos
+from dpose.release.jobs import Job, find_videos
 from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.operators import Sensitivity
 from dpose.release.plans import bind, video_shape
@@ -489,14 +490,13 @@ class TestWhatIsPassedOn:
     )
     def test_a_videos_setting_reaches_the_mechanism(self, tmp_path, monkeypatch, more):
         source, asked = write(tmp_path / "a.mp4", sound=True), []
-        monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
+        monkeypatch.setattr(api, "release_one", lambda work, job, **rest: asked.append((work, job, rest)))
         release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
-        rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
-        rest["about"] = About()
-        asked_for = {n: v for n, v in more.items() if n not in rest}
-        wanted = Projection.of("1/3", "1e-5", **asked_for)
-        rest |= {name: value for name, value in more.items() if name in rest}
-        assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
+        of_work = {n: more[n] for n in ("seed", "keep_sound", "again") if n in more}
+        of_config = {n: v for n, v in more.items() if n not in (*of_work, "progress", "about")}
+        work = Work(Projection.of("1/3", "1e-5", **of_config), public=True, **of_work)
+        job = Job(source, tmp_path / "b.mp4", about=more.get("about", About()))
+        assert asked == [(work, job, {"progress": more.get("progress")})]
 
     def test_a_files_sound_and_progress(self, tmp_path):
         source, told = write(tmp_path / "a.mp4", sound=True), []
