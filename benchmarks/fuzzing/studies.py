@@ -84,7 +84,18 @@ def _no_run(task: Any, model: Any, units: Any, *given: Any, **named: Any) -> Any
 
 def _audit() -> Reader:
     """Labels of the data that an audit trains on, up to the training itself."""
-    small = ["--limit", "2", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--seed", "1"]
+    small = [
+        "--limit",
+        "2",
+        "--canaries",
+        "24",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "18",
+        "--set",
+        "seed=1",
+    ]
     claim = ["--epsilon", "2", "--delta", "1e-3", "--no-controls", "--out", "out"]
 
     def read(path: Path) -> str:

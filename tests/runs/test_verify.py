@@ -27,7 +27,18 @@ from run_folders import sealed_again
 from small_nano import small_nano  # noqa: F401
 
 PLAN = ["train", "--data", "synthetic:ward", "--limit", "12", "--epochs", "2", "--batch-size", "20"]
-PLAN += ["--epsilon", "2", "--delta", "1e-3", "--preset", "nano", "--strategy", "light", "--watch", "none"]
+PLAN += [
+    "--epsilon",
+    "2",
+    "--delta",
+    "1e-3",
+    "--preset",
+    "nano",
+    "--strategy",
+    "light",
+    "--set",
+    "data.watch=none",
+]
 FEATURES = ["--method", "fpdp-sgd", "--public", "synthetic:ward:public"]
 
 
@@ -37,7 +48,7 @@ def genuine(tmp_path_factory):
     place = tmp_path_factory.mktemp("genuine")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic_module, "SPLITS", {"train": 40, "val": 8, "test": 8, "public": 110})
-        assert main([*PLAN, "--canaries", "20", "--out", str(place / "dp")]) == 0
+        assert main([*PLAN, "--set", "canaries.count=20", "--out", str(place / "dp")]) == 0
         assert main([*PLAN, *FEATURES, "--out", str(place / "views")]) == 0
     record_query(place / "dp", Query("mean PCKh@0.5", "ward:test, 9 units"))
     audit, result = (

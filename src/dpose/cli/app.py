@@ -29,7 +29,8 @@ app = typer.Typer(
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
     pretty_exceptions_enable=False,
 )
 
@@ -58,7 +59,8 @@ app.add_typer(statement.app, name="statement")
 
 app.command(
     "train",
-    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
+    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
+    "All settings: dpose train --settings",
 )(train)
 app.command(
     "tune",
@@ -90,28 +92,24 @@ def evaluate(
     ] = False,
     detections: Annotated[
         str | None,
-        typer.Option(
-            help="For AP: a detector's boxes (COCO results JSON), relative to ROOT. Default: the labels' own."
-        ),
+        typer.Option(help="For AP: a file with a detector's boxes (COCO results), relative to ROOT."),
     ] = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
+        typer.Option(help="Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON."),
     ] = None,
     limit: Limit = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A JSON file to write the score to, besides evaluations/ of the run.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write the score to, too.")] = None,
     groups: Annotated[
         bool,
         typer.Option(
             "--groups",
-            help="By groups of people: who pays for privacy. Of private data with --epsilon.",
+            help="Score each group of people; private data need --epsilon.",
         ),
     ] = False,
     before: Annotated[
         Path | None,
-        typer.Option(help="With --groups: a model to compare with, as one trained without privacy."),
+        typer.Option(help="With --groups: a model to compare with, such as one without privacy."),
     ] = None,
     noised: NoisedScore = NoisedScore(),  # noqa: B008  (frozen)
 ) -> None:

@@ -20,22 +20,18 @@ class NoisedScore:
 
     epsilon: Annotated[
         str | None,
-        option(
-            "Adds noise: the price for each unit. 0.1 or 1/3: taken exactly. Every run adds as much.", PANEL
-        ),
+        option("Adds noise: the price for each unit, such as 0.1 or 1/3."),
     ] = unset("no noise, not covered")
-    delta: Annotated[
-        float | None, option("Gaussian noise. Default: Laplace noise and pure differential privacy.", PANEL)
-    ] = None
+    delta: Annotated[float | None, option("Above 0: Gaussian noise. Default: Laplace noise.")] = None
     relation: Annotated[
         str | None,
-        option("zero-out, add-or-remove (the number of units is noised too) or replace.", PANEL),
+        option("zero-out, add-or-remove or replace."),
     ] = unset("zero-out")
-    pooled: Annotated[
-        bool, option("All joints of all units together, found and missed noised apart.", PANEL)
-    ] = False
+    pooled: Annotated[bool, option("All joints of all units together, found and missed noised apart.")] = (
+        False
+    )
     joints_per_unit: Annotated[
-        int | None, option("With --pooled: at most so many joints of a unit count.", PANEL, min=1)
+        int | None, option("With --pooled: at most so many joints of a unit count.", min=1)
     ] = None
 
     def asked(self) -> NoisedQuery | None:

@@ -7,19 +7,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from dpose.cli.options import option, plain_console, unfolded, unset
-from dpose.cli.run_options import PlanBasics
+from dpose.cli.options import Settings, option, plain_console, unfolded, unset
+from dpose.cli.run_options import TRAIN
+from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.release.capacity import Forecast
 
-CORPUS = "A corpus to be released"
+PLAN = Settings(
+    (("plan.", "dpose.training.plan:TrainingPlan"),),
+    {path: names for path, names in TRAIN.named.items() if path.startswith("plan.")},
+)
 
 
 @dataclass(frozen=True)
@@ -27,31 +31,27 @@ class CorpusOptions:
     """A corpus, and who would release it."""
 
     corpus: Annotated[
-        int | None, option("How many pictures or videos: time, memory, disk and cost.", CORPUS, min=1)
+        int | None, option("How many pictures or videos: time, memory, disk and cost.", min=1)
     ] = None
-    size: Annotated[str | None, option("Of each, WxH in pixels.", CORPUS)] = unset("1920x1080")
-    mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.", CORPUS)] = unset(
-        "pixelize"
-    )
-    frames: Annotated[int | None, option("Of each video.", CORPUS, min=1)] = unset("250")
-    workers: Annotated[str | None, option("Comma-separated numbers.", CORPUS)] = unset("1,2,8,64")
+    size: Annotated[str | None, option("Of each, WxH in pixels.")] = unset("1920x1080")
+    mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.")] = unset("pixelize")
+    frames: Annotated[int | None, option("Of each video.", min=1)] = unset("250")
+    workers: Annotated[str | None, option("Comma-separated numbers.")] = unset("1,2,8,64")
     price_hour: Annotated[
         float | None,
-        option("Of one processor for an hour, in your money: adds what it costs.", CORPUS, min=0),
+        option("Of one processor for an hour, in your money: adds what it costs.", min=0),
     ] = None
-    measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.", CORPUS)] = (
-        unset("those that come with dpose")
+    measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.")] = unset(
+        "those that come with dpose"
     )
-    json: Annotated[bool, option("Print JSON.", CORPUS, "--json")] = False
+    json: Annotated[bool, option("Print JSON.", "--json")] = False
 
 
 @unfolded
 def plan(
     *,
-    units: Annotated[
-        int | None, option("Of a training: how many units (pictures) there are.", None, min=1)
-    ] = None,
-    plan: PlanBasics,
+    units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,
+    settings: Annotated[dict[str, Any], PLAN],
     corpus: CorpusOptions,
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data.
@@ -63,7 +63,7 @@ def plan(
             "plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them"
         )
     if corpus.corpus is not None:
-        if plan != PlanBasics():
+        if settings:
             raise DposeError(
                 "option-of-trainings",
                 "a corpus has no such plan",
@@ -84,8 +84,10 @@ def plan(
             "leave it out, or give --corpus",
         )
     console = plain_console()
-    nominal = units if plan.relation == "add-or-remove" else None
-    chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
+    given = settings.get("plan", {})
+    if given.get("relation") == "add-or-remove":
+        given.setdefault("nominal_units", units)
+    chosen = checked(TrainingPlan, given, "plan.")
     with console.status("calibrating"):
         text = explain_plan(chosen, units)
     console.print(text, highlight=False, soft_wrap=False)

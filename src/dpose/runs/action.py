@@ -135,7 +135,7 @@ def open_action_units(config: RunConfig) -> VideoUnits:
         raise DposeError(
             "unit-unsupported",
             f"action data has no unit {config.plan.unit!r}",
-            "--unit",
+            "plan.unit",
             f"leave it out, or say {UNIT}",
         )
     videos = open_videos(_source(config), purpose="train", limit=selection(config))
@@ -169,10 +169,10 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(
-            "temperature-of-poses", "is for poses", f"--temperature {choice.temperature:g}", "leave it out"
+            "temperature-of-poses", "is for poses", f"model.temperature={choice.temperature:g}", "leave it out"
         )
     if choice.codec is not None:
-        raise DposeError("codec-of-poses", "is for poses", f"--codec {choice.codec}", "leave it out")
+        raise DposeError("codec-of-poses", "is for poses", f"model.codec={choice.codec}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(
@@ -240,7 +240,7 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--watch {config.data.watch}",
+            f"data.watch={config.data.watch}",
             "watch public or held-out data",
         )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)

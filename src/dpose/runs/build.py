@@ -83,7 +83,7 @@ def watched(config: RunConfig) -> DataSpec | None:
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--watch {config.data.watch}",
+            f"data.watch={config.data.watch}",
             "watch public or held-out data",
         )
     return spec
@@ -246,8 +246,8 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
                 raise DposeError(
                     "temperature-of-fresh-head",
                     f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
-                    f"--temperature {choice.temperature:g}",
-                    "leave it or --codec out",
+                    f"model.temperature={choice.temperature:g}",
+                    "leave it or model.codec out",
                 )
             _seed(config)
             model = change_codec(model, choice.codec)
@@ -312,7 +312,7 @@ def check_seen(config: RunConfig) -> None:
             raise DposeError(
                 "init-data-without-init",
                 "there are no first weights to say that of",
-                f"--init-data {choice.init_data}",
+                f"model.init_data={choice.init_data}",
                 "give --init",
             )
         return

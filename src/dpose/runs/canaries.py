@@ -160,7 +160,7 @@ def _room(params: Mapping[str, torch.Tensor], count: int) -> dict[str, Any]:
         raise DposeError(
             "canary-weights-too-few",
             f"the largest trainable parameter has {size:,} weights, too few for {count:,} gradient canaries",
-            "--canaries",
+            "canaries.count",
             f"plant at most {size // 2:,}",
         )
     rng = np.random.default_rng(secrets.randbits(256))
@@ -208,7 +208,7 @@ def _rendered(
         raise DposeError(
             "canary-kind-unsupported",
             f"no pictures are made for canaries of {entry.name}",
-            "--canary-kind",
+            "canaries.kind",
             "use gradient",
         )
     key = Key.from_seed(int(str(made_from["seed"]), 16))
@@ -218,8 +218,8 @@ def _rendered(
         raise DposeError(
             "canaries-too-many",
             f"there are {len(views):,} pictures for canaries, and as many that stay out are needed",
-            "--canaries",
-            f"plant at most {len(views) // 2:,}, or use --canary-kind gradient",
+            "canaries.count",
+            f"plant at most {len(views) // 2:,}, or use canaries.kind=gradient",
         )
     return views
 

@@ -65,7 +65,7 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     asked = {
         "--data": (None if data.get("private") else config.data.sources),
         "--public": (None if data.get("public") or not config.data.public else (config.data.public,)),
-        "--watch": (None if data.get("watch") else (config.data.watch,)),
+        "--set data.watch": (None if data.get("watch") else (config.data.watch,)),
     }
     found = [name for name, specs in asked.items() if specs and any(map(in_a_folder, specs))]
     init = config.model.init
