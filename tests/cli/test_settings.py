@@ -80,7 +80,8 @@ def test_a_new_field_is_a_setting_by_itself(tmp_path, monkeypatch):
     )
     (package / "new.py").write_text(
         "from dpose_more.base import Base as Older\n"
-        'class New(Older):\n    """New.\n\n    Attributes:\n        warm: How warm:\n            very. Or not.\n    """\n'
+        "class New(Older):\n"
+        '    """New.\n\n    Attributes:\n        warm: How warm:\n            very. Or not.\n    """\n'
         "    warm: float | None = 0.5\n"
     )
     monkeypatch.setattr(settings, "PACKAGES", tmp_path)

@@ -10,8 +10,9 @@ from clips import write as write_clip
 from goldens import doors
 from goldens.pictures import COLOUR, GREY
 
-POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3 --set plan.accountant=rdp"
-POSE += " --preset nano --strategy light --set data.watch=none --set canaries.count=20 --set canaries.kind=gradient"
+POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3"
+POSE += " --set plan.accountant=rdp --preset nano --strategy light"
+POSE += " --set data.watch=none --set canaries.count=20 --set canaries.kind=gradient"
 SCORES = {
     "mean": "--epsilon 1",
     "mean, gaussian": "--epsilon 1 --delta 1e-5",

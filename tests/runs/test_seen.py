@@ -21,7 +21,7 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
 from dpose.training.first_weights import FirstWeights

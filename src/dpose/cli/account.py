@@ -152,7 +152,7 @@ def show(
             "see dpose account budget set --help",
         )
     if html is not None:
-        from dpose.runs.report.account import write_account_page
+        from dpose.runs.account_page import write_account_page
 
         with console.status("drawing the page"):
             path = write_account_page(html, data, picture, delta, console, asked, limit, account)

@@ -169,7 +169,10 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(
-            "temperature-of-poses", "is for poses", f"model.temperature={choice.temperature:g}", "leave it out"
+            "temperature-of-poses",
+            "is for poses",
+            f"model.temperature={choice.temperature:g}",
+            "leave it out",
         )
     if choice.codec is not None:
         raise DposeError("codec-of-poses", "is for poses", f"model.codec={choice.codec}", "leave it out")

@@ -15,7 +15,7 @@ from dpose.files import file_json, file_text, write_atomic
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
-from dpose.runs.report.reading import score_of
+from dpose.runs.reading import score_of
 from dpose.training.folder import read_statement
 
 K = TypeVar("K")

@@ -182,7 +182,9 @@ def said_by_user(text: str) -> TrainedOn:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise DposeError("trained-on-missing", "names no data", "model.init_data", "write coco,aic, or unknown")
+        raise DposeError(
+            "trained-on-missing", "names no data", "model.init_data", "write coco,aic, or unknown"
+        )
     known = NOT_KNOWN not in names
     datasets = [_named(name) for name in names if name != NOT_KNOWN]
     return TrainedOn(_once(datasets), known, how="as model.init_data says" if datasets else "")

@@ -33,8 +33,8 @@ from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
+from dpose.report.run import RunRecord
 from dpose.runs.account import identity_of_data, marks_of_file
-from dpose.runs.report.record import RunRecord
 from dpose.training.kept import run_name
 
 POINTS = 24
