@@ -61,7 +61,7 @@ def _attack() -> Reader:
         for who in range(14)
         for k in range(3)
     }
-    asked = ["--identities", "3", "--learn-from", "10", "--learn-pictures", "2", "--attacker", "plain"]
+    asked = ["--identities", "3", "--learn-from", "10", "--set", "learn_pictures=2", "--attacker", "plain"]
     how = ["--release", "pixelate", "--block", "8", "--embedder", "e.onnx", "--public", "--out", "out"]
 
     def read(path: Path) -> str:

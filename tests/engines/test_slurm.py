@@ -126,7 +126,7 @@ def test_a_node_with_another_dpose_is_refused(tmp_path, capsys):
     [
         (["--engine", "slurm"], "needs a partition"),
         (["--engine", "mesos"], "mesos"),
-        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.nodes"], "KEY=VALUE"),
+        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.nodes"], "PATH=VALUE"),
         (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.hours=3"], "hours"),
         (["--engine", "slurm", "--set", "job.partition=night"], "night"),
         (["--set", "job.partition=night"], "--engine slurm"),

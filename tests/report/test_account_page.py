@@ -57,7 +57,9 @@ def test_an_account_that_cannot_be_read_breaks_no_report(folder, monkeypatch):
 
 def test_public_data_have_no_account(folder):
     run = read_run(folder)
-    assert account_section(replace(run, sources=("synthetic:studio:train",), data_are_public=True), folder) == ()
+    assert (
+        account_section(replace(run, sources=("synthetic:studio:train",), data_are_public=True), folder) == ()
+    )
 
 
 def test_the_page_says_what_is_left_and_escapes_names():

@@ -133,7 +133,7 @@ def test_a_request_goes_to_the_node_as_it_is(tmp_path):
     [
         (["--engine", "slurm"], "needs a partition"),
         (["--set", "job.partition=night"], "--engine slurm"),
-        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.hours"], "KEY=VALUE"),
+        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.hours"], "PATH=VALUE"),
         (["--engine", "ray://127.0.0.1:1"], "no Ray cluster answers"),
     ],
 )
