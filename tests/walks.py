@@ -108,7 +108,7 @@ def train_command() -> Callable[[], object]:
         "--preset",
         "nano",
         "--set",
-        "data.watch=none",
+        "data.validation_data=none",
         "--out",
         str(Path(sys.argv[2]) / "run"),
     ]

@@ -34,7 +34,7 @@ TRAIN += [
     "--set",
     "plan.accountant=rdp",
     "--set",
-    "data.watch=none",
+    "data.validation_data=none",
 ]
 
 

@@ -408,7 +408,7 @@ class TestRun:
             "--set",
             "plan.unit=subject",
             "--set",
-            "plan.copies=2",
+            "plan.augmentation_multiplicity=2",
             "--batch-size",
             "8",
             "--out",
@@ -535,7 +535,7 @@ class TestPlaces:
             "--data",
             f"{spec}:private",
             "--set",
-            f"data.watch={spec}:public",
+            f"data.validation_data={spec}:public",
             "--batch-size",
             "3",
         ]
@@ -579,9 +579,11 @@ class TestPlaces:
             if folder.name != "step-0":
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
-        command_refused(capsys, ["train", "--resume", "run"], "--data and --set data.watch and --init again")
+        command_refused(
+            capsys, ["train", "--resume", "run"], "--data and --set data.validation_data and --init again"
+        )
         spec = f"lspet:{ward / 'lspet'}"
-        again = ["--data", f"{spec}:private", "--set", f"data.watch={spec}:public"]
+        again = ["--data", f"{spec}:private", "--set", f"data.validation_data={spec}:public"]
         command_refused(capsys, ["train", "--resume", "run", *again], "--init again")
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
@@ -649,7 +651,10 @@ class TestBadInput:
             (["--init", "nowhere"], ["nowhere"]),
             (["--set", "optimizer.name=adamm"], ["adamm"]),
             (["--set", "plan.unit=frame"], ["frame", "image, crop, subject"]),
-            (["--set", "data.watch=synthetic:ward:train"], ["data.watch", "the run protects"]),
+            (
+                ["--set", "data.validation_data=synthetic:ward:train"],
+                ["data.validation_data", "the run protects"],
+            ),
             (["--method", "pdp-sgd"], ["--public"]),
             (
                 ["--method", "pdp-sgd", "--set", "plan.subspace.rank=9", "--set", "plan.subspace.units=8"],
@@ -666,7 +671,7 @@ class TestBadInput:
                 ],
                 ["public view"],
             ),
-            (["--set", "plan.copies=9"], ["1 to 8"]),
+            (["--set", "plan.augmentation_multiplicity=9"], ["1 to 8"]),
             (["--set", "plan.noise_multiplier=0.01", "--epsilon", "8"], ["exactly one"]),
             (["--config", "absent.yaml"], ["absent.yaml"]),
             (["--batch-size", "0"], ["expected_batch_size"]),

@@ -12,7 +12,7 @@ from goldens.pictures import COLOUR, GREY
 
 POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3"
 POSE += " --set plan.accountant=rdp --preset nano --strategy light"
-POSE += " --set data.watch=none --set canaries.count=20 --set canaries.kind=gradient"
+POSE += " --set data.validation_data=none --set canaries.count=20 --set canaries.kind=gradient"
 SCORES = {
     "mean": "--epsilon 1",
     "mean, gaussian": "--epsilon 1 --delta 1e-5",

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
     except MemoryError:
-        _complain("out of memory; try a smaller --preset or --set views_at_once=1")
+        _complain("out of memory; try a smaller --preset or --set microbatch_size=1")
         return 2
 
 

@@ -9,7 +9,7 @@ import typer
 
 from dpose.cli import account, audit, clips, data, release, statement
 from dpose.cli.evaluate import evaluate
-from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import refuse_stores, with_stores
@@ -189,7 +189,7 @@ def verify(
         console.print(line, highlight=False)
 
 
-app.command(epilog="Example: dpose verify runs/a")(with_stores(unfolded(verify), "run"))
+app.command(epilog="Example: dpose verify runs/a")(with_stores(expand_groups(verify), "run"))
 
 
 @app.command(epilog="Example: dpose keys runs/a --discard")
@@ -228,7 +228,7 @@ def demo(
     from dpose.runs.demo import run_demo
 
     console = plain_console()
-    stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
+    stop_if_interrupted(run_demo(out, seed, console, command=command_line()), console)
 
 
 release.register(app)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import Settings, option, unfolded
+from dpose.cli.options import Settings, expand_groups, option
 from dpose.cli.run_options import RUN, TRAIN
 from dpose.privacy.rounding import between, lower, upper
 
@@ -56,7 +56,7 @@ CANARY_RUN = Settings(
 @app.command(
     epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
 )
-@unfolded
+@expand_groups
 def training(
     settings: Annotated[dict[str, Any], CANARY_RUN],
     *,

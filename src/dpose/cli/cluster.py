@@ -45,12 +45,12 @@ class Carrying:
     """How a command is carried out, which changes nothing of what it makes.
 
     Attributes:
-        views_at_once: Views in memory at once: the gradient of a larger batch is accumulated over several passes. By
+        microbatch_size: Views in memory at once: the gradient of a larger batch is accumulated over several passes. By
             default as many as fit.
         job: How its job is submitted, with `--engine slurm`.
     """
 
-    views_at_once: Annotated[int, Ge(1)] | None = None
+    microbatch_size: Annotated[int, Ge(1)] | None = None
     job: Job = Job()
 
     @classmethod
@@ -91,7 +91,7 @@ class Cluster:
         file: Path | None,
         out: Path | None,
         resume: Path | None,
-        views_at_once: int | None,
+        microbatch_size: int | None,
         console: Console,
     ) -> int:
         """Submit a training and wait for it.
@@ -101,7 +101,7 @@ class Cluster:
             file: What they override.
             out: The run folder to make.
             resume: The run folder to go on with, instead.
-            views_at_once: The micro-batch; None to fit it on the node.
+            microbatch_size: The micro-batch; None to fit it on the node.
             console: Where it is said what happens.
 
         Returns:
@@ -128,7 +128,7 @@ class Cluster:
                 config = RunConfig.from_options(settings, file)
                 check_free(folder, may_be_empty=True, may_be_locked=True)
             write_private(log / "config.yaml", yaml.safe_dump(config.to_dict()))
-            views = () if views_at_once is None else ("--set", f"views_at_once={views_at_once}")
+            views = () if microbatch_size is None else ("--set", f"microbatch_size={microbatch_size}")
             send(
                 ("train", "--config", str(log / "config.yaml"), "--out", str(folder), *views),
                 ("train", "--resume", str(folder), *_places(config)),
@@ -257,13 +257,16 @@ def _places(config: RunConfig) -> tuple[str, ...]:
     named: list[tuple[str, str | None]] = [("--data", spec) for spec in data.sources]
     named += [("--public", data.public), ("--init", config.model.init)]
     words = [word for name, spec in named if spec for word in (name, spec)]
-    return (*words, *(("--set", f"data.watch={data.watch}") if data.watch else ()))
+    return (
+        *words,
+        *(("--set", f"data.validation_data={data.validation_data}") if data.validation_data else ()),
+    )
 
 
 def places_in(settings: dict[str, Any]) -> dict[str, Any]:
     """Where data and first weights are, of a command's settings: what a stopped run may be told anew."""
     data, model = settings.get("data", {}), settings.get("model", {})
     return {
-        "data": {name: data.get(name) for name in ("private", "public", "watch")},
+        "data": {name: data.get(name) for name in ("private", "public", "validation_data")},
         "model": {"init": model.get("init")},
     }

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from dpose.cli.data import Annotations, with_annotations
-from dpose.cli.options import option, plain_console, unfolded, unset
+from dpose.cli.options import expand_groups, option, plain_console, unset
 from dpose.cli.run_options import Limit
 from dpose.errors import DposeError
 
@@ -80,7 +80,7 @@ class NoisedScore:
         )
 
 
-@unfolded
+@expand_groups
 def evaluate(
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
     run: Annotated[

@@ -124,7 +124,7 @@ def _parameter(name: str, kind: Any, info: Any, default: Any = None) -> inspect.
     )
 
 
-def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """`command` as Typer takes it: a parameter that is a group of options becomes its fields, in its place."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -196,6 +196,6 @@ def plain_console() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
-def typed() -> str:
+def command_line() -> str:
     """The command line as it was typed, for the report."""
     return shlex.join(["dpose", *sys.argv[1:]])

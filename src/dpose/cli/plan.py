@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from dpose.cli.options import Settings, option, plain_console, unfolded, unset
+from dpose.cli.options import Settings, expand_groups, option, plain_console, unset
 from dpose.cli.run_options import TRAIN
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
@@ -47,7 +47,7 @@ class CorpusOptions:
     json: Annotated[bool, option("Print JSON.", "--json")] = False
 
 
-@unfolded
+@expand_groups
 def plan(
     *,
     units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dpose.cli.cluster import Carrying, Cluster, Engine, places_in
-from dpose.cli.options import option, plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, option, plain_console
 from dpose.cli.remote import reads_stores, stored_run
 from dpose.cli.run_options import TRAIN, check_given
 from dpose.errors import DposeError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @reads_stores
-@unfolded
+@expand_groups
 def train(
     settings: Annotated[dict[str, Any], TRAIN],
     *,
@@ -56,7 +56,7 @@ def train(
                 "out-in-store", "a job trains into a folder", "--out", "copy it into the store when done"
             )
         cluster = Cluster(engine, carrying.job)
-        raise typer.Exit(cluster.train(settings, config, out, resume, carrying.views_at_once, console))
+        raise typer.Exit(cluster.train(settings, config, out, resume, carrying.microbatch_size, console))
     from dpose.runs.config import RunConfig
     from dpose.runs.train import explain_task, resume_task, train_task
 
@@ -72,7 +72,7 @@ def train(
             return
         assert here is not None
         assert run is not None
-        told(train_task(run, here, console, carrying.views_at_once, command=typed()), console)
+        told(train_task(run, here, console, carrying.microbatch_size, command=command_line()), console)
 
 
 def told(run: Run, console: Console) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dpose.cli.cluster import CARRYING, Carrying, Cluster, Engine
-from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.errors import DposeError
 
 LAWS_HELP = (
@@ -18,7 +18,7 @@ LAWS_HELP = (
 )
 
 
-@unfolded
+@expand_groups
 def tune(
     *,
     out: Annotated[Path, typer.Option(help="The run folder of the best trial; must not exist.")],
@@ -82,15 +82,15 @@ def tune(
     if explain:
         console.print(explain_tuning(grid, law, console), highlight=False)
         return
-    views = carrying.views_at_once
+    views = carrying.microbatch_size
     if engine is not None:
         check_free(out, may_be_empty=True)
-        memory = None if views is None else f"views_at_once={views}"
+        memory = None if views is None else f"microbatch_size={views}"
         given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--set": memory}
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         raise typer.Exit(Cluster(engine, carrying.job).tune(config, out, words, console))
     try:
-        done = tune_runs(grid, law, out, console, command=typed(), views_at_once=views)
+        done = tune_runs(grid, law, out, console, command=command_line(), microbatch_size=views)
     except KeyboardInterrupt:
         console.print(
             f"Stopped. The same command goes on, at no further cost; to give it up: dpose tune --discard --out {out}",

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.cli.audit import AUDITED, Alpha, Delta, Epsilon, Out, Seed, leave, show_audit
-from dpose.cli.options import Settings, option, unfolded
+from dpose.cli.options import Settings, expand_groups, option
 from dpose.cli.run_options import RUN
 from dpose.privacy.rounding import as_given, lower
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 HALF_RUNS = Settings(
     (RUN,),
     AUDITED,
-    {"data.limit": 200, "data.watch": "none", "plan.epochs": 8.0, "plan.expected_batch_size": 50},
+    {"data.limit": 200, "data.validation_data": "none", "plan.epochs": 8.0, "plan.expected_batch_size": 50},
 )
 """Of many runs, each on a random half of the units."""
 
 
-@unfolded
+@expand_groups
 def membership(
     settings: Annotated[dict[str, Any], HALF_RUNS],
     *,
