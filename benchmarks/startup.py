@@ -63,13 +63,11 @@ COMMANDS = {
             "8",
             "--delta",
             "1e-4",
-            "--config",
-            "run.yaml",
         ),
         *("--out", "run"),
     ),
 }
-"""What is timed, in a folder that holds a picture, a clip of 640x480 and settings of a training."""
+"""What is timed, in a folder that holds a picture and a clip of 640x480."""
 MADE_ANEW = ("clips", "run", "released")
 """What a command writes, removed before it runs again; `verify` reads what `pixelize` left."""
 
@@ -152,12 +150,11 @@ def checkout(revision: str) -> Iterator[Path | None]:
 
 
 def fill(folder: Path) -> None:
-    """A picture and a clip of 640x480, two seconds, and settings of a training."""
+    """A picture and a clip of 640x480, two seconds."""
     generator = np.random.default_rng(0)
     small = generator.integers(0, 256, (30, 40, 3), np.uint8)
     picture = cv2.resize(small, (640, 480), interpolation=cv2.INTER_CUBIC)
     cv2.imwrite(str(folder / "picture.png"), picture)
-    (folder / "run.yaml").write_text("data: {watch: none}\n")
     path = folder / "clip.mp4"
     info = VideoInfo(path, 640, 480, 50, Fraction(25), Fraction(1, 25), False, False, True, 0)
     with open_writer(path, info) as (writer, temporary):

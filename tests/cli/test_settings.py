@@ -145,6 +145,7 @@ def test_a_setting_given_twice_is_refused():
         (["--ema", "0.9"], "--ema is now --set plan.ema_decay=0.9"),
         (["--subspace-units", "9"], "--subspace-units is now --set plan.subspace.units=9"),
         (["--slurm", "nodes=2"], "--slurm is now --set job.slurm.nodes=2"),
+        (["--watch", "none"], "--watch is now --set data.validation_data=none"),
         (["--no-wait"], "--no-wait is now --set job.wait=false"),
         (["--annotations", "a.json"], "--annotations is now --data NAME:ROOT,annotations=a.json"),
     ],

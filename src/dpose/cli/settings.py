@@ -166,6 +166,10 @@ OLD = {
     "--settings-chosen": "about.settings",
     "--slurm": "job.slurm",
     "--no-wait": "job.wait",
+    "--watch": "data.validation_data",
+    "--copies": "plan.augmentation_multiplicity",
+    "--tail": "plan.average_last",
+    "--views-at-once": "microbatch_size",
     "--annotations": "--data NAME:ROOT,annotations=",
 }
 """Options whose names are not the last part of their setting's path."""
