@@ -34,7 +34,6 @@ from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
 from dpose.report.run import RunRecord
-from dpose.runs.account import identity_of_data, marks_of_file
 from dpose.training.local_state import run_name
 
 POINTS = 24
@@ -80,6 +79,8 @@ def write_account_page(
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise DposeError("page-suffix-missing", "is no name of a page", str(path), "name it .html")
+    from dpose.runs.account import identity_of_data, marks_of_file
+
     check_there(where)
     if picture is not None:
         found: tuple[DataSpending, ...] = (

@@ -34,11 +34,9 @@ from dpose.runs.build import (
     watched,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED
-from dpose.runs.scoring import pictures_of, score_boxes, score_whole_pictures
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
 from dpose.training.canaries import wrong_labels
@@ -106,6 +104,8 @@ def scored(
     Raises:
         DposeError: the data cannot be read, or have no use for `detections`.
     """
+    from dpose.runs.scoring import pictures_of, score_boxes
+
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
     coco = spec.dataset.oks
@@ -139,6 +139,8 @@ def scored_whole(
     Raises:
         DposeError: the data cannot be read.
     """
+    from dpose.runs.scoring import pictures_of, score_whole_pictures
+
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
     units = pictures_of(spec, model.config.input_size, limit)
@@ -195,6 +197,8 @@ def explain(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
+    from dpose.runs.explain import explain_plan
+
     model = described_model(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None

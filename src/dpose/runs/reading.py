@@ -14,15 +14,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dpose.action.data.spec import ActionSpec
-from dpose.data_spec import Purpose
+from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text, open_regular
-from dpose.pose.data.spec import DataSpec
 from dpose.pose.metrics import GROUPS, SCORED
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.run import Evaluation, MethodFacts, Moment, RunRecord, Score, Watched, mapping, text
+from dpose.runs.specs import any_spec
 from dpose.training.methods import METHODS, Method
 
 NOISED_KEYS = ("noisy_gradient_norm", "lr")
@@ -98,25 +97,23 @@ def _facts(method: Method) -> MethodFacts:
     return MethodFacts(f"{first}.", method.private, method.public_views, method.protects, method.leaves_open)
 
 
-def _sources(settings: Mapping[str, Any]) -> tuple[DataSpec | ActionSpec, ...]:
+def _sources(settings: Mapping[str, Any]) -> tuple[Spec, ...]:
     """The data that a run was trained on, without the folders that they are in; empty if they are unknown."""
     named = mapping(settings.get("data")).get("private")
     specs = [spec_of(text(name), "train") for name in (named if isinstance(named, list) else [named])]
     return tuple(spec for spec in specs if spec is not None)
 
 
-def spec_of(name: str, purpose: Purpose) -> DataSpec | ActionSpec | None:
+def spec_of(name: str, purpose: Purpose) -> Spec | None:
     """The data spec that `name` writes, as evaluations and statements name data; None if it writes none.
 
     Only the last part of a folder's path is kept: the rest says nothing to the reader of a statement.
     """
-    for kind in (DataSpec, ActionSpec):
-        try:
-            spec: DataSpec | ActionSpec = kind.parse(name).for_purpose(purpose)
-        except DposeError:
-            continue
-        return replace(spec, root=Path(spec.root).name)
-    return None
+    try:
+        spec = any_spec(name)
+        return replace(spec.for_purpose(purpose), root=Path(spec.root).name) if spec else None
+    except DposeError:
+        return None
 
 
 class _Log:
@@ -126,7 +123,7 @@ class _Log:
         self,
         method: Method | None,
         statement: PrivacyStatement | None,
-        trained_on: Sequence[DataSpec | ActionSpec],
+        trained_on: Sequence[Spec],
     ) -> None:
         claims_nothing = statement is not None and statement.kind is Kind.NONE
         plain = claims_nothing and method is not None and not method.private

@@ -7,25 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.account import committing
 from dpose.errors import DposeError
-from dpose.media.drawing import draw_skeleton
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseModel
-from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.whole_pictures import regions_for
 from dpose.privacy.selection import Selection
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
-from dpose.runs.scored import reserve_shown
 from dpose.runs.tasks import task_entry
 
 if TYPE_CHECKING:
@@ -101,6 +97,8 @@ def make_report(
         )
         units = units.with_skeleton(SKELETONS[model.config.skeleton]).limit(Selection(PICTURES))
         if not may_be_shown:
+            from dpose.runs.scored import reserve_shown
+
             reserved = reserve_shown(folder, units, name=shown_spec(spec), console=console)
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
@@ -166,6 +164,10 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Pose
     Raises:
         DposeError: `count` is below 1.
     """
+    import cv2
+
+    from dpose.media.drawing import draw_skeleton
+    from dpose.pose.predict import predict_image
     from dpose.report.tiles import PosePair
 
     skeleton = SKELETONS[model.config.skeleton]

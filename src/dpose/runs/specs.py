@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dpose.action.data.spec import ActionSpec
 from dpose.data_spec import Spec
 from dpose.pose.data.spec import DataSpec
 
@@ -14,8 +13,13 @@ def any_spec(text: str) -> Spec | None:
         DposeError: data of that name have no such option.
     """
     name = text.partition(":")[0].partition(",")[0]
-    kinds: tuple[type[Spec], ...] = (DataSpec, ActionSpec)
-    return next((kind.parse(text) for kind in kinds if name in kind.datasets), None)
+    if name in ("", "none"):
+        return None
+    if name in DataSpec.datasets:
+        return DataSpec.parse(text)
+    from dpose.action.data.spec import ActionSpec
+
+    return ActionSpec.parse(text) if name in ActionSpec.datasets else None
 
 
 def in_a_folder(text: str | None) -> bool:
