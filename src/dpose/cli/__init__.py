@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: some of many items failed. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C
+    0: done. 1: some of many items failed. 2: a mistake, printed as one line on standard error. 130: stopped by Ctrl-C
     after saving.
     """
     import typer

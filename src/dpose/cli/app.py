@@ -224,7 +224,7 @@ def demo(
     ] = None,
     seed: Seed = None,
 ) -> None:
-    """Train privately on a ward nobody may see, from public weights; print what it bought, and write a report."""
+    """Train privately on rendered pictures of a ward, from public weights; print the result and write a report."""
     from dpose.runs.demo import run_demo
 
     console = plain_console()

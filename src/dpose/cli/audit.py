@@ -85,7 +85,7 @@ def claim(
     folder: Annotated[Path, typer.Argument(help="The released model: its run folder, with its ledger.")],
     opening: Annotated[
         Path | None,
-        typer.Option(help="What opens the commitment in its statement; whoever trained it has it."),
+        typer.Option(help="What opens the commitment in its statement, from those who trained it."),
     ] = None,
     commitment: Annotated[
         str | None,
@@ -119,14 +119,14 @@ def opening(
     *,
     out: Annotated[Path, typer.Option(help="The file to write; must not exist.")],
 ) -> None:
-    """Write what opens a model's commitment to its canaries, to hand it to whoever audits the model."""
+    """Write what opens a model's commitment to its canaries, for the auditor of the model."""
     from dpose.audits.claim import hand_over
     from dpose.files import write_atomic
 
     handed = hand_over(folder, out)
     write_atomic(out, handed.to_json(), 0o600)
     Console().print(
-        f"{out} opens the commitment {handed.commitment}.\nWhoever has it can audit the model: dpose audit claim "
+        f"{out} opens the commitment {handed.commitment}.\nIts holder can audit the model: dpose audit claim "
         f"{folder} --opening {out}",
         highlight=False,
         soft_wrap=True,

@@ -208,7 +208,7 @@ class Cluster:
     def _followed(
         self, folder: Path, go_on: str, console: Console, progress: Callable[[], str] | None = None
     ) -> int:
-        """Say which job was submitted and, unless nobody waits, what it does until it ends: its exit code."""
+        """Print which job was submitted and, if the command waits, its progress; return its exit code."""
         from dpose.engines.one_job import JobNote
         from dpose.engines.slurm import wait_for
         from dpose.runs.progress import progress_line
@@ -264,7 +264,7 @@ def _places(config: RunConfig) -> tuple[str, ...]:
 
 
 def places_in(settings: dict[str, Any]) -> dict[str, Any]:
-    """Where data and first weights are, of a command's settings: what a stopped run may be told anew."""
+    """Where data and first weights are, of a command's settings: what may be given again for a stopped run."""
     data, model = settings.get("data", {}), settings.get("model", {})
     return {
         "data": {name: data.get(name) for name in ("private", "public", "validation_data")},

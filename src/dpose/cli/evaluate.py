@@ -39,7 +39,7 @@ class NoisedScore:
     ] = None
 
     def asked(self) -> NoisedQuery | None:
-        """What is asked; None for a score without noise.
+        """The query that releases the score; None for a score without noise.
 
         Raises:
             DposeError: options do not go together, or a value is out of range.
@@ -120,7 +120,7 @@ def evaluate(
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
 
     Where none is named, the model that dpose predict takes. People are scored in the labels' boxes; with
-    --whole-pictures they have to be found first, and whoever is not found counts as missed.
+    --whole-pictures they have to be found first, and people who are not found count as missed.
 
     The model's statement lists scores on held-out private data, and the account has them: as scores without noise,
     which a budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all

@@ -37,7 +37,7 @@ def option(help: str, *names: str, **rules: Any) -> Any:
 
 
 def unset(default: str) -> Any:
-    """The default of a group's field that is None where the option is not given; `default` says what that means."""
+    """The default of a field whose option may be left out: None, shown in the help as `default`."""
     return field(default=None, metadata={"default": default})
 
 
@@ -178,7 +178,7 @@ def _fields(kind: Any, before: str = "") -> Iterator[inspect.Parameter]:
 
 
 def _named(f: Field[Any], annotation: Any) -> Any:
-    """The annotation of a field with its option's name, which the parameter's may differ from, and its default told."""
+    """The annotation of a field with its option's name, which may differ from the parameter's."""
     kind, info = get_args(annotation)
     info = copy.copy(info)
     # Typer's own way to write a name, `Option("--name")`, leaves it where a default would stand

@@ -199,7 +199,7 @@ def tell_each(
         run: Called with what advances the frames; yields each file with its statement, once it is written; None for
             one of which something else was said.
         files: How many files there are.
-        frames: How many frames they have together; None where nobody has counted.
+        frames: How many frames they have together; None if they were not counted.
         console: Where to.
 
     Returns:
@@ -271,7 +271,7 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
 
 
 def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
-    """Say what a preset protects and what it does not, where one was asked for."""
+    """Say what a preset protects and what it does not, if one was chosen."""
     if protect is not None:
         from dpose.release.protect import FACE_SIZE, preset_line
 
@@ -282,6 +282,6 @@ def say_sum(files: int, console: Console) -> None:
     """Say that epsilons add up, where there are several files."""
     if files > 1:
         console.print(
-            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
+            "Each file has this epsilon for itself; for a person or thing in several of them, epsilons add up.",
             highlight=False,
         )

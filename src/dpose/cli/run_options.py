@@ -31,7 +31,7 @@ TRAIN = Settings(
         "recipe": (),
     },
 )
-"""Of `dpose train`."""
+"""The settings of `dpose train`."""
 
 
 def check_given(settings: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ class Report:
         source: What it was written from, in words.
         subject: Of what it is, for the window's title; "" where the title says so.
         summary: The title in a sentence.
-        panel: What nobody may overlook.
+        panel: The main message, above everything else.
         facts: Names with their values; those without a value are left out.
         notes: What the reader must know before all else.
         tables: What was found.

@@ -29,7 +29,7 @@ NO_STATEMENT = (
 
 
 def plain_fact(run: RunRecord) -> Group:
-    """The guarantee, or that there is none, as nobody can overlook it."""
+    """The guarantee, or that there is none, at the top of the page."""
     statement = run.statement
     if statement is None or statement.kind is not Kind.PRIVATE:
         public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
@@ -41,7 +41,7 @@ def plain_fact(run: RunRecord) -> Group:
         ("for each", statement.unit),
     )
     tested = (
-        f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
+        f"Anyone who tests whether a given {statement.unit} was used{beyond}, with false alarms on "
         f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
         f"were. {_strength(statement)}"
     )

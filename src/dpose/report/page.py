@@ -42,7 +42,7 @@ def run_report(
     Args:
         run: What was read of its folder.
         pictures: The content of the section of pictures.
-        recomputed: Epsilon recomputed from the statement's events; None where there is none.
+        recomputed: Epsilon recomputed from the statement's events; None without a statement.
         now: The report's date.
         account: The content of the section of what the run's data have given in all.
     """
@@ -108,7 +108,7 @@ def pictures_section(pairs: Sequence[PosePair], pictures_of: str, no_pictures: s
 def settings_section(run: RunRecord) -> tuple[Block, ...]:
     """Commands, settings and seed; after them versions and what it takes to check the claim."""
     groups = {title: dict(mapping(run.settings.get(key))) for key, title in GROUPS.items()}
-    # what the model is tells more than what was asked for: a default has been filled in
+    # the model's own values include defaults that the settings leave out
     groups["Model"] = {**groups["Model"], **run.model}
     groups["Run"] = {key: value for key, value in run.settings.items() if key not in PLAIN and key != "seed"}
     cards = [Card(title, rows) for title, values in groups.items() if (rows := _told(values))]
@@ -124,14 +124,14 @@ def check_section(run: RunRecord, recomputed: float | None) -> tuple[Block, ...]
 
     Args:
         run: The run.
-        recomputed: Epsilon as recomputed from the statement's events just now; None where there is none.
+        recomputed: Epsilon as recomputed from the statement's events just now; None without a statement.
     """
     statement = run.statement
     if statement is None or not statement.events:
         return ("No epsilon is claimed, so there is none to verify.",)
     says = (
         "This recomputes epsilon from the events below and once more from the steps that the ledger reserved, and "
-        "refuses a ledger that was altered, reordered or cut off. It cannot tell whether whoever trained the model "
+        "refuses a ledger that was altered, reordered or cut off. It cannot detect whether those who trained the model "
         "lied from the start; no software can."
     )
     again = ""
@@ -176,7 +176,7 @@ def _commands(value: Any) -> list[Command]:
 def _seed(run: RunRecord) -> str:
     seed = run.settings.get("seed")
     if seed is not None:
-        return f"{seed}: whoever knows it can repeat every draw"
+        return f"{seed}: anyone who knows it can repeat every draw"
     if run.statement is not None and run.statement.kind is Kind.PRIVATE:
         return "none: a fresh key from the operating system, which is not in this folder"
     return "none: drawn from the operating system"

@@ -20,12 +20,12 @@ class Score:
     Attributes:
         metric: As in "PCKh"; may be empty.
         threshold: The one that the columns show; None for metrics that have none.
-        columns: By name, in the metric's order; None where nothing was there to score.
+        columns: By name, in the metric's order; None if there was nothing to score.
         main: The column that stands for the whole.
         unit: Of the columns: "%", or "" for shares of one.
         joints: By threshold ("0.5"), then by joint.
-        people: How many were scored; None where unknown.
-        joints_seen: How many visible joints there were; None where unknown.
+        people: How many were scored; None if unknown.
+        joints_seen: How many visible joints there were; None if unknown.
         whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
     """
 
@@ -54,7 +54,7 @@ class Score:
 
     @property
     def main_percent(self) -> float | None:
-        """The main column in percent; None where nothing was there to score."""
+        """The main column in percent; None if there was nothing to score."""
         value = self.columns[self.main]
         return value if value is None or self.unit == "%" else 100 * value
 
@@ -74,7 +74,7 @@ class Watched:
 
     Attributes:
         name: Of the data.
-        public: Whether nobody in them needs protection.
+        public: True if the data are public.
         moments: At least one.
     """
 
@@ -89,9 +89,9 @@ class Evaluation:
 
     Attributes:
         data: Their name.
-        units: How many there were; None where unknown.
-        at: The day; None where unknown.
-        public: Whether nobody in them needs protection.
+        units: How many there were; None if unknown.
+        at: The day; None if unknown.
+        public: True if the data are public.
         trained_on: Whether the model was trained on them; never so for a run with a guarantee.
         score: Of this run.
         beside: Other models' scores on the same data, by name.
@@ -140,9 +140,9 @@ class RunRecord:
         task: As in "pose".
         model: The model's own configuration.
         settings: The run's.
-        statement: None where the run left none: it is not finished, or was not made by dpose.
-        units: How many the plan was made for; None where unknown.
-        planned_steps: None where unknown.
+        statement: None if there is none: the run is not finished, or is not of dpose.
+        units: How many the plan was made for; None if unknown.
+        planned_steps: None if unknown.
         steps: The last step in the log; 0 without one.
         series: By key of the step lines.
         watched: Scores while training, a dataset each.

@@ -151,7 +151,7 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Group:
 
 
 def _clear_lead(results: Sequence[Score]) -> int | None:
-    """Which model's mean is best by more than two standard errors of the difference; None where none is.
+    """Which model's mean is best by more than two standard errors of the difference; None if none is.
 
     A person counts as one observation, though there are up to fourteen joints to find: joints of one person come out
     well or badly together. So the error is overstated, the more so as the models are scored on the same people.

@@ -37,7 +37,7 @@ from dpose.report.run import RunRecord
 from dpose.training.local_state import run_name
 
 POINTS = 24
-"""Of a chart: each is a composition of all that came before it."""
+"""The most points of a chart: each is a composition of all that came before it."""
 HEAD = ("When", "What", "Neighbours", "Epsilon", "Delta", "State")
 PARALLEL = (
     "A figure is of the picture that has given most: what shares no picture composes in parallel, because which "
@@ -65,7 +65,7 @@ def write_account_page(
         path: The page.
         data: Of these data alone: NAME[:ROOT][:SPLIT].
         picture: Of this photo or clip alone.
-        delta: At which epsilon is told; None for the charges' own.
+        delta: The delta of the epsilons shown; None for the charges' own.
         console: Where progress goes.
         asked: For which neighbours; empty for what the charges are about.
         limit: Only so many units of `data`.
@@ -109,7 +109,7 @@ def account_report(found: Sequence[DataSpending], where: Where = None) -> Report
         "What private data have given",
         kind="dpose account",
         source="the account of private data",
-        summary="Everything that read the same pictures adds up, whoever ran it and whatever was published.",
+        summary="Everything that read the same pictures adds up, no matter who ran it and what was published.",
         facts={"Datasets": f"{len(found):,}", "Runs, releases and scores": f"{artefacts:,}"},
         notes=(PARALLEL, FILTER, *filter(None, [set_back_line(where)]))
         if found
@@ -124,7 +124,7 @@ def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = Tru
     Args:
         one: It.
         where: The account.
-        titles: Whether budgets are told; a training report leaves them to their owner.
+        titles: True to show budgets; a training report leaves them to their owner.
 
     Raises:
         DposeError: the account cannot be read.

@@ -129,7 +129,7 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     """The units that a run trains on.
 
     Raises:
-        DposeError: another unit than a video is asked for, or the videos cannot be read.
+        DposeError: the unit is not a video, or the videos cannot be read.
     """
     if (config.plan.unit or UNIT) != UNIT:
         raise DposeError(
@@ -235,7 +235,7 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
 
 
 def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validation | None:
-    """As configured; by default the held-out films of people who are nobody."""
+    """The configured validation data; by default held-out films of rendered people."""
     if config.data.validation_data == "none" or (config.data.validation_data is None and not own.public):
         return None
     spec = ActionSpec.parse(config.data.validation_data or f"{own.name}:{own.root}").for_purpose("evaluate")

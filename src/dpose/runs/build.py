@@ -98,7 +98,7 @@ def _to_watch(config: RunConfig) -> DataSpec | None:
 
 
 def public_split(config: RunConfig) -> DataSpec | None:
-    """The public split of what a run trains on, the first that is not itself protected; None where there is none.
+    """The public split of what a run trains on, the first that is not itself protected; None if there is none.
 
     Raises:
         DposeError: what the run trains on is no data spec.
@@ -112,7 +112,7 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 
 def shows_nobody(config: RunConfig) -> bool:
-    """Whether nobody in the data that a run trains on needs protection, by what they are called."""
+    """True if the data that a run trains on are public by their names."""
     specs = [any_spec(name) for name in config.data.sources]
     return all(spec is not None and spec.for_purpose("train").public for spec in specs)
 
@@ -132,12 +132,12 @@ def shown_spec(spec: DataSpec) -> str:
 
 
 def _skeleton(config: RunConfig) -> str:
-    """Of the joints that the first data are labelled with; those of others are brought to them."""
+    """Name of the skeleton that the first data are labelled with; the labels of others are brought to it."""
     return sources(config)[0].for_purpose("train").skeleton.name
 
 
 def first_weights(config: RunConfig) -> Path | None:
-    """The model folder that a run starts from: as configured, else what comes with dpose; None where there is none.
+    """The model folder that a run starts from: as configured, else what comes with dpose; None if there is none.
 
     One on the Hub is fetched. Of another library's it may be a file, too.
 
@@ -153,7 +153,7 @@ def first_weights(config: RunConfig) -> Path | None:
 
 
 def backbone_file(config: RunConfig) -> Path | None:
-    """The file of a backbone's weights that a run starts from; None where `init` is something else."""
+    """The file of a backbone's weights that a run starts from; None if `init` is something else."""
     path = Path(config.model.init or "")
     of_a_backbone = path.suffix in SUFFIXES and not path.is_dir() and not is_elsewhere(path)
     return path if of_a_backbone else None
@@ -397,7 +397,7 @@ def selection(config: RunConfig) -> Selection | None:
 
 
 def published_count(config: RunConfig, count: int) -> int:
-    """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
+    """The number of units that may be published: `count`, or under add-or-remove the constant that stands for it."""
     nominal = config.plan.nominal_units
     return count if nominal is None else min(nominal, config.data.limit or nominal)
 
@@ -423,7 +423,7 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
 
 
 def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
-    """The public units of a run; None where it was given none.
+    """The public units of a run; None without public data.
 
     Raises:
         DposeError: they cannot be read, or are the private ones by name.

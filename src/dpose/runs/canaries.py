@@ -76,7 +76,7 @@ def plant(
         choice: Which canaries.
         folder: The run folder; a run that goes on keeps the canaries that it began with.
         resume: Whether the folder holds a run to go on with.
-        console: Where the commitment is told: whoever is to audit the model should have it before it is trained.
+        console: Where the commitment is printed: the auditor should have it before the model is trained.
 
     Raises:
         DposeError: the model is too small for so many canaries, the task has no pictures for input canaries, or the
@@ -90,7 +90,7 @@ def plant(
     opening = _shared(opening, place)
     console.print(
         f"{choice.count:,} {choice.kind} canaries among the units. The commitment to which of them are in: "
-        f"{opening.commitment}\nGive it to whoever is to audit the model: now, before it is trained.",
+        f"{opening.commitment}\nGive it to the auditor of the model now, before it is trained.",
         highlight=False,
         soft_wrap=True,
     )
@@ -237,7 +237,7 @@ def _blank(units: UnitDataset) -> View:
 
 
 def _begun(folder: Path) -> Opening | None:
-    """The opening of a run that goes on; None where it died before it was committed to."""
+    """The opening of a run that goes on; None if it died before its commitment."""
     ledger = folder / "ledger.jsonl"
     if not ledger.exists():
         return None

@@ -105,7 +105,7 @@ def _known(value: Any, kind: type[K]) -> K:
 
 
 def _main(result: Any) -> tuple[str, float] | None:
-    """The metric's name and the one number in percent that stands for a result; None where nobody was scored."""
+    """The metric's name and the one number in percent that stands for a result; None if there was nothing to score."""
     score = score_of(result)
     value = score.main_percent if score else None
     return None if score is None or value is None else (score.main_name, value)

@@ -177,13 +177,13 @@ class RunConfig(BaseModel):
             )
         plan = values.get("plan")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
-        # what is no number is told by whoever reads the plan
+        # anything but a number is refused by the plan
         return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
 
     @model_validator(mode="before")
     @classmethod
     def _unit(cls, values: Any) -> Any:
-        """The unit that the data are opened with where none is asked for: the task's."""
+        """The unit of the task, unless the plan names one."""
         if not isinstance(values, dict):
             return values
         plan, unit = values.get("plan"), _task(values).unit
@@ -250,7 +250,7 @@ class RunConfig(BaseModel):
         """A configuration from options, over a YAML file where there is one.
 
         Args:
-            given: As `from_dict` takes them; None where an option was not given.
+            given: As `from_dict` takes them; None for an option that was not given.
             file: What the options override.
 
         Raises:

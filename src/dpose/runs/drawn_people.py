@@ -84,7 +84,7 @@ class Annotated:
         drawn = " and ".join(made)
         told = [f"{drawn} drawn, {people}"]
         if not self.people:
-            told = [f"Nobody was found: {drawn} {'are' if several else 'is'} written undrawn"]
+            told = [f"No people were found: {drawn} {'are' if several else 'is'} written undrawn"]
         if self.look.hide_faces:
             told.append(
                 f"{_many(self.faces, 'face')} hidden in {people}; people who were not found keep their faces, and "

@@ -51,7 +51,7 @@ class GroupScore:
     Attributes:
         group: Whom it is about, as in "age: child".
         units: How many.
-        before: Share of visible joints found by the model before, %; None where there is none.
+        before: Share of visible joints found by the model before, %; None without such a model.
         after: By this one.
     """
 

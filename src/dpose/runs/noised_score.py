@@ -54,7 +54,7 @@ class NoisedResult:
     Attributes:
         metric: As in "PCKh, mean over images, noised".
         main: The column that stands for all; the only one.
-        threshold: The metric's; None where it has none.
+        threshold: The metric's; None if it has none.
         ratio: The score, in [0, 1].
         price: What it cost, in words.
     """
@@ -149,7 +149,7 @@ def evaluate_noised(
         noise: Where the noise comes from; fresh and secret where None. Nothing is guaranteed with one that is seeded.
 
     Raises:
-        DposeError: no model, no data, nobody in them needs protection, the run protects them, the task's scores are not
+        DposeError: no model, no data, the data are public, the run protects them, the task's scores are not
             by unit, or a budget leaves too little.
     """
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
@@ -223,7 +223,7 @@ def _by_unit(scored: ScoredData) -> Task:
     if scored.public:
         raise DposeError(
             "noise-unneeded",
-            "nobody in these data needs protection, and a score of them costs nothing",
+            "these data are public, and a score of them costs nothing",
             scored.name,
             "leave --epsilon out",
         )

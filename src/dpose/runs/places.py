@@ -41,7 +41,7 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
 
     Args:
         folder: The run folder.
-        given: As `RunConfig` takes them, paths that stand in place of the run's own; None where one was not given.
+        given: As `RunConfig` takes them, paths that stand in place of the run's own; None for one that was not given.
 
     Raises:
         DposeError: it has none; or its paths are not kept on this machine and not given.

@@ -25,7 +25,7 @@ class NoiseNeeded:
 
     Attributes:
         accountant: Which.
-        sigma: The noise multiplier; None where it has no bound for the plan's relation.
+        sigma: The noise multiplier; None if it has no bound for the plan's relation.
         epsilon: What that costs.
     """
 
@@ -43,7 +43,7 @@ class PlanFigures:
         steps: Optimizer steps.
         rate: The sampling rate q.
         noise: By each accountant; none for a method without noise.
-        attackers: What no attacker can do; None where it is of no use, or without noise.
+        attackers: What no attacker can do; None if it is of no use, or without noise.
     """
 
     n: int

@@ -113,7 +113,7 @@ def scored(
         raise DposeError(
             "detections-unsupported", "takes no detections: its people have boxes of their own", spec.name
         )
-    # a detector finds people where nobody is labelled, too
+    # a detector also finds people who are not labelled
     units = (
         _scored_units(spec, model.config, limit)
         if detections is None
@@ -251,7 +251,7 @@ def _scored_units(spec: DataSpec, model: PoseConfig, limit: int | None) -> PoseU
 
 
 def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -> tuple[PoseTask, list[View]]:
-    """Rendered people, who are nobody, with joints drawn at random: the task and at most `count` views."""
+    """Rendered people with joints drawn at random: the task and at most `count` views."""
     assert isinstance(model, PoseModel)
     config = model.config
     task = PoseTask(config.skeleton, model.codec)

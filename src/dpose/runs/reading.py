@@ -197,7 +197,7 @@ class _Log:
 
 
 def _evaluation(path: Path, log: _Log) -> Evaluation | None:
-    """The evaluation in a file; None where it holds none, or one that may not be shown, which `log` then notes."""
+    """The evaluation in a file; None if it holds none, or one that may not be shown, which `log` then notes."""
     try:
         values = mapping(json.loads(file_text(path, errors="replace")))
     except (OSError, ValueError, RecursionError):
@@ -233,7 +233,7 @@ def _interval(value: Any) -> tuple[float, float] | None:
 
 
 def _price(value: Any, path: Path) -> PrivacyStatement | None:
-    """A noised score's statement; None where there is none that adds up, so that nothing is claimed for the score."""
+    """A noised score's statement; None if there is none that adds up, so that nothing is claimed for the score."""
     if not isinstance(value, dict):
         return None
     try:

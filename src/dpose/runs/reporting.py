@@ -75,7 +75,7 @@ def make_report(
             "pictures-not-public",
             "a report shows no picture of data that are not declared public",
             pictures,
-            "give --show-pictures if these may be seen by whoever reads the report",
+            "give --show-pictures if all readers of the report may see these",
         )
     tiles, reserved = list[PosePair](), ""
     if spec is None:

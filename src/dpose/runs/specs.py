@@ -7,7 +7,7 @@ from dpose.pose.data.spec import DataSpec
 
 
 def any_spec(text: str) -> Spec | None:
-    """The spec of poses or of videos that `text` writes; None where no data have its name.
+    """The spec of poses or of videos that `text` writes; None if no data have its name.
 
     Raises:
         DposeError: data of that name have no such option.

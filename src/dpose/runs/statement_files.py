@@ -43,7 +43,7 @@ class StatementFile:
 
     @property
     def name(self) -> str:
-        """Of the artefact."""
+        """SHA-256 of the artefact."""
         return self.folder.resolve().name if self.folder else self.file.name
 
 

@@ -66,7 +66,7 @@ def train_run(
     console = console if place.first else Console(quiet=True)
     if not resume:
         check_free(out, may_be_empty=True, may_be_locked=True)  # one killed before its first step
-    place.highest(0)  # nobody makes the folder before everybody has looked
+    place.highest(0)  # all processes look before one makes the folder
     found = task_entry(config.task).prepare(config, console)
     config = found.config
     if config.plan.kind.reads_private_data:

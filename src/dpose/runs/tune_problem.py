@@ -148,7 +148,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
 def priced_trials(
     config: TuningConfig, law: TrialLaw, units: int, scored: int
 ) -> tuple[tuple[BoundPlan, ...], Tuning]:
-    """The noise of every setting and of the score, so that everything together costs what was asked for."""
+    """The noise of every setting and of the score, so that everything together costs the budget."""
     check_delta(config.delta, units + scored)
     rough = [plan.bind(units) for plan in config.plans([1.0] * len(config.runs))]
     kinds = [(bound.sampling_rate, bound.steps) for bound in rough]

@@ -90,7 +90,7 @@ def _check_passed_on(start: TrainedOn, own: TrainedOn, path: Path) -> None:
 def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None:
     """Refuse a model that does not say of itself which sets its configuration names.
 
-    Of data in a common format nothing is asked: which set they are the folder shows, and that is elsewhere.
+    Data in a common format are not checked: which set they are is known from their folder, which is elsewhere.
 
     Raises:
         DposeError: one is left out.
@@ -118,7 +118,7 @@ def given_of_first(first: Inherited, unit: str) -> tuple[str, ...]:
         first: As `check_first` gives them.
         unit: What the run protects.
     """
-    # whom a run that the account has charged learnt from is told by content; of other weights the names are told
+    # whom a run that the account has charged learnt from is known by content; of other weights by names
     named = first.digest and first.learnt.people and first.learnt.how and not (first.charged or first.facts)
     which = f"the first weights{short_digest(first.digest)}"
     return (*first.conditions, *([named_line(first.learnt, unit, which)] if named else []))
