@@ -121,7 +121,7 @@ def show(
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 
     console = plain_console()
-    asked = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
+    units = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
     if delta is not None and not 0 < delta < 1:
         raise DposeError(
             "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
@@ -155,15 +155,15 @@ def show(
         from dpose.runs.account_page import write_account_page
 
         with console.status("drawing the page"):
-            path = write_account_page(html, data, picture, delta, console, asked, limit, account)
+            path = write_account_page(html, data, picture, delta, console, units, limit, account)
         console.print(f"Written: {path}", soft_wrap=True)
         return
     from dpose.runs.account import account_of, account_of_picture
 
     if picture is not None:
-        console.print(account_of_picture(picture, delta, console, asked, account))
+        console.print(account_of_picture(picture, delta, console, units, account))
     else:
-        console.print(account_of(data, delta, console, asked, limit, account))
+        console.print(account_of(data, delta, console, units, limit, account))
 
 
 @budget.command(
@@ -219,8 +219,8 @@ def _set(
     from dpose.runs.account import set_budget_of
 
     console = plain_console()
-    asked: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
-    said = set_budget_of(data, epsilon, delta, console, asked, owner=owner, limit=limit, where=account)
+    units: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
+    said = set_budget_of(data, epsilon, delta, console, units, owner=owner, limit=limit, where=account)
     console.print(said, soft_wrap=True)
 
 

@@ -188,21 +188,21 @@ class Cluster:
                 "give --set job.partition=NAME; local is this machine",
             )
         private_folder(log)
-        told = log / "exit"
+        exit_file = log / "exit"
 
         def send(begin: Sequence[str], go_on: Sequence[str], begun: Path) -> None:
-            told.unlink(missing_ok=True)
+            exit_file.unlink(missing_ok=True)
             job = CommandJob(
                 begin=python("dpose", *begin),
                 go_on=python("dpose", *go_on),
                 begun=str(begun),
-                told=str(told),
+                told=str(exit_file),
                 version=version_of("dpose"),
             )
             JobNote.of(submit(job, log, partition, self.job.slurm), partition).write(log)
 
         with locked_folder(log):
-            check_no_job(log, told)
+            check_no_job(log, exit_file)
             yield send
 
     def _followed(

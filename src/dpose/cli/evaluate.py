@@ -38,7 +38,7 @@ class NoisedScore:
         int | None, option("With --pooled: at most so many joints of a unit count.", min=1)
     ] = None
 
-    def asked(self) -> NoisedQuery | None:
+    def query(self) -> NoisedQuery | None:
         """The query that releases the score; None for a score without noise.
 
         Raises:
@@ -156,19 +156,19 @@ def evaluate(
             "--epsilon",
             "leave out the other file",
         )
-    asked = noised.asked()
+    query = noised.query()
     if predictions is not None:
         from dpose.runs.scoring import score_file
 
         console.print(score_file(predictions, spec, console))
         return
     model = _model(run, console)
-    if asked is not None:
+    if query is not None:
         from dpose.runs.group_scores import GROUPS
         from dpose.runs.noised_score import evaluate_noised
 
-        asked = replace(asked, groups=GROUPS) if groups else asked
-        found: object = evaluate_noised(model, spec, asked, limit=limit, out=out, console=console)
+        query = replace(query, groups=GROUPS) if groups else query
+        found: object = evaluate_noised(model, spec, query, limit=limit, out=out, console=console)
         console.print(found, highlight=False)
         return
     if groups:

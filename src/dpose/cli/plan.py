@@ -93,25 +93,32 @@ def plan(
     console.print(text, highlight=False, soft_wrap=False)
 
 
-def _plan_corpus(asked: CorpusOptions) -> None:
+def _plan_corpus(corpus_options: CorpusOptions) -> None:
     from dpose.release.capacity import FRAMES, SHIPPED, Corpus, Figures, beyond, forecast
 
-    assert asked.corpus is not None
-    size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", asked.size or "1920x1080")
+    assert corpus_options.corpus is not None
+    size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", corpus_options.size or "1920x1080")
     if size is None or not int(size[1]) * int(size[2]):
         raise DposeError(
-            "size-malformed", f"must be WxH in pixels, not {asked.size!r}", "--size", "say --size 1920x1080"
+            "size-malformed",
+            f"must be WxH in pixels, not {corpus_options.size!r}",
+            "--size",
+            "say --size 1920x1080",
         )
-    mechanism = asked.mechanism or "pixelize"
-    if asked.frames is not None and mechanism == "pixelize":
+    mechanism = corpus_options.mechanism or "pixelize"
+    if corpus_options.frames is not None and mechanism == "pixelize":
         raise DposeError(
             "frames-of-pictures", "pictures have none", "--frames", "say --mechanism release-video with it"
         )
-    corpus = Corpus(asked.corpus, int(size[1]), int(size[2]), mechanism, asked.frames or FRAMES)
-    figures = Figures.read(asked.measured or SHIPPED)
-    rows = list(forecast(figures, corpus, _counts(asked.workers or "1,2,8,64"), asked.price_hour))
+    corpus = Corpus(
+        corpus_options.corpus, int(size[1]), int(size[2]), mechanism, corpus_options.frames or FRAMES
+    )
+    figures = Figures.read(corpus_options.measured or SHIPPED)
+    rows = list(
+        forecast(figures, corpus, _counts(corpus_options.workers or "1,2,8,64"), corpus_options.price_hour)
+    )
     far = beyond(figures, corpus)
-    if asked.json:
+    if corpus_options.json:
         found = {"corpus": asdict(corpus), "measured": figures.told, "extrapolated": far}
         typer.echo(json.dumps({**found, "forecasts": [row.to_dict() for row in rows]}, indent=1))
         return

@@ -68,14 +68,16 @@ def train(
         return
     with stored_run(out, resume, console) as (here, stopped):
         if stopped is not None:
-            told(resume_task(stopped, console, places_in(settings)), console)
+            print_result(resume_task(stopped, console, places_in(settings)), console)
             return
         assert here is not None
         assert run is not None
-        told(train_task(run, here, console, carrying.microbatch_size, command=command_line()), console)
+        print_result(
+            train_task(run, here, console, carrying.microbatch_size, command=command_line()), console
+        )
 
 
-def told(run: Run, console: Console) -> None:
+def print_result(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
     from dpose.privacy.words import words_of
     from dpose.training.distributed import process_group

@@ -232,13 +232,13 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     else:
         model = load_model(first)
         own = model.config.input_size, model.config.stride
-        asked = choice.input_size or own[0], choice.stride or own[1]
-        if asked != own:
+        wanted = choice.input_size or own[0], choice.stride or own[1]
+        if wanted != own:
             how = "the head was resampled" if model.codec.bin_layers else "the model was taken"
             caveats.append(
-                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
+                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(wanted[0])}, {wanted[1]}"
             )
-            model = resize(model, *asked)
+            model = resize(model, *wanted)
         start = FirstWeights.of(first, said=choice.init_data, called=_called(config))
         before = model.config.codec
         if choice.codec not in (None, before):

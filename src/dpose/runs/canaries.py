@@ -259,5 +259,5 @@ def _shared(opening: Opening | None, place: ProcessGroup) -> Opening:
     """The first process's opening, in every process."""
     content = opening.to_json().encode() if opening else b""
     size = place.highest(len(content))
-    told = place.bytes_from_first(content.ljust(size))
-    return Opening.of(json.loads(told), "the first process's canaries")
+    received = place.bytes_from_first(content.ljust(size))
+    return Opening.of(json.loads(received), "the first process's canaries")

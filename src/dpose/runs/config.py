@@ -163,8 +163,8 @@ class RunConfig(BaseModel):
     @classmethod
     def _recipe(cls, values: Any) -> Any:
         """What the recipe says, where nothing else is said."""
-        asked = values.get("recipe") if isinstance(values, dict) else None
-        recipe = RECIPES.get(asked) if isinstance(asked, str) else None
+        name = values.get("recipe") if isinstance(values, dict) else None
+        recipe = RECIPES.get(name) if isinstance(name, str) else None
         if recipe is None:
             return values
         task = _task(values)

@@ -192,8 +192,8 @@ def record_query(folder: Path, query: Query) -> None:
     """
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-    def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+    def restated(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         ledger.query(query.to_dict())
         return before.with_query(query)
 
-    reseal(folder, asked)
+    reseal(folder, restated)

@@ -202,9 +202,9 @@ def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Conso
         for group in found
     )
 
-    def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+    def restated(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         return replace(before, results=results)
 
-    reseal(folder, told)
+    reseal(folder, restated)
     if (folder / "report.html").exists():
         make_report(folder, console=console)

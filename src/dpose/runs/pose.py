@@ -207,13 +207,13 @@ def explain(config: RunConfig) -> RenderableType:
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
-    told = [lines, explain_plan(config.plan, count, model.input_size)]
+    parts = [lines, explain_plan(config.plan, count, model.input_size)]
     stage = stage_data(config)
     if stage:
-        told += [
+        parts += [
             Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy.")
         ]
-    return Group(*told)
+    return Group(*parts)
 
 
 def _refuse_shared(data: PoseUnits, console: Console) -> None:

@@ -67,8 +67,8 @@ def score_boxes(
         there = {image.id for image in labels.pictures}
         count = sum(len(found) for image, found in boxes.items() if image in there)
         elsewhere = sum(map(len, boxes.values())) - count
-        told = f"Boxes: {count:,} of {file.name}"
-        console.print(f"{told}, {elsewhere:,} of other pictures" if elsewhere else told, highlight=False)
+        lines = f"Boxes: {count:,} of {file.name}"
+        console.print(f"{lines}, {elsewhere:,} of other pictures" if elsewhere else lines, highlight=False)
         _tell(problems.summary(), console)
     with _progress(console, len(labels.pictures)) as advance:
         result = keypoint_ap(model, labels, boxes, advance=advance)
@@ -179,7 +179,7 @@ def _units(spec: DataSpec) -> PoseUnits:
 
 def _absent(labels: Labels) -> list[str]:
     """Name and labels, in one text, of each missing picture with people to learn from."""
-    told = []
+    lines = []
     for picture in labels.pictures:
         if picture.path is None and picture.learnt:
             learnt = [p for p in picture.people if p.person is not None]
@@ -187,8 +187,8 @@ def _absent(labels: Labels) -> list[str]:
                 p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist())
                 for p in learnt
             ]
-            told.append(f"{picture.name} {people}")
-    return told
+            lines.append(f"{picture.name} {people}")
+    return lines
 
 
 def _labels(spec: DataSpec, console: Console, limit: int | None) -> Labels:

@@ -54,8 +54,8 @@ class TuningProblem:
     @property
     def digest(self) -> str:
         """Of the settings."""
-        told = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        content = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def data(self) -> str:

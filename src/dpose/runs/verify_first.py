@@ -36,9 +36,9 @@ def check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path) 
     """
     try:
         said = content["run"][FIRST]
-        told = dict(said["trained_on"])
-        how = str(told.pop("how"))
-        start = TrainedOn.from_dict(told, str(path), how)
+        said_of = dict(said["trained_on"])
+        how = str(said_of.pop("how"))
+        start = TrainedOn.from_dict(said_of, str(path), how)
         charged, given = bool(said["charged"]), tuple(map(str, said["conditional_on"]))
         digest = str(said["sha256"])
         own = TrainedOn.from_dict(content[ENTRY], str(path))
@@ -133,8 +133,8 @@ def check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> 
     if not first.facts or (statement.tuning is not None and not statement.inputs):
         return  # other weights; or a choice of no trial, which has no inputs
     licence = first.learnt.licence or LICENCE
-    told = [i.licence for i in statement.inputs if i.sha256 == first.digest]
-    if not told or any(each != licence for each in told):
+    said_of = [i.licence for i in statement.inputs if i.sha256 == first.digest]
+    if not said_of or any(each != licence for each in said_of):
         raise DposeError(
             "inputs-licence-missing",
             f"inputs do not say the licence of the first weights, {licence}",
