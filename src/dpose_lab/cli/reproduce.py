@@ -18,12 +18,12 @@ GRID = Settings(
     {
         "core": (),
         "methods": (),
-        "strategies": (),
         "epsilons": (),
         "clip_norms": (),
         "repeat": (),
         "preset": (),
         "init": (),
+        "public": (),
     },
 )
 """Which trainings, and how their jobs are submitted."""

@@ -88,7 +88,7 @@ def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
         (["000/table2", "--epsilons", "0.2;0.8"], "0.2,0.8"),
         (["000/table2", "--epsilons", "0.2,-1"], "--epsilons"),
         (["000/table2", "--clip-norms", "small"], "--clip-norms"),
-        (["000/table2", "--strategies", "freeze"], "finetune, full, scratch"),
+        (["000/table2", "--set", "strategies=freeze"], "finetune, full, scratch"),
         (["000/table2", "--methods", "sgd"], "fpdp-sgd"),
         (["000/table2", "--data", "mpii:absent"], "absent"),
         (["000/table2", "--data", "synthetic:ward", "--data", "synthetic:studio"], "one --data"),
@@ -97,7 +97,7 @@ def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
         (["000/table2", "--set", "epochs=0"], "epochs"),
         (["000/table2", "--set", "lr=0"], "learning rate"),
         (["000/table2", "--set", "optimizer=newton"], "newton"),
-        (["000/table2", "--set", "public=nothing"], "nothing"),
+        (["000/table2", "--public", "nothing"], "nothing"),
         (["000/table2", "--set", "evaluate=nothing"], "nothing"),
         (["003/humanart-dp"], "--data"),
         (["lspet-dp"], "--data"),
@@ -140,8 +140,5 @@ def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
     assert main([*asked, "--set", "lr=0.5"]) == 2
     assert "other settings (lr)" in capsys.readouterr().err
     # eight public units do not span fifty directions
-    assert (
-        main([*asked[:-2], "--set", "public=synthetic:ward:public", "--methods", "pdp-sgd", "--out", "u"])
-        == 1
-    )
+    assert main([*asked[:-2], "--public", "synthetic:ward:public", "--methods", "pdp-sgd", "--out", "u"]) == 1
     assert "failed: pdp-sgd-finetune-C0.1-eps0.2-run1: " in " ".join(capsys.readouterr().out.split())
