@@ -3,14 +3,14 @@
     plan = bind(Pixelization.of("0.5", "pixels:16", block=16), Shape.of(1080, 1920, 3))      # dpose.release.plans
     plan = bind(Projection.of(8, "1e-5", operator="block"), Shape(280, 480, 640, 3))
 
-A field carries a description that reads as a line of `--help`. `of` takes each field as an option or a caller gives it:
-numbers as text, neighbours and restorations by name.
+The line of a field under "Attributes:" reads as a line of `--help`. `of` takes each field as an option or a caller
+gives it: numbers as text, neighbours and restorations by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -78,18 +78,6 @@ class ProjectionSettings(TypedDict, total=False):
     restore: str
 
 
-def _described(description: str) -> Mapping[str, str]:
-    return {"description": description}
-
-
-COLOUR = _described(
-    "ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc for what has "
-    "colours."
-)
-CHROMA = _described("1, 2 or 4: how many times as wide chroma's cells are. Default: chosen.")
-RESTORATION = _described("What is made of released cells, at no cost: learned, tv or none.")
-
-
 @dataclass(frozen=True)
 class Pixelization:
     """What pixelization releases, and for which budget: noisy sums of blocks, of one size or finer in regions.
@@ -99,52 +87,37 @@ class Pixelization:
     and the number of pixels is public. A digest of an original is a function of private pixels without noise, and
     stands in no statement; the account holds one under its key, and counts releases by it.
 
+    Attributes:
+        epsilon: Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly.
+        neighbours: What is hidden: pixels:M of a picture or whole clip (default pixels:16); pixels:M/frame of
+            every frame; box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies.
+        block: Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture.
+        delta: 0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.
+        subdivide: Divide complex blocks into N x N parts; needs --regions.
+        regions: Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper).
+        colour: ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc
+            for what has colours.
+        chroma: 1, 2 or 4: how many times as wide chroma's cells are. Default: chosen.
+        paper: Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.
+        restoration: What is made of released cells, at no cost: learned, tv or none.
+        chosen: The fields among `CHOOSABLE` that were chosen, from public numbers alone
+            (`choosing.choose_cells`).
+
     Raises:
         DposeError: a value is out of range, or two contradict each other.
     """
 
-    epsilon: Fraction = field(
-        metadata=_described(
-            "Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly."
-        )
-    )
-    neighbours: Neighbours = field(
-        default=DETAIL,
-        metadata=_described(
-            "What is hidden: pixels:M of a picture or whole clip (default pixels:16); pixels:M/frame of every frame; "
-            "box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies."
-        ),
-    )
-    block: int | None = field(
-        default=None,
-        metadata=_described(
-            "Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture."
-        ),
-    )
-    delta: float = field(
-        default=0.0,
-        metadata=_described("0: Laplace noise and pure differential privacy. Above 0: Gaussian noise."),
-    )
-    subdivide: int = field(
-        default=1, metadata=_described("Divide complex blocks into N x N parts; needs --regions.")
-    )
-    regions: Regions | None = field(
-        default=None,
-        metadata=_described(
-            "Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper)."
-        ),
-    )
-    colour: str | None = field(default=None, metadata=COLOUR)
-    chroma: int | None = field(default=None, metadata=CHROMA)
-    paper: int | None = field(
-        default=None,
-        metadata=_described("Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing."),
-    )
-    restoration: Restoration = field(
-        default_factory=lambda: Restoration.chosen(LEARNED), metadata=RESTORATION
-    )
+    epsilon: Fraction
+    neighbours: Neighbours = DETAIL
+    block: int | None = None
+    delta: float = 0.0
+    subdivide: int = 1
+    regions: Regions | None = None
+    colour: str | None = None
+    chroma: int | None = None
+    paper: int | None = None
+    restoration: Restoration = field(default_factory=lambda: Restoration.chosen(LEARNED))
     chosen: tuple[str, ...] = ()
-    """The fields among `CHOOSABLE` that were chosen, from public numbers alone (`choosing.choose_cells`)."""
 
     def __post_init__(self) -> None:
         _check_common(self, CELL_FORMS)
@@ -292,56 +265,44 @@ class Projection:
 
     `neighbours` alone say what is protected, as for `Pixelization`.
 
+    Attributes:
+        epsilon: Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.
+        delta: Probability that the bound may fail, above 0. Say 1e-5.
+        neighbours: What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every
+            frame, one frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them
+            inside one box, wherever it lies.
+        operator: block: means of cells in space and time. low-pass: cosines. random: a random projection.
+        colour: ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc
+            for what has colours.
+        chroma: 1, 2 or 4: how many times as wide chroma's cells are. Default: chosen.
+        k: The most values kept of a group of frames. Default: what the noise allows.
+        pool: Frames taken together. Default: what the noise allows.
+        clip_norm: Clip the projected values' norm: less noise for frame and clip, less contrast.
+        clip_segment: Clip 64 frames' values together, not each group's.
+        paper: Run Video-DPRP as published (slow). Guarantees nothing.
+        split: With --paper: b, the budget's share for the projection. Default: 0.8.
+        restoration: What is made of released cells, at no cost: learned, tv or none.
+        grid: Rows, columns and groups of frames, luma's if there are colours; None to have them chosen by `k`
+            and `pool`.
+
     Raises:
         DposeError: a value is out of range, or two contradict each other.
     """
 
-    epsilon: Fraction = field(
-        metadata=_described("Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.")
-    )
-    delta: float = field(metadata=_described("Probability that the bound may fail, above 0. Say 1e-5."))
-    neighbours: Neighbours = field(
-        default=DETAIL,
-        metadata=_described(
-            "What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every frame, one "
-            "frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them inside one box, "
-            "wherever it lies."
-        ),
-    )
-    operator: str = field(
-        default="block",
-        metadata=_described(
-            "block: means of cells in space and time. low-pass: cosines. random: a random projection."
-        ),
-    )
-    colour: str | None = field(default=None, metadata=COLOUR)
-    chroma: int | None = field(default=None, metadata=CHROMA)
-    k: int | None = field(
-        default=None,
-        metadata=_described("The most values kept of a group of frames. Default: what the noise allows."),
-    )
-    pool: int | None = field(
-        default=None, metadata=_described("Frames taken together. Default: what the noise allows.")
-    )
-    clip_norm: float | None = field(
-        default=None,
-        metadata=_described("Clip the projected values' norm: less noise for frame and clip, less contrast."),
-    )
-    clip_segment: bool = field(
-        default=False, metadata=_described("Clip 64 frames' values together, not each group's.")
-    )
-    paper: bool = field(
-        default=False, metadata=_described("Run Video-DPRP as published (slow). Guarantees nothing.")
-    )
-    split: float = field(
-        default=SPLIT,
-        metadata=_described("With --paper: b, the budget's share for the projection. Default: 0.8."),
-    )
-    restoration: Restoration = field(
-        default_factory=lambda: Restoration.chosen(LEARNED), metadata=RESTORATION
-    )
+    epsilon: Fraction
+    delta: float
+    neighbours: Neighbours = DETAIL
+    operator: str = "block"
+    colour: str | None = None
+    chroma: int | None = None
+    k: int | None = None
+    pool: int | None = None
+    clip_norm: float | None = None
+    clip_segment: bool = False
+    paper: bool = False
+    split: float = SPLIT
+    restoration: Restoration = field(default_factory=lambda: Restoration.chosen(LEARNED))
     grid: tuple[int, int, int] | None = None
-    """Rows, columns and groups of frames, luma's if there are colours; None to have them chosen by `k` and `pool`."""
 
     def __post_init__(self) -> None:
         _check_common(self, RELEASE_FORMS)
