@@ -344,7 +344,7 @@ GUARDED = {
     ),
     "release/counting.py": Guarded(
         ("release/test_counting.py",),
-        ("claimed_pixels", "together", "reserved_release", "Counted.add_to"),
+        ("claimed_pixels", "together", "reserved_release", "ReleaseCount.add_to"),
     ),
     "release/corpus.py": Guarded(
         ("release/test_corpus.py",),

@@ -54,7 +54,7 @@ def not_what_was_reserved(patch: Patches) -> None:
 
 
 def second_unasked(patch: Patches) -> None:
-    patch.argument("dpose.release.counting:Standing.check", "again", lambda _: True)
+    patch.argument("dpose.release.counting:ReleaseHistory.check", "again", lambda _: True)
 
 
 def keys_of_another(patch: Patches) -> None:

@@ -216,7 +216,7 @@ def frame_for_clip(patch: Patches) -> None:
 
 
 def all_cut_short(patch: Patches) -> None:
-    patch.replace("dpose.release.counting:Standing.cut_short", lambda _: lambda self: list(self._alike))
+    patch.replace("dpose.release.counting:ReleaseHistory.cut_short", lambda _: lambda self: list(self._alike))
 
 
 def header_unsaid(patch: Patches) -> None:
