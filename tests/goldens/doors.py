@@ -130,7 +130,7 @@ def same_draws() -> Iterator[None]:
         patch.setattr(
             trainer_module,
             "open_parts",
-            lambda inputs, noise, _, fitted: real(inputs, noise, b"golden", fitted),
+            lambda inputs, public: real(replace(inputs, context=b"golden"), public),
         )
         yield
 

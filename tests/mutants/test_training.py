@@ -38,7 +38,7 @@ from dpose.training.loader import Loader
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView, PublicViews
-from dpose.training.step import Engine
+from dpose.training.step import StepInputs
 from dpose.training.subspace import fit_subspace
 from dpose.training.validation import Validation
 from dpose.units import View
@@ -84,7 +84,7 @@ def an_engine(dots, plan, seed=0, n=N):
     model = dots.task.build_model()
     noise = AesNoise(Key.from_seed(seed))
     loader = Loader(dots.task, dots.data(n), noise)
-    return Engine(dots.task, model, loader, plan.bind(n), noise, b"", 64), trainable_params(model)
+    return StepInputs(dots.task, model, loader, plan.bind(n), noise, b"", 64), trainable_params(model)
 
 
 def without_noise(monkeypatch):

@@ -30,7 +30,7 @@ from dpose.training.gradients import (
 )
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import Engine, private_gradient
+from dpose.training.step import StepInputs, private_gradient
 from dpose.units import UnitBatch, pad_units
 from layered import MODELS, MixedTask, distance, emptied, norm, only, setup
 from refusals import refused
@@ -208,7 +208,7 @@ def test_a_private_step_pads_in_every_precision(dots, precision, monkeypatch):
     data, noise = dots.data(60), AesNoise(Key.from_seed(3))
     plan = TrainingPlan(epsilon=3.0, delta=1e-4, steps=5, expected_batch_size=20).bind(60)
     model = dots.task.build_model()
-    engine = Engine(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", views_at_once=8)
+    engine = StepInputs(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", views_at_once=8)
     seen, real = [], steps.clipped_sum
 
     def watched(task, model, params, batch, *more, **options):
@@ -245,7 +245,7 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
     plan = TrainingPlan(
         epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False
     ).bind(9)
-    engine = Engine(task, model, Loading(task, Units(), noise), plan, noise, b"", views_at_once=4)
+    engine = StepInputs(task, model, Loading(task, Units(), noise), plan, noise, b"", views_at_once=4)
     monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 
     number = itertools.count()

@@ -14,7 +14,7 @@ from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_
 from dpose.training.grid import Grid
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
+from dpose.training.step import StepInputs, plain_batches, plain_gradient, private_gradient
 
 
 def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
@@ -30,7 +30,7 @@ def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
     data = dots.data(n)
     noise = AesNoise(Key.from_seed(seed))
     model = dots.task.build_model()
-    return Engine(
+    return StepInputs(
         dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", views_at_once
     )
 

@@ -36,7 +36,7 @@ class Loader:
     ) -> None:
         self.task, self.dataset, self.noise, self.label = task, dataset, noise, label
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
-        self._ahead = 4 * max(1, threads)
+        self.threads, self._ahead = threads, 4 * max(1, threads)
         self.waited = 0.0
 
     def close(self) -> None:

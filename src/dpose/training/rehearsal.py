@@ -11,21 +11,21 @@ import warnings
 import torch
 
 from dpose.errors import DposeError
-from dpose.privacy.noise import AesNoise, Key
 from dpose.training.apart import random_units
-from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
-from dpose.training.step import clipped_part
-from dpose.units import is_mixed
+from dpose.training.step import StepInputs, clipped_part
+from dpose.units import UnitDataset, is_mixed
 
 
-def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
+def rehearse(inputs: StepInputs, public: UnitDataset | None, optimizer: OptimizerConfig) -> None:
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
     Args:
-        inputs: What the run computes its gradients of; one unit is read, for its shapes only.
+        inputs: What steps may not change, with noise that is used nowhere else; one unit is read, for its shapes only.
+        public: Public units, for the methods that are fitted on some.
         optimizer: As configured.
 
     Raises:
@@ -41,13 +41,13 @@ def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
             "leave --precision out, or take the private loss plain",
         )
     optimizer.build([p for p in model.parameters() if p.requires_grad], bound.steps)
-    with open_parts(inputs, AesNoise(Key.from_seed(0)), b"rehearsal", 1) as parts:
-        engine = parts.private
-        if engine is None:
+    with open_parts(inputs, public) as parts:
+        private = parts.private
+        if private is None:
             return
         params = trainable_params(model)
-        like = engine.task.collate([engine.loader.unit(inputs.example, 0)])
+        like = private.task.collate([private.loader.unit(inputs.example, 0)])
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model):
             warnings.simplefilter("ignore")  # the first step tells
-            clipped_part(engine, params, batch)
+            clipped_part(private, params, batch)

@@ -31,14 +31,14 @@ _LOSS = "the loss"  # beside parameters' names, which have no blank
 
 
 @dataclass(frozen=True)
-class Engine:
+class StepInputs:
     """What a step needs and may not change.
 
     Attributes:
         task: Gives the loss.
         model: On its device, in training mode; the step reads it and writes nothing into it.
         loader: Gives the units.
-        bound: Sampling rate, clipping norm, noise.
+        bound: The plan: sampling rate, clipping norm, noise.
         noise: Where sampling and noise come from.
         context: A digest of plan and data; part of every stream's derivation, so that the same key never gives the
             same draws to another plan or another dataset.
@@ -61,9 +61,20 @@ class Engine:
     transform: PreClipping | None = None
     numbers: Sequence[int] | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """The model's device."""
+        return next(self.model.parameters()).device
+
+    @property
+    def example(self) -> int:
+        """The index of a unit that this process holds; used for shapes alone."""
+        numbers = range(len(self.loader.dataset)) if self.numbers is None else self.numbers
+        return next((unit for unit, number in enumerate(numbers) if is_own(number, self.ranks)), 0)
+
 
 def private_gradient(
-    engine: Engine,
+    inputs: StepInputs,
     params: Params,
     step: int,
     chain: bytes = b"",
@@ -76,36 +87,36 @@ def private_gradient(
     with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
     of the *sum*, once; the sum is one of integers (`dpose.training.grid`), and so is the noise, which is rounded to the
     same grid, exactly; with `noise="float"` it is drawn and added in float64. Post-processing: the division by the
-    constant q*n, behind it the rounding to the weights' type and, with `engine.transform`, the way back from
+    constant q*n, behind it the rounding to the weights' type and, with `inputs.transform`, the way back from
     transformed gradients, which are what is clipped, summed and noised then. An empty sample is noise only. Without a
     transform this is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of
     its batch of size B.
 
     Args:
-        engine: What the step may not change.
+        inputs: What the step may not change.
         params: The weights.
         step: Its number.
         chain: A digest of all that was released before; part of the derivation of sample and noise, so that a step
             taken again after another past gets draws of its own.
         on_micro_batch: Called after each micro-batch.
     """
-    bound, ranks = engine.bound, engine.ranks
-    context = engine.context + chain
+    bound, ranks = inputs.bound, inputs.ranks
+    context = inputs.context + chain
     # over the units there are; rate and divisor stay the plan's constants even where n is nominal
     sample = poisson_batch(
-        len(engine.loader.dataset),
+        len(inputs.loader.dataset),
         bound.sampling_rate,
-        engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
+        inputs.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
     device = next(iter(params.values())).device
     grid = bound.plan.clip.grid
-    like = engine.transform.like(params) if engine.transform else params
+    like = inputs.transform.like(params) if inputs.transform else params
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
-    for batch in engine.loader.micro_batches(
-        _share(sample, ranks, engine.numbers), step, engine.views_at_once, padded=True
+    for batch in inputs.loader.micro_batches(
+        _share(sample, ranks, inputs.numbers), step, inputs.views_at_once, padded=True
     ):
-        part = clipped_part(engine, params, batch.to(device))
+        part = clipped_part(inputs, params, batch.to(device))
         for name, value in part.items():
             totals[name] += grid.steps(value).to(device)
         if on_micro_batch:
@@ -114,50 +125,50 @@ def private_gradient(
     if not ranks.first:  # nothing: the update comes from the first process, with its noise
         return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: grid.values(total) for name, total in totals.items()}
-    stream = engine.noise.stream(Purpose.NOISE, step, context)
+    stream = inputs.noise.stream(Purpose.NOISE, step, context)
     grid_step = grid.step if bound.event is not None and bound.event.rounded else None
     noisy = add_gaussian(sums, bound.noise_stddev, stream, grid_step)
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
-    return engine.transform.back(mean) if engine.transform else mean
+    return inputs.transform.back(mean) if inputs.transform else mean
 
 
-def clipped_part(engine: Engine, params: Params, batch: UnitBatch) -> Params:
+def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch) -> Params:
     """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
-    clip = engine.bound.plan.clip
-    return clipped_sum(engine.task, engine.model, params, batch, clip, transform=engine.transform)
+    clip = inputs.bound.plan.clip
+    return clipped_sum(inputs.task, inputs.model, params, batch, clip, transform=inputs.transform)
 
 
-def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:
+def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int64]]:
     """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected.
 
     Args:
-        engine: The run's.
+        inputs: The run's.
         first: The step to begin with; the same key gives it the same batch as a run from the start.
     """
-    size = engine.bound.plan.expected_batch_size
-    epoch, skipped = divmod(first, math.ceil(engine.bound.n / size))
+    size = inputs.bound.plan.expected_batch_size
+    epoch, skipped = divmod(first, math.ceil(inputs.bound.n / size))
     while True:
-        stream = engine.noise.stream(Purpose.PUBLIC_SAMPLER, epoch, engine.context)
-        yield from itertools.islice(shuffled_batches(engine.bound.n, size, stream), skipped, None)
+        stream = inputs.noise.stream(Purpose.PUBLIC_SAMPLER, epoch, inputs.context)
+        yield from itertools.islice(shuffled_batches(inputs.bound.n, size, stream), skipped, None)
         epoch, skipped = epoch + 1, 0
 
 
 def plain_gradient(
-    engine: Engine, params: Params, sample: NDArray[np.int64], step: int
+    inputs: StepInputs, params: Params, sample: NDArray[np.int64], step: int
 ) -> tuple[Params, float]:
     """The mean gradient over `sample` and the mean loss, without any bound or noise."""
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     loss = torch.zeros((), device=device)
-    for batch in engine.loader.micro_batches(
-        _share(sample, engine.ranks, engine.numbers), step, engine.views_at_once
+    for batch in inputs.loader.micro_batches(
+        _share(sample, inputs.ranks, inputs.numbers), step, inputs.views_at_once
     ):
         share = len(batch) / len(sample)
-        part, part_loss = mean_gradient(engine.task, engine.model, params, batch.to(device))
+        part, part_loss = mean_gradient(inputs.task, inputs.model, params, batch.to(device))
         for name, value in part.items():
             sums[name].add_(value, alpha=share)
         loss += share * part_loss
-    total = engine.ranks.sum_to_first({**sums, _LOSS: loss})
+    total = inputs.ranks.sum_to_first({**sums, _LOSS: loss})
     return total, float(total.pop(_LOSS))
 
 

@@ -27,6 +27,7 @@ from dpose.account import charge, charges, conclude, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.known_sets import SetNames, set_names_of
+from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
@@ -39,7 +40,7 @@ from dpose.training.clip import PreClipping
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
-from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
 from dpose.training.kept import keep_places
@@ -62,6 +63,7 @@ from dpose.training.reproducibility import (
 )
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.step import StepInputs
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
@@ -185,15 +187,20 @@ def train(
             charge(asked, options.state_dir, dry_run=True)
         tell_composed(known, bound, console)
     model.train()
-    inputs = RunInputs(task, model, own.data, used, bound, threads, place)
+    nothing = AesNoise(Key.from_seed(0))  # for shapes; the run's own noise comes with its session
+    loader = Loader(task, own.data, nothing, threads)
+    inputs = StepInputs(
+        task, model, loader, bound, nothing, b"", 1, place, numbers=tuple(first_entries(own.data))
+    )
     exact = exact_arithmetic(inputs.device) if kind.private else contextlib.nullcontext()
     with exact:  # as the steps will be computed, and what that refuses is refused here too
-        rehearse(inputs, optimizer)
+        rehearse(inputs, used, optimizer)
 
     with contextlib.ExitStack() as held:
         if place.first:
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
+        held.callback(loader.close)
         session = TrainingSession(folder, bound, entry, content, seed, place, resume, options, console)
         held.callback(session.close)
         if kind.private:
@@ -208,10 +215,11 @@ def train(
         check_alike(around, place)
         around["the first weights"] = place.bytes_from_first(digest_of(model.state_dict())).hex()
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
+        inputs = replace(inputs, context=context, views_at_once=fitted)
         ended = None
         while ended is None:
             noise = session.noise(around, repeats)
-            with open_parts(inputs, noise, context, fitted) as parts:
+            with open_parts(replace(inputs, noise=noise), used) as parts:
                 loop = Loop(
                     parts, optimizer, folder, config, console, options.watch, known.events, priced=not trial
                 )
@@ -259,7 +267,7 @@ def train(
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 
-def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> tuple[int, bool]:
+def _fitted(inputs: StepInputs, views_at_once: int | None, console: Console) -> tuple[int, bool]:
     """The micro-batch of all processes, and whether steps give the same bits again.
 
     Raises:
@@ -270,7 +278,7 @@ def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> t
     fitted = -place.highest(-fitted)  # the least of all processes'
     differing: list[str] = []
     if kind.private:
-        most = inputs.bound.plan.copies * most_views(inputs.data)
+        most = inputs.bound.plan.copies * most_views(inputs.loader.dataset)
         with console.status("looking whether units stay apart on this machine"):
             like = _example(inputs).to(inputs.device)
             differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
@@ -280,7 +288,7 @@ def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> t
     return fitted, repeats
 
 
-def _transform_like(inputs: RunInputs) -> PreClipping | None:
+def _transform_like(inputs: StepInputs) -> PreClipping | None:
     """What computes as the run's transform does, before there is one; None where units stay apart in it by itself."""
     plan, params = inputs.bound.plan, trainable_params(inputs.model)
     coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
@@ -298,11 +306,9 @@ def _make(folder: Path, resume: bool) -> None:
         raise explain_os_error(error, folder) from error
 
 
-def _example(inputs: RunInputs) -> UnitBatch:
+def _example(inputs: StepInputs) -> UnitBatch:
     """One unit, for its shape only."""
-    noise = AesNoise(Key.from_seed(0))
-    with contextlib.closing(Loader(inputs.task, inputs.data, noise, inputs.threads)) as loader:
-        return inputs.task.collate([loader.unit(inputs.example, 0)])
+    return inputs.task.collate([inputs.loader.unit(inputs.example, 0)])
 
 
 def describe_run(

@@ -22,7 +22,7 @@ def with_bound(change: Callable[[Any, int], dict[str, Any]]) -> Callable[[Patche
         fields = change(engine.bound, len(engine.loader.dataset))
         return replace(engine, bound=replace(engine.bound, **fields))
 
-    return lambda patch: patch.argument("dpose.training.step:private_gradient", "engine", other)
+    return lambda patch: patch.argument("dpose.training.step:private_gradient", "inputs", other)
 
 
 def at_rate(bound: Any, rate: float) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def fitted_on_the_run(patch: Patches) -> None:
 
     def opened(original: Callable[..., Any]) -> Callable[..., Any]:
         def called(inputs: Any, *args: Any, **kw: Any) -> Any:
-            own[:] = [inputs.data]
+            own[:] = [inputs.loader.dataset]
             return original(inputs, *args, **kw)
 
         return called
