@@ -31,10 +31,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from dpose.process import keep_freed_memory
 from dpose.training.arithmetic import products_repeat
 from dpose.training.bookkeeping import Bookkeeping, at_least_float32
-from dpose.training.gradients import keep_freed_memory
-from dpose.training.grid import Grid
+from dpose.training.clip import Grid
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")
 DIRECTIONS, NUMBERS = 50, 1 << 20

@@ -27,7 +27,7 @@ from dpose.pose.model import Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.rounding import as_given
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import clipped_sum, trainable_params, unit_loss
 from dpose.training.plan import TrainingPlan
 
 AT_ONCE = 32
@@ -53,7 +53,7 @@ def mean_clipped(
     total = {name: torch.zeros_like(p) for name, p in params.items()}
     for start in range(0, len(chosen), AT_ONCE):
         batch = task.collate([units.load(int(i), rng) for i in chosen[start : start + AT_ONCE]])
-        for name, value in clipped_sum(task, model, dict(params), batch, Clip(1.0)).items():
+        for name, value in clipped_sum(unit_loss(task, model), dict(params), batch.parts, Clip(1.0)).items():
             total[name] += value
     return {name: value / len(chosen) for name, value in total.items()}
 

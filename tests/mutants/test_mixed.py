@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clipped import clipped_sum
 from dpose.training import bookkeeping, layers
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum
 from dpose.units import pad_units
 from layered import MODELS, MixedTask, Mutant, emptied, norm, only, setup
 

@@ -9,6 +9,7 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from clipped import clipped_sum
 from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
@@ -21,7 +22,6 @@ from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     clip_scales,
-    clipped_sum,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
@@ -94,7 +94,7 @@ def test_no_person_contributes_more_than_the_clipping_norm(strategy, views):
 def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
     """Under the same autocast, which rounds elsewhere; and it is not the plain way that was taken."""
     task, model, params, batch = in_bfloat16(name, views)
-    assert track(unit_loss(task, model), params, batch, products=True).mixed
+    assert track(unit_loss(task, model), params, batch.parts, products=True).mixed
     got, plain = (clipped_sum(task, model, params, batch, Clip(0.3), way=way) for way in ("fast", "plain"))
     largest = max(float(v.norm()) for v in plain.values())
     assert all(float((got[n] - v).norm()) <= 0.05 * largest for n, v in plain.items())
@@ -106,13 +106,13 @@ def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
 def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     """Per-unit gradients as they are, scaled by the factors of their own norms: no sum is taken in bfloat16."""
     task, model, params, batch = in_bfloat16(name, 3)
-    whole = track(unit_loss(task, model), params, batch, products=False).gradients(params)
+    whole = track(unit_loss(task, model), params, batch.parts, products=False).gradients(params)
     scales, on = clip_scales(unit_norms(whole), Clip(0.05)), Clip(0.05).grid
     expected = {}
     for n, g in whole.items():
         rows = g.flatten(1) * (scales / on.step)[:, None]
         expected[n] = (rows.trunc().double().sum(0) * on.step).view(g.shape[1:])
-    book = track(unit_loss(task, model), params, batch, products=False)
+    book = track(unit_loss(task, model), params, batch.parts, products=False)
     got = book.sums(scales, on, params)
     assert all(torch.equal(got[n], value) for n, value in expected.items())
     assert norm(
@@ -211,9 +211,10 @@ def test_a_private_step_pads_in_every_precision(dots, precision, monkeypatch):
     engine = StepInputs(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", views_at_once=8)
     seen, real = [], steps.clipped_sum
 
-    def watched(task, model, params, batch, *more, **options):
-        seen.append((batch.weights.shape[1], len(batch)))
-        return real(task, model, params, batch, *more, **options)
+    def watched(loss, params, units, *more, **options):
+        *_, weights = units
+        seen.append((weights.shape[1], len(weights)))
+        return real(loss, params, units, *more, **options)
 
     monkeypatch.setattr(steps, "clipped_sum", watched)
     for number in range(4):

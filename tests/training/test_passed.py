@@ -200,8 +200,8 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
     engine = an_engine(dots, a_plan(expected_batch_size=40))
     told, batches = [], []
 
-    def summed(task, model, params, batch, clip, **more):
-        batches.append(batch)
+    def summed(loss, params, units, clip, **more):
+        batches.append(units)
         return {name: torch.ones_like(p) for name, p in params.items()}
 
     monkeypatch.setattr(step, "clipped_sum", summed)

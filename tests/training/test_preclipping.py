@@ -10,17 +10,13 @@ from rich.console import Console
 import dpose.training.gradient as gradient_module
 import dpose.training.step as step
 import dpose.training.trainer as trainer
+from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.apart import check_units_apart
 from dpose.training.clip import Clip
 from dpose.training.gradient import FITTED, open_parts
-from dpose.training.gradients import (
-    CLIP_MARGIN,
-    clipped_sum,
-    per_unit_gradients,
-    trainable_params,
-)
+from dpose.training.gradients import CLIP_MARGIN, per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig

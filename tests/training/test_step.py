@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from clipped import clipped_sum
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
-from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
-from dpose.training.grid import Grid
+from dpose.training.clip import Clip, Grid
+from dpose.training.gradients import per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import StepInputs, plain_batches, plain_gradient, private_gradient
@@ -131,7 +131,7 @@ def test_micro_batches_are_added_up_without_any_rounding(dots, monkeypatch, norm
         seen.update(sums)
         return dict(sums)
 
-    def odd(task, model, params, *rest, **options):
+    def odd(loss, params, *rest, **options):
         parts.append(2**24 + 1)
         return {n: torch.full_like(p, parts[-1] * step, dtype=torch.float64) for n, p in params.items()}
 

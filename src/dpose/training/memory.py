@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
+from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.units import Task, UnitBatch
 
 LARGEST = {"cpu": 32, "cuda": 256}
@@ -61,7 +61,7 @@ def _cuda_cost(task: Task, model: torch.nn.Module, one: UnitBatch, clipped: bool
         before = torch.cuda.memory_allocated(device)
         batch = _zeros(one, device, units)
         if clipped:
-            clipped_sum(task, model, params, batch, Clip(1.0))
+            clipped_sum(unit_loss(task, model), params, batch.parts, Clip(1.0), microbatch_size=None)
         else:
             mean_gradient(task, model, params, batch)
         peaks.append(torch.cuda.max_memory_allocated(device) - before)

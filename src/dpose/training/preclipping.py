@@ -2,7 +2,7 @@
 
     transform = Coefficients(subspace)                       # g -> V g, of k numbers
     transform = Scales(fit_scales(task, model, params, public_batches))     # g -> D g, D diagonal
-    sums = clipped_sum(task, model, params, batch, clip, transform=transform)
+    sums = clipped_sum(loss, params, units, clip, transform=transform)
     gradient = transform.back(noised)                        # V^T c, or D^-1 y
 
 What is clipped, summed on the integer grid and noised is the transformed gradient; the map back is post-processing. So

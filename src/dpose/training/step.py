@@ -1,7 +1,12 @@
-"""One training step's gradient: the noised one of a private run, the plain one of a run that protects nobody.
+"""One training step's gradient: the noised one of a private run, the plain one of a run without privacy.
+
+    sample = poisson_batch(n, q)                          # `dpose.privacy.sampling`
+    sums = clipped_sum(loss, params, units, C)            # `dpose.training.gradients`
+    noisy = add_noise(sums, event)                        # here
 
 `private_gradient` is the whole mechanism, in the order that a reader can point at: a Poisson sample, clipped sums,
-Gaussian noise, division by a constant. Whatever is done with its result is post-processing.
+Gaussian noise, division by a constant. Whatever is done with its result is post-processing. Its parts are public, for
+training loops of one's own (`examples/own_training_loop.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +21,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian_noise import add_gaussian
-from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose, Stream
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.privacy.shares import is_own
-from dpose.training.clip import PreClipping
+from dpose.training.clip import Grid, PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
-from dpose.training.gradients import Params, clipped_sum, mean_gradient
+from dpose.training.gradients import Params, clipped_sum, mean_gradient, unit_loss
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
-from dpose.units import Task, UnitBatch
+from dpose.units import Task, UnitBatch, is_mixed
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank
 
@@ -84,9 +90,9 @@ def private_gradient(
 
     **Guarantee.** Neighbours: as in the plan (zero-out, add-or-remove or replacement of one unit). Sensitivity of the
     sum: `bound.event.sensitivity` (twice that for replacement, which the accountant doubles itself). Sampling: Poisson
-    with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
-    of the *sum*, once; the sum is one of integers (`dpose.training.grid`), and so is the noise, which is rounded to the
-    same grid, exactly; with `noise="float"` it is drawn and added in float64. Post-processing: the division by the
+    with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate of
+    the *sum*, once; the sum is one of integers (`dpose.training.clip.Grid`), and so is the noise, which is rounded to
+    the same grid, exactly; with `noise="float"` it is drawn and added in float64. Post-processing: the division by the
     constant q*n, behind it the rounding to the weights' type and, with `inputs.transform`, the way back from
     transformed gradients, which are what is clipped, summed and noised then. An empty sample is noise only. Without a
     transform this is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of
@@ -125,17 +131,46 @@ def private_gradient(
     if not ranks.first:  # nothing: the update comes from the first process, with its noise
         return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: grid.values(total) for name, total in totals.items()}
-    stream = inputs.noise.stream(Purpose.NOISE, step, context)
-    grid_step = grid.step if bound.event is not None and bound.event.rounded else None
-    noisy = add_gaussian(sums, bound.noise_stddev, stream, grid_step)
+    noisy = add_noise(sums, bound.own_event, inputs.noise.stream(Purpose.NOISE, step, context))
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
     return inputs.transform.back(mean) if inputs.transform else mean
 
 
 def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch) -> Params:
     """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
-    clip = inputs.bound.plan.clip
-    return clipped_sum(inputs.task, inputs.model, params, batch, clip, transform=inputs.transform)
+    return clipped_sum(
+        unit_loss(inputs.task, inputs.model),
+        params,
+        batch.parts,
+        inputs.bound.plan.clip,
+        microbatch_size=None,  # the loader fills it up
+        transform=inputs.transform,
+        mixed=is_mixed(inputs.task),
+    )
+
+
+def add_noise(sums: Params, event: SampledGaussian, stream: Stream | None = None) -> Params:
+    """The noised sum of one step: Gaussian noise of the event's scale on every coordinate of a clipped sum.
+
+    **Guarantee.** Unit and neighbours: those of `clipped_sum`. Sensitivity: `event.sensitivity`, the bound of one
+    unit's contribution; under replacement the sum moves by twice that, which the accountant doubles itself. Noise:
+    Gaussian of standard deviation `event.sigma * event.sensitivity` on each coordinate, once. With `event.rounded`, as
+    `calibrate` has it, sums are whole multiples of the step of `Clip`'s grid and the noise is rounded to it, exactly
+    (docs/proofs/exact-noise.md); sums off the grid are refused. Public: the result. Over all steps, on sums of Poisson
+    samples at rate `event.q`, it costs the epsilon that `calibrate` returned with the event. Whatever is computed from
+    the results alone is post-processing.
+
+    Args:
+        sums: The clipped sum by parameter, float64.
+        event: The event that is accounted for.
+        stream: A stream that nothing else draws from; None for one under a fresh key of the operating system.
+
+    Raises:
+        ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip.
+    """
+    stream = stream or AesNoise(Key.fresh()).stream(Purpose.NOISE)
+    grid_step = Grid.of(event.sensitivity).step if event.rounded else None
+    return add_gaussian(sums, event.sigma * event.sensitivity, stream, grid_step)
 
 
 def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int64]]:

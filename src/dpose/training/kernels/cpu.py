@@ -1,4 +1,4 @@
-"""Sums over the places of each unit, read once where the numbers lie: on a processor, in float32 and float64.
+"""The kernels of a processor, in numba: everything is read once, where the numbers lie, in float32 and float64.
 
 torch sums such products over units as well, and gives a sum a unit only by a call a unit or by copies that lay units
 side by side, which took longer than the sums themselves (docs/performance.md). Here a unit is summed by itself, in an
@@ -18,12 +18,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpose.jit import kernel
+from dpose.training.kernels import MOST as _MOST
+from dpose.training.kernels import TOO_LARGE as _TOO_LARGE
+from dpose.training.kernels.reference import at_least_float32
+from dpose.training.kernels.reference import square_norms as square_norms
 
 _RUN = 32
 """Places whose sum is taken by itself and then added: fewer numbers one after the other, so less is rounded away."""
+_PART = 1 << 16
+_WIDE = 4096
+"""Coordinates at a time: their sums stay in the processor's cache."""
+_DEEP = 64
+"""Units whose sum of integers up to 2^24 + 2 fits in 32 bits."""
 
 
-def depthwise_gradients(
+def depthwise(
     x: Tensor,
     gradient: Tensor,
     size: tuple[int, int],
@@ -31,36 +40,38 @@ def depthwise_gradients(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> Tensor:
-    """Each unit's gradient of a depthwise convolution's weights, (U, C, 1, *size).
-
-    Args:
-        x: (U, V, C, height, width) in float32 or float64, on a processor; best in channels last.
-        gradient: Of the output, (U, V, C, rows, columns).
-        size: The kernel's, in rows and columns, as in the next three.
-        stride: Of the convolution.
-        padding: Zeros on each side.
-        dilation: Between the kernel's points.
-    """
-    places, slopes = (t.movedim(2, -1).contiguous().numpy() for t in (x, gradient))
+    """As in `Kernels`; fastest where tensors are in channels last."""
+    x = x.repeat_interleave(gradient.shape[2] // x.shape[2], 2) if gradient.shape[2] > x.shape[2] else x
+    places, slopes = (at_least_float32(t).movedim(2, -1).contiguous().numpy() for t in (x, gradient))
     steps = np.array([stride, padding, dilation], np.int64)
     found = np.zeros((len(places), *size, places.shape[-1]), places.dtype)
     over_units(_depthwise, len(places), places, slopes, found, steps)
     return torch.from_numpy(found).movedim(-1, 1).unsqueeze(2)
 
 
-def norm_gradients(x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
-    """Each unit's gradients of a normalisation's weights and biases, (U, P) both.
-
-    Args:
-        x: (U, T, P), what was normalised at each of T places, in float32 or float64, on a processor.
-        gradient: Of the output, of the same shape.
-        mean: (U, T), what was taken off.
-        rstd: (U, T), by which it was multiplied then.
-    """
-    arrays = [t.contiguous().numpy() for t in (x, gradient, mean, rstd)]
+def norm_slopes(x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+    """As in `Kernels`."""
+    arrays = [at_least_float32(t).contiguous().numpy() for t in (x, gradient, mean, rstd)]
     slopes, shifts = (np.zeros((len(x), x.shape[2]), arrays[0].dtype) for _ in range(2))
     over_units(_normalised, len(x), *arrays, slopes, shifts)
     return torch.from_numpy(slopes), torch.from_numpy(shifts)
+
+
+def truncate_sum(rows: Tensor, factors: Tensor, totals: Tensor, squares: Tensor) -> None:
+    """As in `Kernels`."""
+    arrays = rows.contiguous().numpy(), factors.numpy(), totals.numpy()
+    width, threads = rows.shape[1], torch.get_num_threads()
+    if threads == 1 or width <= _PART:
+        add_truncated(*arrays, squares.numpy(), 0, width)
+        return
+
+    def part(at: int) -> Tensor:
+        found = torch.zeros_like(squares)
+        add_truncated(*arrays, found.numpy(), at, min(at + _PART, width))
+        return found
+
+    for found in pool(threads).map(part, range(0, width, _PART)):  # exact: in whatever order
+        squares += found
 
 
 def over_units(sums: Callable[..., None], units: int, *arrays: NDArray[Any]) -> None:
@@ -158,4 +169,38 @@ def _add_normalised(
             shifts[u] += shift
 
 
+def _add_truncated(
+    rows: NDArray[Any],
+    factors: NDArray[Any],
+    totals: NDArray[np.int64],
+    squares: NDArray[np.float64],
+    begin: int,
+    end: int,
+) -> None:
+    """As `truncate_sum`, from column `begin` to before `end`; a row with factor 0 is not read."""
+    units = len(rows)
+    for start in range(begin, end, _WIDE):
+        stop = min(start + _WIDE, end)
+        for first in range(0, units, _DEEP):
+            sums = np.zeros(_WIDE, np.int32)
+            for u in range(first, min(first + _DEEP, units)):
+                factor = factors[u]
+                if factor == 0:
+                    continue
+                row = rows[u, start:stop]
+                square = 0.0
+                for i in range(len(row)):
+                    value = row[i] * factor
+                    # nan fails every comparison; a number above the bound makes the square larger than any bound
+                    value = value if abs(value) <= _MOST else row.dtype.type(_TOO_LARGE)
+                    steps = np.int32(value)
+                    sums[i] += steps
+                    square += np.float64(steps) * np.float64(steps)
+                squares[u] += square
+            for i in range(stop - start):
+                totals[start + i] += sums[i]
+
+
 _depthwise, _normalised = kernel(_add_depthwise), kernel(_add_normalised)
+# sums of squares are of integers, which have one sum in whatever order: they may be taken side by side
+add_truncated = kernel(_add_truncated, fastmath={"reassoc"})
