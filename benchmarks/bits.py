@@ -14,7 +14,9 @@ products there have the same bits wherever in memory their numbers begin.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.process import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import json

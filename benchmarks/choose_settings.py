@@ -16,7 +16,9 @@ ways back to the first weights).
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.process import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import itertools

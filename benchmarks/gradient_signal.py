@@ -10,7 +10,9 @@ their ratio does not depend on the number of steps (as long as the noise multipl
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.process import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 from collections.abc import Mapping, Sequence

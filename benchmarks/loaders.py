@@ -16,7 +16,9 @@ step alone, and of both together as a training has them, with the share of that 
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.process import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import contextlib

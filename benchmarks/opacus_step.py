@@ -11,7 +11,9 @@ Rounds alternate, the ratio is of the medians.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.process import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import platform

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.process import settle_environment
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     0: done. 1: some of many items failed. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C
     after saving.
     """
+    settle_environment()  # before anything imports torch
     import typer
 
     _print_anything()

@@ -2,7 +2,7 @@
 
 A step is taken again under its old key only where it gives the same bits again, and a unit's gradient must not know
 which others were sampled (docs/proofs/resume.md, docs/proofs/dp-sgd.md). Both are facts about kernels that dpose did
-not write. So the modes in which they hold are asked for (`dpose/__init__.py`, `exact_arithmetic`), what is in force is
+not write. So the modes in which they hold are asked for (`dpose.process`, `exact_arithmetic`), what is in force is
 written down (`arithmetic_in_force`), and it is looked at (`products_repeat`, `dpose.training.apart`).
 """
 
@@ -47,6 +47,8 @@ PRECISIONS = (
 
 _LINE = 64
 _CBWR_ALL = -1
+MKL_OFF = 1
+"""MKL's branch where its reproducible mode is off."""
 
 
 @contextlib.contextmanager
@@ -83,7 +85,7 @@ def arithmetic_in_force(device: torch.device) -> dict[str, str]:
     """What is in force, by name, for `dpose.training.reproducibility`."""
     found = {name: os.environ.get(name, "") for name in SETTINGS}
     found["the processor's name"] = _processor()
-    found["MKL's branch"] = str(_mkl_branch())
+    found["MKL's branch"] = str(mkl_branch())
     found["float32 products"] = ", ".join(f"{name} {precision}" for name, precision in _precisions().items())
     found["oneDNN"] = str(torch.backends.mkldnn.enabled)
     if device.type == "cuda":
@@ -190,7 +192,7 @@ def _processor() -> str:
     return ", ".join(found[key] for key in wanted if key in found)
 
 
-def _mkl_branch() -> int | None:
+def mkl_branch() -> int | None:
     """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None where torch was built without MKL."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:

@@ -23,7 +23,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.extensions import source_files
 from dpose.files import file_bytes
-from dpose.training.arithmetic import arithmetic_in_force, bits_of, products_repeat
+from dpose.training.arithmetic import MKL_OFF, arithmetic_in_force, bits_of, mkl_branch, products_repeat
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
@@ -33,6 +33,10 @@ NO_REPEAT = (
     "will be taken under a new key and counted twice."
 )
 """Said before such a run begins."""
+MKL_MISSING = (
+    " MKL is not in its reproducible mode: set MKL_CBWR=AUTO before Python starts, or call "
+    "dpose.process.settle_environment() before torch computes."
+)
 _NO_SETTINGS = ("command", "views_at_once")
 """What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
 _LONG, _DEEP = 64, 3
@@ -50,7 +54,7 @@ def no_repeat(device: torch.device, differing: Sequence[str]) -> str:
         more = f" and of {len(differing) - 1} more" if len(differing) > 1 else ""
         return f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of {differing[0]}{more}."
     if device.type == "cpu":
-        return NO_REPEAT
+        return NO_REPEAT + (MKL_MISSING if mkl_branch() == MKL_OFF else "")
     return f"{NO_REPEAT} torch was not told to refuse kernels that are not deterministic."
 
 

@@ -33,7 +33,7 @@ from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
-from dpose.process import keep_freed_memory
+from dpose.process import keep_freed_memory, settle_environment
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.charging import run_charge, tell_composed, watch_charge
@@ -134,6 +134,7 @@ def train(
     if not resume:
         check_free(folder, may_be_empty=True, may_be_locked=True)
     console = (options.console or Console()) if place.first else Console(quiet=True)
+    settle_environment()
     keep_freed_memory()
     threads, kind = options.threads, plan.kind
     if not trainable_params(model):
