@@ -13,7 +13,7 @@ import dpose.training.trainer as trainer
 from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.training.apart import check_units_apart
+from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
 from dpose.training.gradient import FITTED, open_parts
 from dpose.training.gradients import CLIP_MARGIN, per_unit_gradients, trainable_params
@@ -352,10 +352,10 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
     read, model = [], dots.task.build_model().train()
     real = Loader.micro_batches
 
-    def watched(self, indices, number, views_at_once, **options):
+    def watched(self, indices, number, microbatch_size, **options):
         if self.label == b"public":
-            read.append((sorted(indices), number, views_at_once))
-        return real(self, indices, number, views_at_once, **options)
+            read.append((sorted(indices), number, microbatch_size))
+        return real(self, indices, number, microbatch_size, **options)
 
     monkeypatch.setattr(Loader, "micro_batches", watched)
     bound, noise = a_plan(method).bind(N), AesNoise(Key.from_seed(3))

@@ -40,7 +40,7 @@ from dpose.account.charges import (
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
-from dpose.account.history import charges, check_account, groups, times_set_back, touching
+from dpose.account.history import charges, check_account, groups, overlapping, rollback_count
 from dpose.account.journal import Where
 from dpose.account.reservations import charge, charge_all, committing, conclude, note_weights
 from dpose.account.store import accept_account, account_exists
@@ -75,10 +75,10 @@ __all__ = [
     "lineage",
     "names_of_run",
     "note_weights",
+    "overlapping",
+    "rollback_count",
     "set_budget",
     "spending",
-    "times_set_back",
-    "touching",
     "unbounded",
     "what_fits",
 ]

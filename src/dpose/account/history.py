@@ -263,7 +263,7 @@ def _met(account: Transaction, entries: Iterable[Charge]) -> frozenset[int]:
     return frozenset(int(row[0]) for row in met)
 
 
-def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
+def overlapping(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """Those of `entries` that read any of the pictures `marks`: told by the account for those that it holds.
 
     One that took some of them to be public comes without its events: nothing bounds what it tells of those.
@@ -289,7 +289,7 @@ def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
 
 
 def touching_sets(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
-    """Those of stored `entries` that read any of the account's `sets`, as `touching`."""
+    """Those of stored `entries` that read any of the account's `sets`, as `overlapping`."""
     found = []
     for entry in entries:
         assert entry.stored is not None
@@ -349,7 +349,7 @@ def _groups(entries: list[Charge], meets: list[tuple[int, int]]) -> list[list[Ch
     return sorted(ordered, key=lambda group: group[0].stored.seq if group[0].stored else 0)
 
 
-def times_set_back(where: Where = None) -> int:
+def rollback_count(where: Where = None) -> int:
     """How often the account was set back and taken as it was: each time less may stand as spent than was.
 
     Raises:

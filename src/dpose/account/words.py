@@ -21,7 +21,7 @@ from pathlib import PurePath
 from dpose.account.budgets import BudgetState, budget_states, what_fits
 from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
 from dpose.account.composition import Spent, composed_each, spending
-from dpose.account.history import charges, groups, times_set_back
+from dpose.account.history import charges, groups, rollback_count
 from dpose.account.journal import Where
 from dpose.account.store import VARIABLE, opened
 from dpose.errors import DposeError
@@ -413,7 +413,7 @@ def set_back_line(where: Where = None) -> str:
     Raises:
         DposeError: the account cannot be read.
     """
-    times = times_set_back(where)
+    times = rollback_count(where)
     how = "once" if times == 1 else f"{times} times"
     return f"The account was set back {how}: more may have been spent than it says." if times else ""
 

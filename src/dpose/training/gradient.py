@@ -1,6 +1,6 @@
 """The gradient that a step hands to the optimizer: the parts of a run, and what its method makes of them.
 
-    inputs = StepInputs(task, model, Loader(task, data, noise), bound, noise, context, views_at_once)
+    inputs = StepInputs(task, model, Loader(task, data, noise), bound, noise, context, microbatch_size)
     with open_parts(inputs, public) as parts:
         gradient, diagnostics = parts.gradient(params, step)     # the method's `update` of these parts
 
@@ -142,11 +142,11 @@ class Projection:
     def _batches(self, public: StepInputs, params: Params, step: int) -> Iterator[UnitBatch]:
         drawn = self._rng(step).choice(len(public.loader.dataset), self.config.units, replace=False)
         device = next(iter(params.values())).device
-        batches = public.loader.micro_batches(sorted(int(i) for i in drawn), step, public.views_at_once)
+        batches = public.loader.micro_batches(sorted(int(i) for i in drawn), step, public.microbatch_size)
         return (batch.to(device) for batch in batches)
 
 
-class Parts:
+class GradientSources:
     """What the method of a run makes its gradients of, and the gradients that it makes.
 
     A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
@@ -286,7 +286,7 @@ class Parts:
 
 
 @contextlib.contextmanager
-def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Parts]:
+def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[GradientSources]:
     """The parts that the plan's method reads, for as long as the block lasts.
 
     Args:
@@ -301,7 +301,9 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Parts
     with contextlib.ExitStack() as open_loaders:
 
         def copied(units: UnitDataset) -> UnitDataset:
-            return Copies(units, plan.copies) if plan.copies > 1 else units
+            return (
+                Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
+            )
 
         def over(of: Task, units: UnitDataset, label: bytes) -> StepInputs:
             loader = Loader(of, units, inputs.noise, inputs.loader.threads, label)
@@ -320,7 +322,7 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Parts
             projection = Projection(plan.subspace, inputs, over(task, public, b"public") if public else None)
         facts = (f"{len(public):,} {kind.fitted_on}",) if public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
-        yield Parts(inputs, private, plain, projection, facts, conditions)
+        yield GradientSources(inputs, private, plain, projection, facts, conditions)
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:

@@ -11,7 +11,7 @@ import warnings
 import torch
 
 from dpose.errors import DposeError
-from dpose.training.apart import random_units
+from dpose.training.batch_invariance import random_units
 from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import only_gradients
@@ -20,7 +20,7 @@ from dpose.training.step import StepInputs, clipped_part
 from dpose.units import UnitDataset, is_mixed
 
 
-def rehearse(inputs: StepInputs, public: UnitDataset | None, optimizer: OptimizerConfig) -> None:
+def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: OptimizerConfig) -> None:
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
     Args:
