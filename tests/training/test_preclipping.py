@@ -9,7 +9,6 @@ from rich.console import Console
 
 import dpose.training.gradient as gradient_module
 import dpose.training.step as step
-import dpose.training.trainer as trainer
 from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -374,8 +373,8 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
 @pytest.mark.parametrize("method", FITTING)
 def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path, method, monkeypatch):
     tried = []
-    real = trainer.check_units_apart
-    monkeypatch.setattr(trainer, "check_units_apart", lambda *given: tried.append(given[5]) or real(*given))
+    real = dry_run.check_units_apart
+    monkeypatch.setattr(dry_run, "check_units_apart", lambda *given: tried.append(given[5]) or real(*given))
     done = train(
         dots.task,
         dots.task.build_model(),

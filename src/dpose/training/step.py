@@ -127,9 +127,10 @@ def private_gradient(
             totals[name] += grid.steps(value).to(device)
         if on_micro_batch:
             on_micro_batch()
-    totals = ranks.sum_to_first(totals)
-    if not ranks.first:  # nothing: the update comes from the first process, with its noise
-        return {name: torch.zeros_like(p) for name, p in params.items()}
+    if ranks.count > 1:
+        totals = ranks.sum_to_first(totals)
+        if not ranks.first:  # nothing: the update comes from the first process, with its noise
+            return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: grid.values(total) for name, total in totals.items()}
     noisy = add_noise(sums, bound.own_event, inputs.noise.stream(Purpose.NOISE, step, context))
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
@@ -216,6 +217,8 @@ def _share(sample: NDArray[np.int64], ranks: ProcessGroup, numbers: Sequence[int
     together all of them, so the sum over processes has each sampled unit's clipped gradient once: the same sum as in
     one process, with the same sensitivity, and noise is added to it once.
     """
+    if ranks.count == 1:
+        return [int(i) for i in sample]
     return [int(i) for i in sample if is_local(i if numbers is None else numbers[i], ranks)]
 
 

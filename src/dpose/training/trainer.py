@@ -35,11 +35,9 @@ from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
 from dpose.process import keep_freed_memory, settle_environment
 from dpose.training.arithmetic import exact_arithmetic
-from dpose.training.batch_invariance import check_units_apart
 from dpose.training.charging import run_charge, tell_composed, watch_charge
-from dpose.training.clip import PreClipping
 from dpose.training.distributed import ProcessGroup, process_group
-from dpose.training.dry_run import dry_run
+from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
 from dpose.training.gradient import open_parts
@@ -48,25 +46,21 @@ from dpose.training.guards import check_disjoint, check_model, check_not_watched
 from dpose.training.loader import Loader
 from dpose.training.local_state import keep_places
 from dpose.training.loop import Ended, Loop, ReplayError
-from dpose.training.memory import fit_microbatch_size
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.preclipping import stand_in
 from dpose.training.reproducibility import (
     check_alike,
     code_digest,
     digest_of,
     environment,
-    no_repeat,
-    repeatable,
     settings_in_force,
 )
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
 from dpose.training.step import StepInputs
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
-from dpose.units import Task, UnitBatch, UnitDataset, most_views
+from dpose.units import Task, UnitDataset
 
 
 @dataclass(frozen=True)
@@ -208,7 +202,7 @@ def train(
         held.callback(session.close)
         if kind.private:
             held.enter_context(exact_arithmetic(inputs.device))
-        fitted, repeats = _fitted(inputs, options.microbatch_size or session.micro_batch, console)
+        fitted, repeats = fit_microbatch(inputs, options.microbatch_size or session.micro_batch, console)
         learnt = learnt_by(known, plan, names, used, seeded=seed is not None)
         config = describe_run(
             entry.id, task, model, bound, optimizer, fitted, seed, options.settings, known, learnt
@@ -277,34 +271,6 @@ def train(
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 
-def _fitted(inputs: StepInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
-    """The micro-batch of all processes, and whether steps give the same bits again.
-
-    Raises:
-        DposeError: units do not stay apart on this machine (`dpose.training.batch_invariance`).
-    """
-    task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
-    fitted = microbatch_size or fit_microbatch_size(task, model, _example(inputs), clipped=kind.private)
-    fitted = -place.highest(-fitted)  # the least of all processes'
-    differing: list[str] = []
-    if kind.private:
-        most = inputs.bound.plan.augmentation_multiplicity * most_views(inputs.loader.dataset)
-        with console.status("looking whether units stay apart on this machine"):
-            like = _example(inputs).to(inputs.device)
-            differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
-    repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
-    if kind.private and not repeats:
-        console.print(no_repeat(inputs.device, differing), highlight=False)
-    return fitted, repeats
-
-
-def _transform_like(inputs: StepInputs) -> PreClipping | None:
-    """What computes as the run's transform does, before there is one; None where units stay apart in it by itself."""
-    plan, params = inputs.bound.plan, trainable_params(inputs.model)
-    coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
-    return stand_in(params, plan.subspace.rank) if coefficients else None
-
-
 def _make(folder: Path, resume: bool) -> None:
     if resume and not folder.is_dir():
         raise DposeError(
@@ -314,11 +280,6 @@ def _make(folder: Path, resume: bool) -> None:
         make_folder(folder)
     except OSError as error:
         raise explain_os_error(error, folder) from error
-
-
-def _example(inputs: StepInputs) -> UnitBatch:
-    """One unit, for its shape only."""
-    return inputs.task.collate([inputs.loader.unit(inputs.example, 0)])
 
 
 def describe_run(

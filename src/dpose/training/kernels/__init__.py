@@ -12,6 +12,7 @@ whatever the other units are and wherever in the batch it stands.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Kernels(Protocol):
         """
 
 
+@cache
 def get(name: Name) -> Kernels:
     """The kernels of that name.
 
