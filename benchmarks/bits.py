@@ -14,7 +14,7 @@ products there have the same bits wherever in memory their numbers begin.
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 
@@ -33,8 +33,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from dpose.process import keep_freed_memory
-from dpose.training.arithmetic import products_repeat
+from dpose.training.arithmetic import keep_freed_memory, products_repeat
 from dpose.training.bookkeeping import Bookkeeping, at_least_float32
 from dpose.training.clip import Grid
 

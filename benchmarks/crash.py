@@ -21,7 +21,7 @@ not hold. `--share` measures instead what ledger, log and checkpoints take of a 
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

@@ -15,7 +15,7 @@ stopped goes on where it was. Exit code 1 where there was a crash.
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

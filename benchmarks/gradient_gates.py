@@ -17,7 +17,7 @@ of the best length gains, to second order, where noise is most of what moves.
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

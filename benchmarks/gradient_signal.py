@@ -10,7 +10,7 @@ their ratio does not depend on the number of steps (as long as the noise multipl
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

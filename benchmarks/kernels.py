@@ -58,9 +58,11 @@ def tasks() -> dict[str, Callable[[], Any]]:
     return {
         "40 rendered pictures of 128x96": pictures,
         "depthwise gradients, 32 units of 32x24x128": lambda: [
-            cpu.depthwise(maps, slopes, (3, 3), (1, 1), (1, 1), (1, 1))
+            cpu.KERNELS.depthwise(maps, slopes, (3, 3), (1, 1), (1, 1), (1, 1))
         ],
-        "LayerNorm's gradients, 32 units of 768x64": lambda: cpu.norm_slopes(cells, rises, mean, rstd),
+        "LayerNorm's gradients, 32 units of 768x64": lambda: cpu.KERNELS.norm_slopes(
+            cells, rises, mean, rstd
+        ),
         "the truncated sum, 32 units of 100,000": truncated,
         "200,000 numbers of exact noise": noise,
     }

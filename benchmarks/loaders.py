@@ -16,7 +16,7 @@ step alone, and of both together as a training has them, with the share of that 
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

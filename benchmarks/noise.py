@@ -8,7 +8,7 @@ units, scaled up from one micro-batch, and one draw of noise on each number that
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

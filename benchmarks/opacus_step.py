@@ -11,7 +11,7 @@ Rounds alternate, the ratio is of the medians.
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

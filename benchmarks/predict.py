@@ -19,7 +19,7 @@ file: OMP_NUM_THREADS=1 is for a machine that is shared.
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

@@ -24,7 +24,7 @@ Opacus accepts (benchmarks/opacus_step.py, CPU only).
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 
@@ -49,7 +49,7 @@ from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.process import keep_freed_memory
+from dpose.training.arithmetic import keep_freed_memory
 from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.methods import SubspaceConfig

@@ -14,7 +14,7 @@ false. People without a labelled joint and crowds are not counted, and who is fo
 
 from __future__ import annotations
 
-from dpose.process import settle_environment  # isort: skip
+from dpose.interpreter import settle_environment  # isort: skip
 
 settle_environment()  # before torch is imported
 

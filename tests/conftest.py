@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numba  # noqa: F401  (so that tests try the kernels; tests/test_jit.py holds what stands in for them to them)
 
-from dpose.process import settle_environment
+from dpose.interpreter import settle_environment
 
 settle_environment()  # as a command does, before torch is imported
 

@@ -22,7 +22,6 @@ FLOORS = {
     "remote": 0,
     "fetched": 0,
     "tensors": 0,
-    "process": 0,
     "privacy": 1,
     "media": 1,
     "engines": 1,

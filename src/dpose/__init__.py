@@ -6,7 +6,7 @@
 
 The names in `__init__.pyi` are the public ones; everything else may move. They are imported when first used, so
 that the command line answers at once. Importing dpose sets nothing of the process: what commands and runs need they set
-when they begin (`dpose.process`).
+when they begin (`dpose.interpreter`).
 """
 
 import lazy_loader

@@ -202,7 +202,7 @@ GUARDED = {
         ("training/test_layers.py", "training/test_kernels.py"), ("over_units",)
     ),
     "training/kernels/reference.py": Guarded(
-        ("training/test_kernels.py", "training/test_grid.py"), ("truncate_sum",)
+        ("training/test_kernels.py", "training/test_grid.py"), ("Reference.truncate_sum",)
     ),
     "training/optim.py": Guarded(("training/test_optim.py",), ("WeightAverage.update",)),
     "training/clip.py": Guarded(("training/test_grid.py", "training/test_clip.py")),

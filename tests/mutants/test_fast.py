@@ -14,6 +14,7 @@ from dpose.training import grad_sample, gradients, layers
 from dpose.training.clip import Clip, Grid
 from dpose.training.grad_sample import track
 from dpose.training.gradients import unit_loss
+from dpose.training.kernels import cpu
 from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
@@ -148,7 +149,7 @@ def uses_measured_apart(monkeypatch):
     real = book.Bookkeeping.add
 
     def add(self, name, value):
-        self.__dict__.setdefault("squares", []).append(book.square_norms(value.flatten(1)))
+        self.__dict__.setdefault("squares", []).append(cpu.KERNELS.square_norms(value.flatten(1)))
         real(self, name, value)
 
     monkeypatch.setattr(book.Bookkeeping, "add", add)

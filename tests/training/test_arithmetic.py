@@ -65,8 +65,8 @@ def test_a_product_that_depends_on_where_memory_begins_is_found(number, monkeypa
 
 
 SETTLED = (
-    "import os, dpose.process\n"
-    "dpose.process.settle_environment()\n"
+    "import os, dpose.interpreter\n"
+    "dpose.interpreter.settle_environment()\n"
     "print(repr(os.environ['MKL_CBWR']))\n"
     "import torch; torch.ones(9, 9) @ torch.ones(9, 9)\n"
 )
@@ -291,7 +291,7 @@ def test_a_command_settles_the_process_before_torch_is_there():
 
 LATE = (
     "import torch; torch.ones(9, 9) @ torch.ones(9, 9)\n"
-    "from dpose.process import settle_environment\n"
+    "from dpose.interpreter import settle_environment\n"
     "from dpose.training.reproducibility import no_repeat\n"
     "settle_environment()\n"
     "print(no_repeat(torch.device('cpu'), []))\n"

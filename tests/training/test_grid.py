@@ -95,7 +95,7 @@ def added(add, on, rows, factors):
 
 
 def by_torch(on, rows, factors, totals, squares):
-    reference.truncate_sum(rows, (factors.double() / on.step).to(rows.dtype), totals, squares)
+    reference.KERNELS.truncate_sum(rows, (factors.double() / on.step).to(rows.dtype), totals, squares)
 
 
 @pytest.mark.bits
@@ -146,7 +146,9 @@ def test_one_coordinate_that_is_too_large_is_enough(add, value):
 
 def test_what_lies_on_another_device_is_added_by_torch(monkeypatch):
     asked = []
-    monkeypatch.setattr("dpose.training.kernels.reference.truncate_sum", lambda *given: asked.append(given))
+    monkeypatch.setattr(
+        "dpose.training.kernels.reference.Reference.truncate_sum", lambda self, *given: asked.append(given)
+    )
     on, rows, factors = Grid.of(1.0), torch.ones(3, 5), torch.full((3,), 0.5)
     added(Grid.add, on, rows, factors)
     assert not asked

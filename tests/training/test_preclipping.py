@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import dpose.training.dry_run as dry_run
 import dpose.training.gradient as gradient_module
 import dpose.training.step as step
 from clipped import clipped_sum

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.process import settle_environment
+from dpose.interpreter import settle_environment
 
 
 def main(arguments: list[str] | None = None) -> int:

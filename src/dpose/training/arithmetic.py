@@ -2,7 +2,7 @@
 
 A step is taken again under its old key only where it gives the same bits again, and a unit's gradient must not know
 which others were sampled (docs/proofs/resume.md, docs/proofs/dp-sgd.md). Both are facts about kernels that dpose did
-not write. So the modes in which they hold are asked for (`dpose.process`, `exact_arithmetic`), what is in force is
+not write. So the modes in which they hold are asked for (`dpose.interpreter`, `exact_arithmetic`), what is in force is
 written down (`arithmetic_in_force`), and it is looked at (`products_repeat`, `dpose.training.batch_invariance`).
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ PRECISIONS = (
     "mkldnn.rnn",
 )
 """Where torch may compute float32 products in a shorter type, under `torch.backends`."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+
+KEPT_BLOCK = 32 * 2**20
+"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before, so that a
+gigabyte of gradients leaves no holes."""
+KEPT_FREE = 1024 * 2**20
+"""Free memory at the end of the heap, in bytes, above which it goes back after all."""
 
 _LINE = 64
 _CBWR_ALL = -1
@@ -208,3 +218,23 @@ def slow_in_bfloat16(device: torch.device) -> bool:
         return False
     found = known()
     return not any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Ask the C library to keep what a step frees for the next one, once for the process; whether it does.
+
+    glibc takes each large block fresh from the kernel and gives it back when it is freed. The kernel then clears every
+    page of it again when it is first written, step after step: ten to fifteen thousand page faults for a private step
+    of 32 pictures, more than a plain one has, because per-unit gradients are large (docs/performance.md).
+
+    False, and nothing is changed, where the C library is not glibc, or where the environment has settings of its own
+    for it (any of MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_MAX_, GLIBC_TUNABLES).
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _MALLOC_SETTINGS):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, KEPT_BLOCK)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_FREE))

@@ -91,7 +91,7 @@ class Bookkeeping:
 
     def norms(self) -> Tensor:
         """Each unit's L2 norm over all parameters together, (U,), and not below the true one but by rounding."""
-        squares = [square_norms(rows) for _, rows in self._side_by_side()]
+        squares = [for_device(rows.device).square_norms(rows) for _, rows in self._side_by_side()]
         squares += [_ghost_squares(a, b) for a, b in self._pairs.values()]
         if not squares:  # the loss reaches no parameter
             return torch.zeros(self._units)
@@ -175,11 +175,6 @@ def total_norms(squares: Sequence[Tensor]) -> Tensor:
     for more in squares[1:]:
         total = total + more
     return total.sqrt().to(squares[0].dtype)
-
-
-def square_norms(rows: Tensor) -> Tensor:
-    """The squared L2 norm of each row, (U,)."""
-    return for_device(rows.device).square_norms(rows)
 
 
 def _ghost_squares(inputs: Tensor, outputs: Tensor) -> Tensor:

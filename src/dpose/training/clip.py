@@ -63,12 +63,8 @@ class Grid:
     def add(self, rows: Tensor, factors: Tensor, totals: Tensor, squares: Tensor) -> None:
         """Add each unit's factor * row, truncated toward zero on the grid, to `totals`, and its square to `squares`.
 
-        Args:
-            rows: (U, P) float32 or float64; where the factor is 0, anything.
-            factors: (U,) of the same type. Where it is not 0, a number that is not finite or has more than 2^24
-                steps makes the unit's square too large for `within`.
-            totals: (P,) int64, in steps; added to. Means nothing if a unit turns out not to be `within`.
-            squares: (U,) float64, in steps; added to.
+        As `dpose.training.kernels.Kernels.truncate_sum`, with factors that are no steps. A unit that turns out not to
+        be `within` makes `totals` mean nothing.
         """
         scaled = (factors.double() / self.step).to(rows.dtype)
         for_device(rows.device).truncate_sum(rows, scaled, totals, squares)

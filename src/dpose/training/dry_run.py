@@ -37,10 +37,7 @@ SHARE = 0.5
 def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: OptimizerConfig) -> None:
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
-    Args:
-        inputs: What steps may not change, with noise that is used nowhere else; one unit is read, for its shapes only.
-        public: Public units, for the methods that are fitted on some.
-        optimizer: As configured.
+    The noise of `inputs` must be used nowhere else. One unit is read, for its shapes only.
 
     Raises:
         DposeError: the method's parts do not fit the data, the loss or the model.
@@ -69,11 +66,6 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
 
 def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
     """The micro-batch of all processes, in views, and whether steps give the same bits again.
-
-    Args:
-        inputs: What steps may not change; one unit is read, for its shapes only.
-        microbatch_size: The size that is asked for; fitted to memory when None.
-        console: Where a run is told that its steps do not repeat.
 
     Raises:
         DposeError: units do not stay apart on this machine (`dpose.training.batch_invariance`).
@@ -111,11 +103,7 @@ def fit_microbatch_size(task: Task, model: torch.nn.Module, like: UnitBatch, *, 
     The probe runs on zeros of the shape of `like`, and on a copy of the model: nothing of the data decides, and running
     statistics see no empty picture.
 
-    Args:
-        task: The task.
-        model: On its device, in training mode.
-        like: One unit, for the shapes only.
-        clipped: Whether gradients are made per unit and clipped; a plain mean needs less, and allows BatchNorm.
+    Gradients that are not `clipped` need less, and allow BatchNorm.
     """
     device = next(model.parameters()).device
     probed, one = copy.deepcopy(model), _zeros(like, device)

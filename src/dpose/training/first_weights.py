@@ -217,12 +217,7 @@ class _Shipped:
 
 
 def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
-    """What weights that come with dpose mean for a run; None for other weights.
-
-    Args:
-        digest: SHA-256 of the file of weights.
-        unit: What the run protects.
-    """
+    """What weights that come with dpose mean for a run; None for other weights."""
     found = _shipped(files.SHIPPED).get(digest)
     if found is None:
         return None
@@ -268,13 +263,8 @@ def inherited(
     in `conditions`. Whether pictures are the same is told by content; copies that were saved again and people are found
     where the data behind the weights are at hand (`again`).
 
-    Args:
-        first: Where the weights are from.
-        entry: What the run will take, with the pictures' marks.
-        plan: The run's.
-        entries: Of the account.
-        again: Of runs, those that learnt from near copies or people of the run's units (`guards.learnt_again`).
-        names: Which public sets the run's units are.
+    `again` names runs that learnt from near copies or people of the run's units (`guards.learnt_again`); `names` says
+    which public sets the units are.
 
     Raises:
         DposeError: the weights learnt from some of the run's units, or from a public set that they may be of, without a

@@ -51,12 +51,6 @@ Units = Sequence[Tensor | Mapping[str, Tensor]]
 def track(loss: UnitLoss, params: Params, units: Units, *, products: bool) -> Bookkeeping | None:
     """The book of one forward and one backward pass over a batch, at `params`.
 
-    Args:
-        loss: Of one unit (`dpose.training.gradients.unit_loss`).
-        params: The trainable parameters by name.
-        units: What it takes besides.
-        products: See `Bookkeeping`.
-
     Returns:
         The book with every unit's gradient, or None: a use of a parameter escaped.
 

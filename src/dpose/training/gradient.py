@@ -154,13 +154,7 @@ class GradientSources:
     **Guarantee.** `noised` is a clipped and noised sum, `projected` post-processing of it; `plain` reads public views,
     or data that nobody needs protected. So whatever a method computes from them and from `state` is post-processing.
 
-    Args:
-        inputs: What steps may not change.
-        private: The same over the units whose gradients are clipped and noised; None for a method that does neither.
-        open_data: The same over data whose gradients need no noise; None for a method without.
-        projection: What is fitted on public units; None for a method without.
-        facts: What the parts take for public, for the statement.
-        conditions: What a guarantee takes as given because of them.
+    `facts` are what the parts take for public, `conditions` what a guarantee takes as given because of them.
 
     Attributes:
         state: Tensors that the method keeps from step to step, by name: saved with every checkpoint.
@@ -205,11 +199,6 @@ class GradientSources:
 
     def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
         """The gradient of step `step` at `params`, and what may be told of it.
-
-        Args:
-            params: The weights.
-            step: Its number.
-            chain: A digest of all that was released before.
 
         Returns:
             The gradient, the same in every process; and what the first process found.

@@ -20,10 +20,11 @@ from torch.func import grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpose.errors import DposeError
-from dpose.training.bookkeeping import Bookkeeping, square_norms, total_norms
+from dpose.training.bookkeeping import Bookkeeping, total_norms
 from dpose.training.clip import Clip, PreClipping
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, Units, track
+from dpose.training.kernels import for_device
 from dpose.training.layers import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
 
@@ -62,13 +63,6 @@ def per_unit_gradients(
     """The gradient of every unit's loss: each tensor (U, *parameter shape).
 
     Memory grows with U times the number of trainable parameters; `clipped_sum` is fed micro-batches for that reason.
-
-    Args:
-        task: Gives the loss.
-        model: In the mode that it trains in; nothing is written into it.
-        params: The trainable parameters by name.
-        batch: The units.
-        way: See `Way`.
     """
     loss = unit_loss(task, model)
     book = _book(loss, params, batch.parts, is_mixed(task), products=False) if way == "fast" else None
@@ -81,7 +75,7 @@ def _by_vmap(loss: UnitLoss, params: Params, units: Units) -> Params:
 
 def unit_norms(gradients: Params) -> Tensor:
     """Each unit's L2 norm (U,) over all tensors together; a unit whose norm is not finite contributes nothing."""
-    return total_norms([square_norms(g.flatten(1)) for g in gradients.values()])
+    return total_norms([for_device(g.device).square_norms(g.flatten(1)) for g in gradients.values()])
 
 
 def clip_scales(norms: Tensor, clip: Clip) -> Tensor:
@@ -147,15 +141,16 @@ def clipped_sum(
     clip = clip if isinstance(clip, Clip) else Clip(clip)
     like = transform.like(params) if transform else params
     device = next(iter(params.values())).device
-    totals = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in like.items()}
+    totals: Params = {}
     for batch, present in _micro_batches(units, microbatch_size):
         book = _measurable(loss, params, batch, way, transform, mixed)
         # an autocast around this would round products of factors, and norms
         with torch.autocast(device.type, enabled=False):
             scales = clip_scales(book.norms(), clip)
             sums = book.sums(scales if present is None else scales * present, clip.grid, like)
-        totals = {name: totals[name] + value for name, value in sums.items()}  # of whole steps: exact
-    return totals
+        for name, value in sums.items():  # of whole steps: exact
+            totals[name] = totals[name] + value if name in totals else value
+    return totals or {name: torch.zeros_like(p, dtype=torch.float64) for name, p in like.items()}
 
 
 def _micro_batches(units: Units, size: int | None) -> Iterator[tuple[Units, Tensor | None]]:

@@ -208,12 +208,7 @@ def learnt_again(
 
     One that took them to be public comes without events, as nothing bounds what it tells of those.
 
-    Args:
-        units: What is to be protected.
-        threads: Threads that read.
-        console: Where progress goes.
-        learnt_from: By a run's name what it learnt from, its units first; nothing where that is not at hand.
-        readers: The processes that compare them together.
+    `learnt_from` opens what a run learnt from by its name, its units first.
     """
 
     def found(runs: Sequence[Charge]) -> list[Charge]:

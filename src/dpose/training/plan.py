@@ -385,17 +385,6 @@ class BoundPlan:
     epsilon: float | None
 
     @property
-    def own_event(self) -> SampledGaussian:
-        """The event of a private method.
-
-        Raises:
-            ValueError: the method adds no noise.
-        """
-        if self.event is None:
-            raise ValueError(f"{self.plan.method} adds no noise")
-        return self.event
-
-    @property
     def divisor(self) -> float:
         """The expected batch size q*n: the constant by which noised sums are divided."""
         return self.sampling_rate * self.n
@@ -407,7 +396,9 @@ class BoundPlan:
         Raises:
             ValueError: the method adds none.
         """
-        return self.own_event.sigma * self.own_event.sensitivity
+        if self.event is None:
+            raise ValueError(f"{self.plan.method} adds no noise")
+        return self.event.sigma * self.event.sensitivity
 
     @property
     def sha256(self) -> str:

@@ -106,12 +106,6 @@ def fit_scales(
     moments: by Cauchy and Schwarz the noise's energy falls by (sum s)^2 / (d sum s^2), the spread of the scales. They
     have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant.
 
-    Args:
-        task: Gives the loss.
-        model: In the mode that it trains in; nothing is written into it.
-        params: The trainable parameters by name.
-        batches: The public units, on the device of `params`.
-
     Raises:
         DposeError: no unit has a gradient that is finite and not zero.
     """

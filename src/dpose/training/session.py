@@ -41,16 +41,8 @@ from dpose.training.reproducibility import MICRO_BATCH, digest_of
 class TrainingSession:
     """One process's try at finishing the run in a folder.
 
-    Args:
-        folder: Exists, and no other process is at work in it.
-        bound: The plan.
-        entry: What the run takes, for the account of the data.
-        content: Digest of the data: ids, order, contents and labels of private and public units.
-        seed: Of a seeded run.
-        ranks: Which process of the run this is.
-        resume: Whether the folder holds a run to go on with.
-        options: Where keys and heads are kept, and what is scored, for the ledger.
-        console: Where it is said what happens.
+    No other process is at work in `folder`. `content` is a digest of the data: ids, order, contents and labels of
+    private and public units.
 
     Raises:
         DposeError: the run is finished, its checkpoints or its ledger are broken, or the data are not those that it
@@ -139,12 +131,7 @@ class TrainingSession:
         return int(self.kept.surroundings.get(MICRO_BATCH, 0)) or None if self.kept else None
 
     def noise(self, surroundings: Mapping[str, str], repeatable: bool) -> AesNoise:
-        """The noise of this attempt, under the old key if its steps come out as they did.
-
-        Args:
-            surroundings: What the bits of a step depend on.
-            repeatable: Whether the same step gives the same bits.
-        """
+        """The noise of this attempt, under the old key if its steps come out as they did."""
         self.around = dict(surroundings)
         if self.kept:
             old = self.kept.surroundings
@@ -201,10 +188,6 @@ class TrainingSession:
 
     def run(self, loop: Loop, noise: AesNoise) -> Ended:
         """Take the steps that are left.
-
-        Args:
-            loop: At the run's beginning.
-            noise: What `noise` gave.
 
         Raises:
             ReplayError: a step came out otherwise than before.

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpose.privacy.events import SampledGaussian
+from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose, Stream
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
@@ -98,13 +98,8 @@ def private_gradient(
     transform this is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of
     its batch of size B.
 
-    Args:
-        inputs: What the step may not change.
-        params: The weights.
-        step: Its number.
-        chain: A digest of all that was released before; part of the derivation of sample and noise, so that a step
-            taken again after another past gets draws of its own.
-        on_micro_batch: Called after each micro-batch.
+    `chain` is a digest of all that was released before and part of the derivation of sample and noise: a step that is
+    taken again after another past gets draws of its own.
     """
     bound, ranks = inputs.bound, inputs.ranks
     context = inputs.context + chain
@@ -132,7 +127,9 @@ def private_gradient(
         if not ranks.first:  # nothing: the update comes from the first process, with its noise
             return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: grid.values(total) for name, total in totals.items()}
-    noisy = add_noise(sums, bound.own_event, inputs.noise.stream(Purpose.NOISE, step, context))
+    if bound.event is None:
+        raise ValueError(f"{bound.plan.method} adds no noise")
+    noisy = add_noise(sums, bound.event, inputs.noise.stream(Purpose.NOISE, step, context))
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
     return inputs.transform.back(mean) if inputs.transform else mean
 
@@ -170,16 +167,14 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | None = None
         ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip.
     """
     stream = stream or AesNoise(Key.fresh()).stream(Purpose.NOISE)
-    grid_step = Grid.of(event.sensitivity).step if event.rounded else None
+    grid_step = Grid.of(event.sensitivity).step if event.type == ROUNDED else None
     return add_gaussian(sums, event.sigma * event.sensitivity, stream, grid_step)
 
 
 def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int64]]:
     """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected.
 
-    Args:
-        inputs: The run's.
-        first: The step to begin with; the same key gives it the same batch as a run from the start.
+    The same key gives step `first` the same batch as a run from the start.
     """
     size = inputs.bound.plan.expected_batch_size
     epoch, skipped = divmod(first, math.ceil(inputs.bound.n / size))

@@ -73,11 +73,6 @@ class TrainedOn:
     def from_dict(cls, values: Any, where: str, how: str = "") -> TrainedOn:
         """The entry that `to_dict` wrote, or that somebody wrote by hand; only `datasets` must be there.
 
-        Args:
-            values: As from JSON.
-            where: The file, for messages.
-            how: As the attribute.
-
         Raises:
             DposeError: it is none; one line that says what is wrong.
         """
@@ -213,12 +208,6 @@ def check_unseen(learnt: TrainedOn, names: SetNames, weights: str, unit: str) ->
     **Guarantee.** None of its own: it refuses claims that cannot hold. Noise bounds what a run adds to its first
     weights and takes nothing out of them. Names alone are compared, and those of pictures where data in a common format
     look like a public set's; no picture is read.
-
-    Args:
-        learnt: Of the first weights.
-        names: Of the units.
-        weights: The weights, for the message.
-        unit: What a unit is.
 
     Raises:
         DposeError: they have; says which weights, which set, and how that is known.

@@ -26,6 +26,7 @@ from rich.console import Console
 from dpose.account import charge, charges, conclude, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
+from dpose.interpreter import settle_environment
 from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import AesNoise, Key
@@ -33,8 +34,7 @@ from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
-from dpose.process import keep_freed_memory, settle_environment
-from dpose.training.arithmetic import exact_arithmetic
+from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
 from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.dry_run import dry_run, fit_microbatch

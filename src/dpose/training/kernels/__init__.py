@@ -4,7 +4,7 @@
     kernels = for_device(rows.device)               # what steps take
     kernels.truncate_sum(rows, factors, totals, squares)
 
-Each kind is a module with the functions of `Kernels`. Integers are the same from all of them for equal float gradients;
+Each kind is a module with a value `KERNELS`. Integers are the same from all of them for equal float gradients;
 floating-point results differ by rounding. In every one a unit is summed by itself, so that its result has the same bits
 whatever the other units are and wherever in the batch it stands.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -85,15 +85,10 @@ def get(name: Name) -> Kernels:
     """
     if name not in ("reference", "cpu"):
         raise ValueError(f"no kernels are called {name!r}")
-    return cast(Kernels, importlib.import_module(f"{__name__}.{name}"))
+    kernels: Kernels = importlib.import_module(f"{__name__}.{name}").KERNELS
+    return kernels
 
 
 def for_device(device: torch.device) -> Kernels:
     """The kernels that steps take on `device`."""
     return get("cpu" if device.type == "cpu" else "reference")
-
-
-if TYPE_CHECKING:
-    from dpose.training.kernels import cpu, reference
-
-    _HELD: tuple[Kernels, ...] = (reference, cpu)

@@ -20,8 +20,8 @@ from torch import Tensor
 from dpose.jit import kernel
 from dpose.training.kernels import MOST as _MOST
 from dpose.training.kernels import TOO_LARGE as _TOO_LARGE
-from dpose.training.kernels.reference import at_least_float32
-from dpose.training.kernels.reference import square_norms as square_norms
+from dpose.training.kernels import Kernels
+from dpose.training.kernels.reference import Reference, at_least_float32
 
 _RUN = 32
 """Places whose sum is taken by itself and then added: fewer numbers one after the other, so less is rounded away."""
@@ -30,48 +30,6 @@ _WIDE = 4096
 """Coordinates at a time: their sums stay in the processor's cache."""
 _DEEP = 64
 """Units whose sum of integers up to 2^24 + 2 fits in 32 bits."""
-
-
-def depthwise(
-    x: Tensor,
-    gradient: Tensor,
-    size: tuple[int, int],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> Tensor:
-    """As in `Kernels`; fastest where tensors are in channels last."""
-    x = x.repeat_interleave(gradient.shape[2] // x.shape[2], 2) if gradient.shape[2] > x.shape[2] else x
-    places, slopes = (at_least_float32(t).movedim(2, -1).contiguous().numpy() for t in (x, gradient))
-    steps = np.array([stride, padding, dilation], np.int64)
-    found = np.zeros((len(places), *size, places.shape[-1]), places.dtype)
-    over_units(_depthwise, len(places), places, slopes, found, steps)
-    return torch.from_numpy(found).movedim(-1, 1).unsqueeze(2)
-
-
-def norm_slopes(x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
-    """As in `Kernels`."""
-    arrays = [at_least_float32(t).contiguous().numpy() for t in (x, gradient, mean, rstd)]
-    slopes, shifts = (np.zeros((len(x), x.shape[2]), arrays[0].dtype) for _ in range(2))
-    over_units(_normalised, len(x), *arrays, slopes, shifts)
-    return torch.from_numpy(slopes), torch.from_numpy(shifts)
-
-
-def truncate_sum(rows: Tensor, factors: Tensor, totals: Tensor, squares: Tensor) -> None:
-    """As in `Kernels`."""
-    arrays = rows.contiguous().numpy(), factors.numpy(), totals.numpy()
-    width, threads = rows.shape[1], torch.get_num_threads()
-    if threads == 1 or width <= _PART:
-        add_truncated(*arrays, squares.numpy(), 0, width)
-        return
-
-    def part(at: int) -> Tensor:
-        found = torch.zeros_like(squares)
-        add_truncated(*arrays, found.numpy(), at, min(at + _PART, width))
-        return found
-
-    for found in pool(threads).map(part, range(0, width, _PART)):  # exact: in whatever order
-        squares += found
 
 
 def over_units(sums: Callable[..., None], units: int, *arrays: NDArray[Any]) -> None:
@@ -100,13 +58,8 @@ def _add_depthwise(
 ) -> None:
     """found[u, k, m, c] += the sum over views and places of gradient[u, v, i, j, c] * x[u, v, i', j', c].
 
-    Args:
-        x: (U, V, height, width, C).
-        gradient: (U, V, rows, columns, C).
-        found: (U, kernel height, kernel width, C).
-        steps: Stride, padding and dilation, of rows and of columns: (3, 2).
-        begin: The first unit.
-        end: Behind the last one.
+    x (U, V, height, width, C), gradient (U, V, rows, columns, C), found (U, kernel height, kernel width, C); steps (3,
+    2): stride, padding and dilation, of rows and of columns. Units from `begin` to before `end`.
     """
     views, height, width, channels = x.shape[1:]
     rows, columns = gradient.shape[2:4]
@@ -144,15 +97,7 @@ def _add_normalised(
 ) -> None:
     """slopes[u, p] += the sum over t of gradient[u, t, p] * (x[u, t, p] - mean[u, t]) * rstd[u, t]; shifts without x.
 
-    Args:
-        x: (U, T, P).
-        gradient: (U, T, P).
-        mean: (U, T).
-        rstd: (U, T).
-        slopes: (U, P).
-        shifts: (U, P).
-        begin: The first unit.
-        end: Behind the last one.
+    x, gradient (U, T, P), mean, rstd (U, T), slopes, shifts (U, P). Units from `begin` to before `end`.
     """
     places, width = x.shape[1:]
     slope, shift = np.zeros(width, slopes.dtype), np.zeros(width, slopes.dtype)
@@ -204,3 +149,50 @@ def _add_truncated(
 _depthwise, _normalised = kernel(_add_depthwise), kernel(_add_normalised)
 # sums of squares are of integers, which have one sum in whatever order: they may be taken side by side
 add_truncated = kernel(_add_truncated, fastmath={"reassoc"})
+
+
+class Processor(Reference):
+    """`Kernels` for a processor."""
+
+    def depthwise(
+        self,
+        x: Tensor,
+        gradient: Tensor,
+        size: tuple[int, int],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+    ) -> Tensor:
+        """As in `Kernels`; fastest where tensors are in channels last."""
+        x = x.repeat_interleave(gradient.shape[2] // x.shape[2], 2) if gradient.shape[2] > x.shape[2] else x
+        places, slopes = (at_least_float32(t).movedim(2, -1).contiguous().numpy() for t in (x, gradient))
+        steps = np.array([stride, padding, dilation], np.int64)
+        found = np.zeros((len(places), *size, places.shape[-1]), places.dtype)
+        over_units(_depthwise, len(places), places, slopes, found, steps)
+        return torch.from_numpy(found).movedim(-1, 1).unsqueeze(2)
+
+    def norm_slopes(self, x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Kernels`."""
+        arrays = [at_least_float32(t).contiguous().numpy() for t in (x, gradient, mean, rstd)]
+        slopes, shifts = (np.zeros((len(x), x.shape[2]), arrays[0].dtype) for _ in range(2))
+        over_units(_normalised, len(x), *arrays, slopes, shifts)
+        return torch.from_numpy(slopes), torch.from_numpy(shifts)
+
+    def truncate_sum(self, rows: Tensor, factors: Tensor, totals: Tensor, squares: Tensor) -> None:
+        """As in `Kernels`."""
+        arrays = rows.contiguous().numpy(), factors.numpy(), totals.numpy()
+        width, threads = rows.shape[1], torch.get_num_threads()
+        if threads == 1 or width <= _PART:
+            add_truncated(*arrays, squares.numpy(), 0, width)
+            return
+
+        def part(at: int) -> Tensor:
+            found = torch.zeros_like(squares)
+            add_truncated(*arrays, found.numpy(), at, min(at + _PART, width))
+            return found
+
+        for found in pool(threads).map(part, range(0, width, _PART)):  # exact: in whatever order
+            squares += found
+
+
+KERNELS: Kernels = Processor()
