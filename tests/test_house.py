@@ -169,8 +169,8 @@ def walks(tmp_path_factory) -> dict[str, int]:
     found = {}
     for name in ("pixelize", "private step", "dpose.train", "train command", "verify"):
         done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("walks.py")), name, str(folder)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"},
+            [sys.executable, str(Path(__file__).parent / "helpers" / "walks.py"), name, str(folder)],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent / "helpers"), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=600,

@@ -22,24 +22,18 @@ _changing = threading.RLock()
 
 
 def settle_environment() -> None:
-    """Set the variables of the environment by which torch's libraries compute as a run wants; those that are set stay.
+    """Set the variables by which torch's libraries compute as a run wants, unless they are set.
 
-    Each library reads its variables once: torch's threads when torch is imported, MKL and cuBLAS when they are first
-    used. A run that begins later than that says what it lacks.
+    Each library reads its own once: OpenMP when torch is imported, MKL and cuBLAS at their first use.
     """
-    # torch's OpenMP threads wait for each other by spinning. Where anything else wants a core (a second run, a test, a
-    # browser) that can cost ten times the speed; sleeping at once costs a third of it on an idle machine. So they spin
-    # briefly, then sleep (docs/lab/results.md, "Waiting threads")
+    # Threads that wait spin. Where anything else wants a core that can cost ten times the speed; sleeping at once costs
+    # a third of it on an idle machine. So they spin briefly, then sleep (docs/lab/results.md, "Waiting threads")
     if "OMP_WAIT_POLICY" not in os.environ and "torch" not in sys.modules:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-    # MKL may take other instructions for the first rows of a product, depending on where in memory its numbers begin;
-    # on an AMD processor the bits of a matrix times a vector then change from run to run, and a run that was stopped
-    # cannot take a step again as it was. In this mode they do not, at no cost that could be measured
-    # (docs/performance.md, "Bits")
+    # by MKL's choice of instructions a product's bits would depend on where in memory numbers begin (performance.md)
     os.environ.setdefault("MKL_CBWR", "AUTO")
-    # cuBLAS is deterministic only with a workspace of its own
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without, cuBLAS is not deterministic
 
 
 def version_of(package: str) -> str:

@@ -16,8 +16,7 @@ from dpose.interpreter import settle_environment
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: some of many items failed. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C
-    after saving.
+    0: done. 1: some of many items failed. 2: a mistake, one line on standard error. 130: stopped by Ctrl-C after saving.
     """
     settle_environment()  # before anything imports torch
     import typer

@@ -16,18 +16,15 @@ WORDS_AT_ONCE = 1 << 20
 def poisson_batch(n: int, rate: float, stream: Stream | None = None) -> NDArray[np.int64]:
     """Draw every unit independently with probability `rate`.
 
-    **Guarantee.** Unit: one of the `n` indices. Neighbours: data sets in which one unit is zeroed out, added, removed
-    or replaced; the sample of the others has the same law in both. Public: n and the rate, under add-or-remove a
-    nominal n; the sample itself and its size are private. Each unit is in the batch with probability floor(rate * 2^64)
-    / 2^64: never more than the `rate` that the accountant counts, and less by under 6e-20. Whether one unit is drawn
-    depends on nothing that others do. The batch is as large as it comes: it may be empty, it is never cut, and it is
-    never drawn again.
+    **Guarantee.** Unit: one of the `n` indices. Neighbours: one unit differs; the sample of the others has the same law
+    for both. Each is drawn with probability floor(rate * 2^64) / 2^64, never more than the `rate` that the accountant
+    counts and less by under 6e-20, whatever others do. The batch may be empty, is never cut and never drawn again.
+    Public: n (a nominal number under add-or-remove) and the rate; the sample and its size are private.
 
     Args:
         n: Number of units.
         rate: Sampling rate q, in (0, 1].
-        stream: A stream for this step's private (or public) batch alone; None for one under a fresh key of the
-            operating system.
+        stream: A stream for this step's batch alone; None for one under a fresh key of the operating system.
 
     Returns:
         Indices in ascending order, int64, (size,). Empty if no unit was drawn.

@@ -1,4 +1,4 @@
-"""What one act walks through: `python tests/walks.py NAME FOLDER` prints how many files and functions, as JSON.
+"""What one act walks through: `python tests/helpers/walks.py NAME FOLDER` prints how many files and functions, as JSON.
 
 A process of its own for each, so that nothing is imported or cached before. Only what runs while `sys.setprofile` is
 set counts; "train command" sets it before dpose is imported.
