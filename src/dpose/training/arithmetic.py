@@ -203,7 +203,7 @@ def _processor() -> str:
 
 
 def mkl_branch() -> int | None:
-    """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None where torch was built without MKL."""
+    """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None if torch was built without MKL."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
         return int(ctypes.CDLL(str(library)).mkl_serv_cbwr_get(_CBWR_ALL))

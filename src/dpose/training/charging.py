@@ -78,7 +78,7 @@ def run_charge(
 
 
 def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | None, *, private: bool) -> None:
-    """Refuse a run folder without a ledger where anything tells that it had one: what it has spent cannot be told.
+    """Refuse a run folder without a ledger where anything shows that it had one: what it has spent would be unknown.
 
     Settings that were copied from another run's folder tell of none: under them a run of its own begins.
 
@@ -108,7 +108,7 @@ def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | Non
 
 
 def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge | None:
-    """What scoring while training takes from the pictures that are scored; None where nobody in them needs protection.
+    """What scoring while training takes from the pictures that are scored; None if they are public.
 
     Raises:
         DposeError: a unit cannot be read.

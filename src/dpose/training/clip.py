@@ -118,7 +118,7 @@ class PreClipping(Protocol):
     """A linear map of per-unit gradients before the clip, and its way back (`dpose.training.preclipping`)."""
 
     def each(self, gradients: Params) -> Params:
-        """Of each unit's gradient (U, *parameter shape) the transformed one, (U, ...); of each unit alone."""
+        """The transformed gradient (U, ...) of each unit's (U, *parameter shape); of each unit alone."""
 
     def like(self, params: Params) -> Params:
         """Tensors of the shapes of one transformed gradient."""

@@ -86,7 +86,7 @@ def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Con
 
 
 def _transform_like(inputs: StepInputs) -> PreClipping | None:
-    """What computes as the run's transform does, before there is one; None where units stay apart in it by itself."""
+    """What computes as the run's transform does, before there is one; None if it keeps units apart by itself."""
     plan, params = inputs.bound.plan, trainable_params(inputs.model)
     coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
     return stand_in(params, plan.subspace.rank) if coefficients else None

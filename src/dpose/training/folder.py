@@ -25,7 +25,7 @@ from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
-    """The statement of the model in `folder`; None where it has none.
+    """The statement of the model in `folder`; None if it has none.
 
     Raises:
         DposeError: what stands there is no statement.
@@ -178,7 +178,7 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
 def model_card(statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
     """A model card in Markdown: its metadata, what it is, what is guaranteed, how it was made.
 
-    It is a function of statement and configuration alone, so that whoever verifies the run can make it again.
+    It is a function of statement and configuration alone, so that verification can make it again.
     """
     run, task = config.get("run", {}), str(config.get("task", ""))
     settings = json.dumps(run, indent=2)
@@ -208,7 +208,7 @@ def updates_of(path: Path, key_id: str) -> dict[int, str]:
     """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
 
     What cannot be read, as a last line that was not completely written, says nothing, and may have named another key:
-    what stands between it and the next line that names one is taken for nobody's. Steps that are committed and have no
+    what stands between it and the next line that names one belongs to no key. Steps that are committed and have no
     digest are counted again.
 
     Raises:

@@ -109,7 +109,7 @@ class Projection:
         return self.subspace
 
     def diagnostics(self, step: int) -> dict[str, float]:
-        """What may be told of the subspace at step `step`."""
+        """What may be shown of the subspace at step `step`."""
         subspace = self.subspace
         if subspace is None:
             return {}
@@ -152,7 +152,7 @@ class GradientSources:
     A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
 
     **Guarantee.** `noised` is a clipped and noised sum, `projected` post-processing of it; `plain` reads public views,
-    or data that nobody needs protected. So whatever a method computes from them and from `state` is post-processing.
+    or public data. So whatever a method computes from them and from `state` is post-processing.
 
     `facts` are what the parts take for public, `conditions` what a guarantee takes as given because of them.
 
@@ -198,7 +198,7 @@ class GradientSources:
         )
 
     def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
-        """The gradient of step `step` at `params`, and what may be told of it.
+        """The gradient of step `step` at `params`, and what may be shown of it.
 
         Returns:
             The gradient, the same in every process; and what the first process found.
@@ -251,7 +251,7 @@ class GradientSources:
         return projected
 
     def plain(self) -> Params:
-        """The mean gradient of a shuffled batch of public views, or of data that nobody needs protected."""
+        """The mean gradient of a shuffled batch of public views, or of public data."""
         inputs = self._once("plain gradient", self.open_data)
         gradient, loss = plain_gradient(inputs, self._params, next(self._batches), self._step)
         if self.private:

@@ -154,7 +154,7 @@ def clipped_sum(
 
 
 def _micro_batches(units: Units, size: int | None) -> Iterator[tuple[Units, Tensor | None]]:
-    """`size` units at a time, and which of them are there; None where all are."""
+    """`size` units at a time, and which of them are there; None if all are."""
     count = len(tree_leaves(units)[0])
     if not count:
         return
@@ -188,7 +188,7 @@ def measured_gradients(
 def mean_gradient(
     task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch
 ) -> tuple[Params, Tensor]:
-    """The mean over units of their gradients and of their losses, without a bound: for data nobody needs protected.
+    """The mean over units of their gradients and of their losses, without a bound: for public data.
 
     Equal to the mean of `per_unit_gradients`, at the cost of one ordinary backward pass.
     """
@@ -233,7 +233,7 @@ def _measurable(
 
 
 def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products: bool) -> Bookkeeping | None:
-    """The batch's per-unit gradients the fast way; None where only the plain way is known to be right."""
+    """The batch's per-unit gradients the fast way; None if only the plain way is known to be right."""
     first = next(iter(params.values()))
     if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):
         return None

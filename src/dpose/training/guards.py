@@ -1,6 +1,6 @@
 """What must hold around private data, checked in the code path and not left to the caller.
 
-Each guard refuses; none repairs. What a guard finds is told to whoever holds the private data, before anything is
+Each guard refuses; none repairs. What a guard finds is shown to the holder of the private data, before anything is
 released; it stands in no artefact.
 """
 
@@ -204,7 +204,7 @@ def check_not_watched(
 def learnt_again(
     units: UnitDataset, threads: int, console: Console, learnt_from: LearntFrom, readers: Readers = ALONE
 ) -> Callable[[Sequence[Charge]], list[Charge]]:
-    """Of runs, those that learnt from copies or people of `units` (`overlap`), as they count for these.
+    """The runs that learnt from copies or people of `units` (`overlap`), as they count for these.
 
     One that took them to be public comes without events, as nothing bounds what it tells of those.
 

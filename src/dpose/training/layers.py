@@ -285,7 +285,7 @@ class OwnConvolutions(TorchFunctionMode):
 
     Args:
         depthwise: Whether depthwise `F.conv2d` has weight gradients by the processor's kernel, which is faster. They
-            are the sum over pictures of what a private step clips: for data that nobody needs protected.
+            are the sum over pictures of what a private step clips: for public data.
     """
 
     def __init__(self, *, depthwise: bool) -> None:

@@ -152,6 +152,6 @@ class WeightAverage:
 
 
 def weight_average(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:
-    """The average that a plan asks for; None where the last weights are released."""
+    """The average that a plan asks for; None if the last weights are released."""
     last = math.ceil(tail * steps)
     return WeightAverage(params, decay, last, steps) if decay or last else None

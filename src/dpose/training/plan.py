@@ -204,7 +204,7 @@ class TrainingPlan:
         """Refuse a method that is fitted on public units where there are none.
 
         Args:
-            public: The public units, or what names them; None where there are none.
+            public: The public units, or what names them; None if there are none.
 
         Raises:
             DposeError: the method needs them.
@@ -373,8 +373,8 @@ class BoundPlan:
         n: The number of units (nominal under add-or-remove).
         sampling_rate: q, the probability that a unit is in a batch.
         steps: Optimizer steps.
-        event: What the accountant sees; None where nothing is guaranteed.
-        epsilon: Of all `steps`, recomputed from `event`; None where nothing is guaranteed.
+        event: What the accountant sees; None without a guarantee.
+        epsilon: Of all `steps`, recomputed from `event`; None without a guarantee.
     """
 
     plan: TrainingPlan

@@ -32,7 +32,8 @@ from dpose.units import Task, UnitBatch
 
 COEFFICIENTS = "the coefficients"  # beside parameters' names, which have no blank
 SCALE_FLOOR = 0.1
-"""Of the root mean square of all scales, added in squares: where public units have hardly a gradient, others may."""
+"""This share of all scales' root mean square is added in squares: private units may have gradients where public ones
+have hardly any."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class TrainingSession:
             self._look_back()
         whole = self.saved is not None and self.saved.step == bound.steps
         finished = whole and (folder / "model.safetensors").exists() and not self.kept
-        # the first process alone knows of a key that is kept still, with which the run is to be ended
+        # the first process alone knows of a stored key, with which the run is to be ended
         if ranks.highest(int(finished and ranks.first)):
             raise DposeError(
                 "run-finished", "this run is finished", str(folder), "to train further: a new run with --init"
@@ -127,7 +127,7 @@ class TrainingSession:
 
     @property
     def micro_batch(self) -> int | None:
-        """That of the key that is kept: with another one, sums would be taken in another order."""
+        """The micro-batch of the stored key: with another one, sums would be taken in another order."""
         return int(self.kept.surroundings.get(MICRO_BATCH, 0)) or None if self.kept else None
 
     def noise(self, surroundings: Mapping[str, str], repeatable: bool) -> AesNoise:

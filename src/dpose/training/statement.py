@@ -118,7 +118,7 @@ def run_statement(
             unit=Unit(str(plan.unit)),
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
-            conditional_on=conditional_on,  # for whoever starts from these weights
+            conditional_on=conditional_on,  # for runs that start from these weights
             queries=tuple(queries),
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,

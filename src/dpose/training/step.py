@@ -50,7 +50,7 @@ class StepInputs:
             same draws to another plan or another dataset.
         microbatch_size: The micro-batch.
         ranks: Which process of the run this is.
-        transform: Of each unit's gradient before it is clipped; None where it is clipped as it is. A function of public
+        transform: Of each unit's gradient before it is clipped; None if it is clipped as it is. A function of public
             data and of what was released before.
         numbers: Of each unit, the number that says which process computes it (`dpose.privacy.merged.first_entries`);
             None for its own.
@@ -172,7 +172,7 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | None = None
 
 
 def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int64]]:
-    """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected.
+    """Shuffled batches for ever, each epoch in a new order; for public data.
 
     The same key gives step `first` the same batch as a run from the start.
     """

@@ -71,7 +71,7 @@ class Subspace:
         basis: For each trainable parameter (k, *its shape), contiguous; the k rows are orthonormal over the
             concatenation of all parameters. k is less than was asked for where the rank is.
         rank: The numerical rank of the gradients it was fitted on (of the basis, where it was not fitted).
-        energy: The share of the gradients' squared norms that lies in the subspace; None where it was not fitted.
+        energy: The share of the gradients' squared norms that lies in the subspace; None if it was not fitted.
         units: How many gradients it was fitted on; 0 where it was not.
         dropped: How many of them were not finite and counted as zero.
     """

@@ -99,7 +99,7 @@ def train(
 
     **Guarantee.** For a private method: (epsilon, delta)-differential privacy of everything in the run folder, for the
     plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With `seed`
-    there is none, because whoever knows the seed knows the noise; the statement then says so. What the model's first
+    there is none, because the seed gives the noise away; the statement then says so. What the model's first
     weights learnt from is part of the claim (`options.start`): the account is asked before anything is charged.
 
     Args:
@@ -110,7 +110,7 @@ def train(
         plan: The method and its budget.
         out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
             them must see it.
-        public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
+        public: Extra public data, for the methods that use some; the others leave it unread.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
         resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
@@ -323,7 +323,7 @@ def learnt_by(
 
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
-    """The public units that the method reads; None where it reads none, whatever was given."""
+    """The public units that the method reads; None if it reads none, whatever was given."""
     plan.check_public(public)
     return public if plan.fits_public else None
 

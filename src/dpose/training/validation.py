@@ -34,7 +34,7 @@ class Validation:
     Attributes:
         units: Not augmented; none of them among the private ones.
         name: For log and statement.
-        public: Whether nobody in them needs protection.
+        public: Whether they are public data.
         task: Scores them, where their labels are others than the run's; the run's own where None.
     """
 
