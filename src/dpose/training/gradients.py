@@ -142,7 +142,9 @@ def clipped_sum(
     like = transform.like(params) if transform else params
     device = next(iter(params.values())).device
     totals: Params = {}
-    for batch, present in _micro_batches(units, microbatch_size):
+    count = len(tree_leaves(units)[0])
+    whole = count and microbatch_size in (None, count)
+    for batch, present in [(units, None)] if whole else _micro_batches(units, microbatch_size or 1):
         book = _measurable(loss, params, batch, way, transform, mixed)
         # an autocast around this would round products of factors, and norms
         with torch.autocast(device.type, enabled=False):
@@ -153,23 +155,17 @@ def clipped_sum(
     return totals or {name: torch.zeros_like(p, dtype=torch.float64) for name, p in like.items()}
 
 
-def _micro_batches(units: Units, size: int | None) -> Iterator[tuple[Units, Tensor | None]]:
-    """`size` units at a time, and which of them are there; None if all are."""
-    count = len(tree_leaves(units)[0])
-    if not count:
-        return
-    if size is None or size == count:
-        yield units, None
-        return
-    room = size
+def _micro_batches(units: Units, size: int) -> Iterator[tuple[Units, Tensor]]:
+    """`size` units at a time, filled with zeros, and which of them are there."""
 
     def filled(t: Tensor, first: int) -> Tensor:
-        part = t[first : first + room]
-        return torch.cat([part, part.new_zeros((room - len(part), *part.shape[1:]))])
+        part = t[first : first + size]
+        return torch.cat([part, part.new_zeros((size - len(part), *part.shape[1:]))])
 
-    for first in range(0, count, room):
+    some = tree_leaves(units)[0]
+    for first in range(0, len(some), size):
         batch = tree_map_only(Tensor, partial(filled, first=first), units)
-        yield batch, torch.arange(room, device=tree_leaves(batch)[0].device) < count - first
+        yield batch, torch.arange(size, device=some.device) < len(some) - first
 
 
 def measured_gradients(
