@@ -27,22 +27,22 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 for name in THREADS:
     os.environ[name] = "1"
 
-import cv2  # noqa: E402
-import numpy as np  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+import cv2
+import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-from dpose.media.video import probe, read_frames  # noqa: E402
-from dpose.privacy.discrete import discrete_gaussian  # noqa: E402
-from dpose.privacy.gaussian import largest_mu  # noqa: E402
-from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
-from dpose.privacy.rounding import lower  # noqa: E402
-from dpose.privacy.statement import Neighbours  # noqa: E402
-from dpose.release.config import Projection  # noqa: E402
-from dpose.release.grid import Shape  # noqa: E402
-from dpose.release.linear import LinearPlan  # noqa: E402
-from dpose.release.operators import make_operator  # noqa: E402
-from dpose_lab.baselines.video_dprp import DensePlan  # noqa: E402
+from dpose.media.video import probe, read_frames
+from dpose.privacy.discrete import discrete_gaussian
+from dpose.privacy.gaussian import largest_mu
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.rounding import lower
+from dpose.privacy.statement import Neighbours
+from dpose.release.config import Projection
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import make_operator
+from dpose_lab.baselines.video_dprp import DensePlan
 
 FRAMES, HEIGHT, WIDTH, K, SIDE = 64, 240, 320, 3072, 32
 EPSILON, DELTA, M = 8, "1e-5", 16

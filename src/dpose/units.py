@@ -186,6 +186,11 @@ class UnitBatch:
     def __len__(self) -> int:
         return int(self.inputs.shape[0])
 
+    @property
+    def parts(self) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.Tensor]:
+        """Inputs, targets and weights: what a unit's loss takes besides parameters."""
+        return self.inputs, self.targets, self.weights
+
     def to(self, device: torch.device) -> UnitBatch:
         """The same batch on `device`."""
         return UnitBatch(

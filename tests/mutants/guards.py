@@ -198,10 +198,14 @@ GUARDED = {
     "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
-    "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),
+    "training/kernels/cpu.py": Guarded(
+        ("training/test_layers.py", "training/test_kernels.py"), ("over_units",)
+    ),
+    "training/kernels/reference.py": Guarded(
+        ("training/test_kernels.py", "training/test_grid.py"), ("Reference.truncate_sum",)
+    ),
     "training/optim.py": Guarded(("training/test_optim.py",), ("WeightAverage.update",)),
-    "training/clip.py": Guarded(("training/test_clip.py",), ("Clip",)),
-    "training/grid.py": Guarded(("training/test_grid.py",)),
+    "training/clip.py": Guarded(("training/test_grid.py", "training/test_clip.py")),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(
         ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
