@@ -224,7 +224,13 @@ GUARDED = {
     "privacy/events.py": Guarded((*ACCOUNT, "privacy/test_exact.py", "privacy/test_accounting.py")),
     "privacy/renyi.py": Guarded((*ACCOUNT, "account/test_orders.py", "privacy/test_exact.py")),
     "account/charges.py": Guarded(
-        ACCOUNT, ("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage")
+        (*ACCOUNT, "account/test_growing.py"),
+        (
+            *("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage"),
+            *("History", "history", "sets_in", "Charges", "GrowingMapping", "touching_sets"),
+            *("known_set", "register_set", "_above", "sets_meeting", "sets_of", "without", "cells_of"),
+            *("cells_within", "chains_of", "check_sets"),
+        ),
     ),
     "account/reservations.py": Guarded(
         (*ACCOUNT, "account/test_ledgers.py", "training/test_copies.py", "lab/attacks/test_counted.py"),
@@ -244,20 +250,21 @@ GUARDED = {
     "account/budgets.py": Guarded(
         ACCOUNT, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
-    "account/history.py": Guarded(
-        (*ACCOUNT, "account/test_growing.py"),
-        ("History.among", "history", "_sets", "Charges", "_Reading", "GrowingMapping", "touching_sets"),
-    ),
-    "account/sets.py": Guarded(ACCOUNT),
-    "account/keys.py": Guarded(ACCOUNT),
-    "account/store.py": Guarded(ACCOUNT, ("Store._begun", "Store._orphan")),
-    "account/journal.py": Guarded(
+    "account/store.py": Guarded(
         ACCOUNT,
         (
-            "Transaction.head",
-            "Transaction.append",
-            "Transaction.journal",
-            "Transaction.last_of",
+            *(
+                "AccountKey",
+                "account_key",
+                "_secret",
+                "_make_key",
+                "HighWater",
+                "seen",
+                "note_seen",
+                "seen_file",
+            ),
+            *("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
+            *("Store._begun", "Store._orphan"),
         ),
     ),
     "privacy/noised_query.py": Guarded(

@@ -19,11 +19,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.account.budgets import BudgetState, budget_states, what_fits
-from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
+from dpose.account.charges import (
+    EVALUATION,
+    PIXEL,
+    Charge,
+    State,
+    charges,
+    groups,
+    restated,
+    times_set_back,
+    unbounded,
+)
 from dpose.account.composition import Spent, composed_each, spending
-from dpose.account.history import charges, groups, times_set_back
-from dpose.account.journal import Where
-from dpose.account.store import VARIABLE, opened
+from dpose.account.store import VARIABLE, Where, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
@@ -167,8 +175,9 @@ def datasets(
         gathered.setdefault(f"releases of {folder}" if alone else f"group {number}", []).extend(group)
     found = []
     for entries in gathered.values():
-        entries.sort(key=lambda entry: entry.stored.seq if entry.stored else 0)
-        mine = tuple(state for state in states if state.sets & sets_read(entries))
+        entries.sort(key=lambda entry: entry.seq)
+        read = frozenset().union(*(entry.read for entry in entries))
+        mine = tuple(state for state in states if state.sets & read)
         answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
         found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
     shown = {id(state) for one in found for state in one.budgets}
@@ -231,11 +240,6 @@ def picture_of(
         counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
         answers += answered(tuple(counted.values()), [one], delta, where=where)
     return DataSpending(name, entries, tuple(answers), states)
-
-
-def sets_read(entries: Iterable[Charge]) -> frozenset[int]:
-    """The account's names of the sets of pictures that `entries` read."""
-    return frozenset(s for e in entries if e.stored for s in e.stored.sets | e.stored.opened)
 
 
 def names_of(entries: Sequence[Charge]) -> str:
