@@ -108,6 +108,7 @@ GUARDED = {
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
     "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
+    "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
     "privacy/entries.py": Guarded(("privacy/test_ledger.py", "privacy/test_seal.py")),
     "privacy/ledger.py": Guarded(
         ("privacy/test_ledger.py", "training/test_copies.py"),
@@ -227,7 +228,7 @@ GUARDED = {
         (*ACCOUNT, "account/test_growing.py"),
         (
             *("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage"),
-            *("History", "history", "sets_in", "Charges", "GrowingMapping", "touching_sets"),
+            *("History", "history", "row_sets", "Charges", "GrowingMapping", "touching_sets"),
             *("known_set", "register_set", "_above", "sets_meeting", "sets_of", "without", "cells_of"),
             *("cells_within", "chains_of", "check_sets"),
         ),

@@ -509,7 +509,7 @@ class History:
         budgets, by_set = dict(self.budgets), dict[int, tuple[str, ...]]()
         charged = [row for row in rows if row.kind == "charge"]
         for row in charged:
-            for one in sets_in(row):
+            for one in row_sets(row):
                 names = by_set.get(one) or self.by_set.get(one, ())
                 by_set[one] = names if row.name in names else (*names, row.name)
         for row in rows:
@@ -527,7 +527,7 @@ class History:
         )
 
 
-def sets_in(row: JournalRow) -> frozenset[int]:
+def row_sets(row: JournalRow) -> frozenset[int]:
     """The sets of pictures that a charge in a row of the journal read or took to be public."""
     return frozenset(map(int, (*row.body["sets"], *row.body["opened"])))
 

@@ -37,6 +37,19 @@ STEPS = 4000
 """Epsilons at which a Gaussian curve is held above a run's."""
 
 
+def true_positives(epsilon: float, delta: float, false_positives: float = FALSE_POSITIVES) -> float:
+    """The largest true-positive rate of an attacker at a given rate of false alarms, by (epsilon, delta) alone.
+
+    For a test between two neighbouring datasets, (epsilon, delta)-differential privacy bounds the
+    true-positive rate by min(1, e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)) at false-positive rate a
+    (Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy").
+    """
+    # e^epsilon overflows above 709, where the bound has long been 1
+    grown = math.exp(min(epsilon, 700.0)) * false_positives + delta
+    shrunk = 1 - math.exp(-epsilon) * max(0.0, 1 - delta - false_positives)
+    return min(1.0, grown, shrunk)
+
+
 def loss_grid(events: Sequence[SampledGaussian]) -> float:
     """The grid of losses for what is shown and not claimed: coarse where each step costs much against it.
 

@@ -28,3 +28,10 @@ class Query(StatementPart):
     covered: StrictBool = False
     cost: Text = optional(default="")
     score: Text = optional(default="")
+
+    @property
+    def coverage(self) -> str:
+        """Whether epsilon covers the query; if not, its cost by noise of its own."""
+        if self.covered:
+            return "covered by epsilon"
+        return f"not part of epsilon: it costs {self.cost}" if self.cost else "NOT covered by epsilon"

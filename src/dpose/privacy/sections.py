@@ -162,6 +162,19 @@ class GroupEpsilon(StatementPart):
     epsilon: Decimal | None
 
 
+def largest_loss(results: Sequence[GroupResult]) -> tuple[str, float, float] | None:
+    """The group that loses most by private training, its loss and everybody's, in points; None if unknown."""
+    try:
+        losses = {r.group: float(r.before) - float(r.after) for r in results if r.before}
+    except ValueError:  # texts that somebody else wrote
+        return None
+    mean = losses.pop(EVERYBODY, None)
+    if mean is None or not losses:
+        return None
+    worst = max(losses, key=lambda group: losses[group])
+    return worst, losses[worst], mean
+
+
 def group_section(
     events: Sequence[SampledGaussian], delta: float, relation: Relation, claimed: float
 ) -> tuple[GroupEpsilon, ...]:

@@ -20,9 +20,10 @@ from dpose.privacy.ledger import Ledger
 from dpose.privacy.queries import Query
 from dpose.privacy.scores import query_of, score_name
 from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
-from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
+from dpose.runs.tasks import on_device, task_entry, task_of
 from dpose.training.folder import read_statement, reseal
 from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result

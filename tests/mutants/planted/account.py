@@ -299,7 +299,7 @@ ACCOUNT = (
     Planted(
         "the account: a picture taken to be public is not found by it",
         lambda patch: patch.replace(
-            "dpose.account.charges:sets_in", lambda _: lambda row: frozenset(map(int, row.body["sets"]))
+            "dpose.account.charges:row_sets", lambda _: lambda row: frozenset(map(int, row.body["sets"]))
         ),
         ("account/test_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",),
     ),
