@@ -285,9 +285,8 @@ GUARDED = {
     "runs/tune_problem.py": Guarded(
         ("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials", "open_problem")
     ),
-    "privacy/coins.py": Guarded(EXACT),
+    "privacy/coins.py": Guarded(("test_jit.py", *EXACT)),
     "privacy/discrete.py": Guarded(EXACT),
-    "privacy/bits.py": Guarded(("test_jit.py", *EXACT)),
     "release/mechanism.py": Guarded((*PICTURES, "release/test_corpus.py")),
     "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
     "release/noise_tests.py": Guarded(

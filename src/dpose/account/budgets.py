@@ -51,10 +51,10 @@ SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
 
 LEVELS = (50, 80, 100)
-"""Per cent of a budget at which its owner is told."""
+"""Shares of a budget, in per cent, at which a warning is printed."""
 
 EXAMPLES = 3
-"""Of what would fit: so many, of the newest kinds."""
+"""Number of examples of what would still fit: the newest kinds of charges."""
 
 Cost = tuple[float, float]
 """Renyi divergence at the budget's order, and the probability that it does not hold."""
@@ -136,7 +136,7 @@ class Share:
     """Pictures that have spent the same.
 
     Attributes:
-        sets: That they are in; empty where all pictures count together.
+        sets: That they are in; empty if all pictures count together.
         charges: That read them, oldest first.
         cost: Of all those.
     """
@@ -153,7 +153,7 @@ class BudgetState:
     Attributes:
         budget: It, without its pictures.
         spent: Of the worst picture, as its filter counts.
-        epsilon: The same as an epsilon at the budget's delta; infinite where something has no bound.
+        epsilon: The same as an epsilon at the budget's delta; infinite if something has no bound.
         fixed: Epsilon of the worst picture as if all had been planned beforehand.
         unbounded: Why nothing bounds it, and of how many charges each is true.
         closed: Whether the worst picture's one charge fits by its own epsilon alone: nothing more is let in.
@@ -172,7 +172,7 @@ class BudgetState:
 
     @property
     def used(self) -> float:
-        """The share of the budget that is used, of what the filter counts; infinite where something has no bound."""
+        """The share of the budget that is used, of what the filter counts; infinite if something has no bound."""
         if self.unbounded:
             return math.inf
         return 1.0 if self.closed else self.spent / self.budget.cap
@@ -467,7 +467,7 @@ def _planned(budget: Budget, share: Share) -> float:
 
 
 def _highest(budget: Budget, shares: Iterable[Share]) -> Cost:
-    """The bound of what the worst picture has spent; infinite where one of them is closed."""
+    """The bound of what the worst picture has spent; infinite if one of them is closed."""
     costs = [share.cost if _within(budget, share.cost) else UNKNOWN for share in shares]
     return max((c[0] for c in costs), default=0.0), max((c[1] for c in costs), default=0.0)
 

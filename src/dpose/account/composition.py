@@ -55,11 +55,11 @@ def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tupl
 
 
 def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None = None) -> float:
-    """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
+    """Epsilon at `delta` of everything in `entries` together; infinite if one of them is bounded by nothing.
 
     For a plan fixed beforehand: what the entries did must not have been chosen by looking at each other's results
     (budgets hold for that, too: `filters`). Scores without noise (`what` "evaluation") have no epsilon and are left
-    out; whoever shows the sum names them.
+    out; anyone who shows the sum names them.
 
     Args:
         entries: What was done.
@@ -97,7 +97,7 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, a
         charges: All with a bound for the neighbours, those that were made again as they stand now.
         delta: In (0, 1).
         asked: The neighbours.
-        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite where there are more.
+        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite if there are more.
     """
     events = [event for charge in charges for event in restated(charge, asked)]
     most = added_up(event.pure() for event in events)
@@ -165,9 +165,9 @@ class Spent:
     """What some pictures have been spent for, of the one that has spent the most.
 
     Attributes:
-        epsilon: Of everything that read it, for a plan fixed beforehand; infinite where something has no bound.
+        epsilon: Of everything that read it, for a plan fixed beforehand; infinite if something has no bound.
         delta: At which it is told.
-        asked: For which neighbours.
+        asked: Neighbours of the answer.
         charges: That read any of them, oldest first; those that took some of them to be public without their events.
         unbounded: Of the charges without a bound for these neighbours (scores apart), why.
         scores: How many scores without noise there are besides.
@@ -200,8 +200,8 @@ def spending(
     in the pictures. For units of more than one picture (a video, a person) all are added up.
 
     Args:
-        asked: For which neighbours.
-        delta: At which epsilon is told, in (0, 1).
+        asked: Neighbours of the answer.
+        delta: Delta at which epsilon is computed, in (0, 1).
         where: The account.
         of: The pictures, and everything that read them; None for the charges `among` and nothing else.
         among: Charges of the account.

@@ -195,7 +195,7 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
     """Commit a charge at the end of the block; whatever ends it otherwise, record that the charge failed: it counts.
 
     Args:
-        name: The charge's id; "" where nothing was charged, and nothing is done then.
+        name: The charge's id; "" if nothing was charged, and nothing is done then.
         outputs: SHA-256 of every file of the output: looked at when the block has ended.
         where: The account.
 

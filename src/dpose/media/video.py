@@ -59,7 +59,7 @@ class VideoInfo:
         sound: Whether it has sound.
         stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
         rotation: Degrees that a player turns the picture by, counter-clockwise: 0, 90, 180 or 270.
-        length: How long its pictures are declared to last, in seconds; None where nothing says.
+        length: How long its pictures are declared to last, in seconds; None if nothing says.
         whole_length: As `length`, of all that the container holds.
     """
 
@@ -89,7 +89,7 @@ class Frame:
     Attributes:
         pixels: uint8, (H, W, C), as shown.
         pts: Time stamp, in ticks.
-        duration: In ticks; 0 where the container does not say.
+        duration: In ticks; 0 if the container does not say.
     """
 
     pixels: NDArray[np.uint8]
@@ -268,7 +268,7 @@ class VideoReader:
 
     @property
     def missing(self) -> int:
-        """How many frames fewer were read than the file announces; 0 where it announces none."""
+        """How many frames fewer were read than the file announces; 0 if it announces none."""
         return max(0, self.info.frames - self.read)
 
     @property

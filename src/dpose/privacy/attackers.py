@@ -128,7 +128,7 @@ class AttackerBound(StatementPart):
 def bound_attackers(
     events: Sequence[SampledGaussian], relation: Relation, delta: float
 ) -> AttackerBound | None:
-    """What no attacker can do, by the whole curve of `events`; None where it is not worth computing.
+    """What no attacker can do, by the whole curve of `events`; None if it is not worth computing.
 
     One pair (epsilon, delta) overstates what an attacker can do nearly everywhere (Gomez et al. 2025, "(epsilon, delta)
     considered harmful"), and the mu that matches the run's curve at one point is too small at others. Here mu is the

@@ -17,7 +17,7 @@ class Query(StatementPart):
         purpose: What it was used for ("reported only").
         covered: Whether the statement's epsilon covers it; an evaluation on held-out private data is not
             covered.
-        cost: What noise of its own makes it cost those data, in words; empty where nothing bounds it, or epsilon covers
+        cost: What noise of its own makes it cost those data, in words; empty if nothing bounds it, or epsilon covers
             it.
         score: Of a noised score, SHA-256 and name of the file that holds it (`dpose.privacy.scores`).
     """

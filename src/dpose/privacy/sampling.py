@@ -27,7 +27,7 @@ def poisson_batch(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
         stream: A stream for this step's private (or public) batch alone.
 
     Returns:
-        Indices in ascending order, int64, (size,). Empty where nobody was drawn.
+        Indices in ascending order, int64, (size,). Empty if no unit was drawn.
 
     Raises:
         ValueError: n < 0 or the rate is not in (0, 1].

@@ -59,7 +59,7 @@ class Deployment(About):
 
     Attributes:
         released: What leaves the building: the final weights, every iterate, a picture, a clip.
-        date: Of the release, YYYY-MM-DD; empty where it is not told.
+        date: Of the release, YYYY-MM-DD; empty if it is not told.
         model: The deployment model: central, where a curator sees the data as they are and adds the noise.
     """
 
@@ -113,7 +113,7 @@ class PlantedCanaries(StatementPart):
 
     Attributes:
         kind: "gradient" or "input".
-        count: How many there are, in or not; they count among the units.
+        count: Their number, in or not; they count among the units.
         commitment: `dpose.privacy.canaries.Opening.commitment`.
     """
 
@@ -138,7 +138,7 @@ class GroupResult(StatementPart):
         group: Whom it is about ("aid: wheelchair").
         units: How many there were.
         metric: Of which score.
-        before: Without private training; empty where it was not measured.
+        before: Without private training; empty if it was not measured.
         after: With it.
     """
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from dpose.privacy.tradeoff import TradeOff
 
 SCHEMA = 3
-"""Of statements in JSON."""
+"""Schema number of statements in JSON."""
 WEAK_ODDS = 50
 """A guarantee under which an alarm may raise the odds more often than this is called weak."""
 SLACK = 1e-6
@@ -129,12 +129,12 @@ class PrivacyStatement(StatementPart):
     Attributes:
         kind: private, seeded, paper or none; only the first guarantees anything.
         unit: What is protected, a word of `Unit`: image, crop, subject, video; pixel in a release.
-        neighbours: The neighbouring relation; None where nothing is claimed.
-        epsilon: Total for the whole artefact; None where nothing is claimed. A fraction under the accountant
+        neighbours: The neighbouring relation; None if nothing is claimed.
+        epsilon: Total for the whole artefact; None if nothing is claimed. A fraction under the accountant
             "pure".
         delta: As epsilon. 0 under the accountant "pure", and only there.
-        accountant: How epsilon was computed; None where nothing is claimed.
-        n: Number of units; nominal under add-or-remove. None where units are not counted.
+        accountant: How epsilon was computed; None if nothing is claimed.
+        n: Number of units; nominal under add-or-remove. None if units are not counted.
         public: What the guarantee treats as public.
         conditional_on: What it takes as given besides.
         events: The noised releases that epsilon is computed from.
@@ -147,17 +147,17 @@ class PrivacyStatement(StatementPart):
             else there is to say of it by name; empty for anything else.
         odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
-        artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
+        artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty if
             the statement is not bound to one.
-        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
+        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty if none does.
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
-            choice, and `n` counts the units that trials train on. None where it was not.
+            choice, and `n` counts the units that trials train on. None if it was not.
         deployment: Who releases what.
         attackers: What no attacker can do, by the whole trade-off curve.
         groups: The epsilon of 1, 2, ... units of one person.
         inputs: What is public among what went in.
         audits: What audits showed.
-        canaries: Which were planted before training, for whoever audits the artefact; None where none were.
+        canaries: Which were planted before training, for anyone who audits the artefact; None if none were.
         results: Scores by groups of people.
         side_channels: Ways around the guarantee that it does not cover.
         signature: The file in which a signature would lie.
@@ -317,7 +317,7 @@ class PrivacyStatement(StatementPart):
         return replace(self, deployment=Deployment.of(about, before.released if before else released, today))
 
     def several(self) -> tuple[GroupEpsilon, ...]:
-        """Of a release, the epsilon of 1 to 10 times what it protects; nothing where that is not known.
+        """The epsilon of 1 to 10 times what a release protects; nothing if that is unknown.
 
         Sensitivities are norms: k times as many pixels move a release by at most k times as far.
         """

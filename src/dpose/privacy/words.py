@@ -31,12 +31,12 @@ class StatementWords:
 
     Attributes:
         warnings: To be read before the guarantee: that there is none, and what restricts it.
-        guarantee: One paragraph; empty where nothing is claimed.
+        guarantee: One paragraph; empty if nothing is claimed.
         brief: The guarantee in one sentence, what it does not hide, what it takes as given: a line each.
         lists: Titles with their items; none is empty.
-        no_guarantee: Why nothing is guaranteed; empty where something is.
-        difference: In what neighbours may differ; empty where nothing is claimed.
-        method: How epsilon was computed; empty where nothing is claimed.
+        no_guarantee: Why nothing is guaranteed; empty if something is.
+        difference: In what neighbours may differ; empty if nothing is claimed.
+        method: How epsilon was computed; empty if nothing is claimed.
         limit: Whom a guarantee holds against: noise from a cipher bounds those who cannot break it.
         several: What several units of one person cost together, or several times a release's pixels.
         curve: What no attacker can do, by the whole trade-off curve.
@@ -113,7 +113,7 @@ def without_warnings(texts: Sequence[str]) -> list[str]:
 def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(  # noqa: S701: plain text; whoever shows it on a page escapes it
+    environment = Environment(  # noqa: S701: plain text; anyone who shows it on a page escapes it
         loader=PackageLoader("dpose.privacy", "."), undefined=StrictUndefined
     )
     environment.filters |= {"upper": upper, "as_given": as_given, "line": lambda text: " ".join(text.split())}
