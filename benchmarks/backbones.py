@@ -124,14 +124,16 @@ def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
                     plan=TrainingPlan(epsilon=8.0, delta=1e-3, steps=2, expected_batch_size=8, unit="image"),
                     out=Path(folder, "run"),
                     options=RunOptions(
-                        views_at_once=at_once, state_dir=Path(folder, "state"), console=Console(file=printed)
+                        microbatch_size=at_once,
+                        state_dir=Path(folder, "state"),
+                        console=Console(file=printed),
                     ),
                 )
                 finite = all(bool(p.isfinite().all()) for p in run.model.parameters())
             return shown, TRAINS if finite and run.steps == 2 else "DEFECT: weights that are not finite"
         except DposeError as error:
             line = error.line()
-            if "--views-at-once 1" in line and at_once > 1:
+            if "--microbatch-size 1" in line and at_once > 1:
                 size_, result = tried(name, strategy, 1)
                 return size_ + ALONE, result
             if not any(about in line for about in ("input size", "input_size", "has no stride")):

@@ -124,7 +124,7 @@ class Cell:
             epochs=self.passes,
             expected_batch_size=self.batch,
             ema_decay=self.ema,
-            copies=self.views,
+            augmentation_multiplicity=self.views,
             subspace=SubspaceConfig(rank=self.rank, units=self.units, refresh=self.refresh),
         )
 

@@ -113,7 +113,7 @@ def share(console: Console) -> None:
     assert digest_of is not loops.digest_of
     with tempfile.TemporaryDirectory() as folder:
         values = {
-            "data": {"private": "synthetic:ward", "limit": 2000, "watch": "none"},
+            "data": {"private": "synthetic:ward", "limit": 2000, "validation_data": "none"},
             "plan": {"method": "dp-sgd", "epsilon": 8.0, "delta": 1e-5, "epochs": 4},
             "seed": 0,
         }

@@ -22,7 +22,7 @@ WAYS = {
     "clip_norm": ("cli.train", "training.gradients"),
     "epsilon": ("cli.train", "privacy.accounting"),
     "noise_multiplier": ("cli.train", "privacy.accounting"),
-    "views_at_once": ("cli.train", "training.loader"),
+    "microbatch_size": ("cli.train", "training.loader"),
 }
 """Where each setting is given and where it acts."""
 Graph = Mapping[str, frozenset[str]]

@@ -33,10 +33,10 @@ from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release.api import pixelize
 from dpose.release.archive import pack_archive
-from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
+from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan
 
 HEIGHT, WIDTH, BLOCK, M, EPSILON = 1080, 1920, 16, 16, Fraction(1, 2)

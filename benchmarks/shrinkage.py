@@ -63,7 +63,7 @@ def _moved(optimizer: OptimizerConfig, bound: BoundPlan, gradient: float) -> Ten
     numbers = torch.nn.Parameter(torch.ones(bound.steps, dtype=torch.float64))
     built, schedule = optimizer.build([numbers], bound.steps)
     plan, followed = bound.plan, {"": numbers.data}
-    average = weight_average(followed, plan.ema_decay, plan.tail, bound.steps)
+    average = weight_average(followed, plan.ema_decay, plan.average_last, bound.steps)
     for step in range(bound.steps):
         numbers.grad = torch.zeros_like(numbers)
         numbers.grad[step] = gradient

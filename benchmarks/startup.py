@@ -63,7 +63,7 @@ COMMANDS = {
             "8",
             "--delta",
             "1e-4",
-            "--watch",
+            "--validation-data",
             "none",
         ),
         *("--out", "run"),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from dpose_lab.papers.cells import claim_folder
 from dpose_lab.papers.experiment import Request
+from dpose_lab.papers.experiment_cell import claim_folder
 from dpose_lab.papers.registry import EXPERIMENTS
 
 NAME = "002/figure1"

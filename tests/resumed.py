@@ -70,7 +70,7 @@ def plan_of(method="dp-sgd"):
 
 
 def run(dots, out, console, method="dp-sgd", data=None, **options):
-    options = {"optimizer": FAST, "state_dir": out.parent / "state", "views_at_once": 64, **options}
+    options = {"optimizer": FAST, "state_dir": out.parent / "state", "microbatch_size": 64, **options}
     return train(
         dots.task,
         dots.task.build_model(),

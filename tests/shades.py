@@ -109,10 +109,10 @@ class ShadeTask:
 def prepare(config, console):
     """What is watched is public, but for data called "held-out"."""
     watch = None
-    if config.data.watch:
-        public = config.data.watch != "held-out"
-        units = Shades.opened(config.data.watch) if public else Shades(20, 99)
-        watch = Validation(units, config.data.watch, public=public)
+    if config.data.validation_data:
+        public = config.data.validation_data != "held-out"
+        units = Shades.opened(config.data.validation_data) if public else Shades(20, 99)
+        watch = Validation(units, config.data.validation_data, public=public)
     init = config.model.init
     return PreparedRun(
         config=config,
@@ -123,7 +123,7 @@ def prepare(config, console):
         title=config.data.private,
         start=FirstWeights.of(init) if init else FirstWeights.drawn(),
         public=config.data.public and Shades.opened(config.data.public),
-        watch=watch,
+        validation_data=watch,
     )
 
 

@@ -71,7 +71,7 @@ def test_nested_too_deeply(tmp_path):
 
 
 def test_a_ledger_of_no_numbers(tmp_path):
-    entry = Entry(0, GENESIS, EntryType.RESUME, None, 0, 0, "", "", "a" * 32).sealed()
+    entry = Entry(0, GENESIS, EntryType.OPEN, None, 0, 0, "", "", "a" * 32).sealed()
     line = entry.line()
     assert b'"steps":0' in line
     (tmp_path / "ledger.jsonl").write_bytes(line.replace(b'"steps":0', b'"steps":NaN'))
@@ -199,7 +199,7 @@ def test_a_list_of_released_files_that_is_nested_too_deeply(tmp_path):
 def test_a_log_that_cannot_be_read_says_nothing(tmp_path):
     """And what follows is nobody's, until a line names a key: the line may have named another one."""
     step = '{"type": "step", "step": %d, "update": "u%d"}\n'
-    begun = '{"type": "resume", "key_id": "k"}\n'
+    begun = '{"type": "open", "key_id": "k"}\n'
     path = tmp_path / "log.jsonl"
     for spoilt in ("[" * 100_000, "\0\0\0", "[]", "{}", "\udcff"):
         content = begun + step % (1, 1) + spoilt + "\n" + step % (2, 2) + begun + step % (3, 3)

@@ -103,7 +103,15 @@ def train() -> Callable[[], object]:
 
 def train_command() -> Callable[[], object]:
     command = "train --data synthetic:ward --limit 8 --method dp-sgd --epsilon 8 --delta 1e-3 --epochs 1 --batch-size 4"
-    words = [*command.split(), "--preset", "nano", "--watch", "none", "--out", str(Path(sys.argv[2]) / "run")]
+    words = [
+        *command.split(),
+        "--preset",
+        "nano",
+        "--validation-data",
+        "none",
+        "--out",
+        str(Path(sys.argv[2]) / "run"),
+    ]
 
     def act() -> None:
         from dpose.cli import main

@@ -99,7 +99,7 @@ class Training(Plain):
             public_view=PublicView("pixelize", width=86.0),
         )
         options = RunOptions(
-            state_dir=root / "state", views_at_once=16, threads=1, console=Console(quiet=True)
+            state_dir=root / "state", microbatch_size=16, threads=1, console=Console(quiet=True)
         )
         with finished_or_not():
             train(

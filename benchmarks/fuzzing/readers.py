@@ -35,7 +35,7 @@ from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import RunLog
-from dpose.training.kept import kept_places
+from dpose.training.local_state import kept_places
 from fuzzing import samples
 from fuzzing.mutations import (
     any_bytes,

@@ -142,7 +142,7 @@ def run() -> Files:
 def pose_run() -> Files:
     """The same of `dpose train` on four rendered people, which a report can be written of."""
     values = {
-        "data": {"private": "synthetic:ward", "limit": 4, "watch": "synthetic:studio"},
+        "data": {"private": "synthetic:ward", "limit": 4, "validation_data": "synthetic:studio"},
         "plan": {"epsilon": 8.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 2, "accountant": "rdp"},
     }
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -219,7 +219,7 @@ class Spec:
         return self.split in self.dataset.public_splits or self.root in self.dataset.public_roots
 
     @property
-    def harmless(self) -> bool:
+    def may_be_shown(self) -> bool:
         """Whether its pictures may be shown to anybody: they are public, or of nobody real."""
         return self.public or self.dataset.rendered
 

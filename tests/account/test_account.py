@@ -23,9 +23,9 @@ from dpose.account import (
     lift_budget,
     lineage,
     note_weights,
+    overlapping,
     set_budget,
     spending,
-    touching,
     unbounded,
 )
 from dpose.account.composition import CHOSEN, chosen_epsilon, chosen_share, renyi_cost
@@ -56,7 +56,7 @@ def test_what_is_charged_is_read_back(where):
     assert charges(where) == [first, second]
     assert [e.id for e in charges(where, of=HERE)] == [first.id]
     assert [e.id for e in charges(where, of=THERE[5:])] == [second.id]
-    assert touching(charges(where), THERE[:1]) == [replace(first, events=()), second]  # taken to be public
+    assert overlapping(charges(where), THERE[:1]) == [replace(first, events=()), second]  # taken to be public
 
 
 def test_a_second_charge_of_a_run_replaces_the_first(where):
@@ -137,9 +137,9 @@ def test_what_a_run_has_read_stays_read(where):
     charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), where, checked=False)
     charge(entry(0, THERE, opened=marks_of(["shown too"])), where, checked=False)
     (found,) = charges(where)
-    assert touching([found], HERE[:1])
-    assert touching([found], THERE[:1])
-    assert touching([found], marks_of(["shown"]))[0].events == ()
+    assert overlapping([found], HERE[:1])
+    assert overlapping([found], THERE[:1])
+    assert overlapping([found], marks_of(["shown"]))[0].events == ()
 
 
 def test_a_mark_is_eight_bytes_of_a_hash_for_this_use():
@@ -163,7 +163,7 @@ def test_marks_tell_pictures_whatever_their_order_and_number():
 
 def test_runs_on_some_of_the_same_pictures_add_up():
     some = marks_of(["picture 3"])
-    assert touching([entry(0), entry(1, THERE)], some) == [entry(0)]
+    assert overlapping([entry(0), entry(1, THERE)], some) == [entry(0)]
     three = [entry(i) for i in range(3)]
     assert composed(three, 1e-5) == pytest.approx(epsilon([replace(EVENT, steps=300)], 1e-5), rel=1e-9)
     assert composed(three, 1e-5) > composed(three[:1], 1e-5)
@@ -342,8 +342,8 @@ def test_a_budget_set_after_something_without_bound_was_read_says_so(where):
 
 def test_pictures_taken_to_be_public_are_not_bounded(where):
     read = entry(0, THERE, opened=HERE)
-    assert touching([read], HERE) == [replace(read, events=())]
-    assert touching([read], THERE) == [read]
+    assert overlapping([read], HERE) == [replace(read, events=())]
+    assert overlapping([read], THERE) == [read]
     set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
     with refused("budget-charge-unbounded", where=("taken to", "public")):
         charge(read, where, dry_run=True)

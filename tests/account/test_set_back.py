@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from dpose.account import accept_account, charges, check_account, times_set_back
+from dpose.account import accept_account, charges, check_account, rollback_count
 from dpose.account import store as store_module
 from dpose.account.store import opened
 from dpose.cli import main
@@ -50,7 +50,7 @@ def test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted(where):
     with refused("account-set-back"):
         charges(where)
     assert "counts as never spent" in accept_account(where, yes=True)
-    assert [len(charges(where)), times_set_back(where), check_account(where)] == [2, 1, ""]
+    assert [len(charges(where)), rollback_count(where), check_account(where)] == [2, 1, ""]
     assert "nothing is missing" in accept_account(where, yes=True)
     charged(run_charge(3), run_charge(4), where=where)
     set_back(where, 2)  # the same copy again, under the row that says that it was taken

@@ -24,7 +24,18 @@ from small_nano import small_nano  # noqa: F401
 
 COUNT = 60
 TRAIN = ["train", "--data", "synthetic:ward", "--limit", "12", "--epochs", "3"]
-TRAIN += ["--batch-size", "32", "--epsilon", "1", "--delta", "1e-3", "--accountant", "rdp", "--watch", "none"]
+TRAIN += [
+    "--batch-size",
+    "32",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-3",
+    "--accountant",
+    "rdp",
+    "--validation-data",
+    "none",
+]
 
 
 @pytest.fixture(scope="module")

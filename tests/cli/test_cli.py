@@ -405,7 +405,7 @@ class TestRun:
             *BUDGET,
             "--unit",
             "subject",
-            "--copies",
+            "--augmentation-multiplicity",
             "2",
             "--batch-size",
             "8",
@@ -528,7 +528,15 @@ class TestPlaces:
             "1",
         ]
         assert main([*first, "--batch-size", "8", "--out", str(ward / "first")]) == 0
-        arguments = ["train", "--data", f"{spec}:private", "--watch", f"{spec}:public", "--batch-size", "3"]
+        arguments = [
+            "train",
+            "--data",
+            f"{spec}:private",
+            "--validation-data",
+            f"{spec}:public",
+            "--batch-size",
+            "3",
+        ]
         arguments += ["--epochs", "1", "--epsilon", "8", "--delta", "0.01", "--accountant", "rdp"]
         assert main([*arguments, "--init", str(ward / "first"), "--out", out]) == 0
         return ward
@@ -569,9 +577,9 @@ class TestPlaces:
             if folder.name != "step-0":
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
-        command_refused(capsys, ["train", "--resume", "run"], "--data and --watch and --init again")
+        command_refused(capsys, ["train", "--resume", "run"], "--data and --validation-data and --init again")
         spec = f"lspet:{ward / 'lspet'}"
-        again = ["--data", f"{spec}:private", "--watch", f"{spec}:public"]
+        again = ["--data", f"{spec}:private", "--validation-data", f"{spec}:public"]
         command_refused(capsys, ["train", "--resume", "run", *again], "--init again")
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
@@ -639,7 +647,7 @@ class TestBadInput:
             (["--init", "nowhere"], ["nowhere"]),
             (["--optimizer", "adamm"], ["adamm"]),
             (["--unit", "frame"], ["frame", "image, crop, subject"]),
-            (["--watch", "synthetic:ward:train"], ["--watch", "the run protects"]),
+            (["--validation-data", "synthetic:ward:train"], ["--validation-data", "the run protects"]),
             (["--method", "pdp-sgd"], ["--public"]),
             (
                 ["--method", "pdp-sgd", "--subspace-rank", "9", "--subspace-units", "8"],
@@ -649,7 +657,7 @@ class TestBadInput:
                 ["--method", "fdp-sgd", "--relation", "add-or-remove", "--nominal-units", "50"],
                 ["public view"],
             ),
-            (["--copies", "9"], ["1 to 8"]),
+            (["--augmentation-multiplicity", "9"], ["1 to 8"]),
             (["--noise-multiplier", "0.01", "--epsilon", "8"], ["exactly one"]),
             (["--config", "absent.yaml"], ["absent.yaml"]),
             (["--batch-size", "0"], ["expected_batch_size"]),

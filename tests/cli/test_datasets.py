@@ -17,7 +17,7 @@ from dpose.pose.regression import RegressionCodec
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
-PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--views-at-once", "4"]
+PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--microbatch-size", "4"]
 PRIVATE = ["--method", "dp-sgd", "--epsilon", "8", "--delta", "1e-2", "--accountant", "rdp", "--epochs", "1"]
 
 
@@ -57,7 +57,7 @@ class TestPretraining:
         config = json.loads((pretrained / "config.json").read_text())
         assert config["run"]["data"]["private"] == ["coco:coco", "synthetic:studio"]
         assert config["run"]["precision"] == "bf16"
-        assert (config["model"]["skeleton"], config["run"]["views_at_once"]) == ("coco", 4)
+        assert (config["model"]["skeleton"], config["run"]["microbatch_size"]) == ("coco", 4)
         assert lines(pretrained, "start")[0]["n"] == 4 + SMALL["train"]
         assert len(lines(pretrained, "step")) == 2
         # the other data's public split is watched, by its own joints' metric
@@ -207,10 +207,10 @@ class TestPrivateOnSeveral:
     def test_in_bfloat16(self, slow, capsys, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not slow}, raising=False)
         arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--precision", "bf16"]
-        assert main([*arguments, "--views-at-once", "4", "--out", "short"]) == 0
+        assert main([*arguments, "--microbatch-size", "4", "--out", "short"]) == 0
         assert ("slower on it than float32" in capsys.readouterr().out) == slow
         config = json.loads((tmp_path / "short" / "config.json").read_text())
-        assert (config["run"]["precision"], config["run"]["views_at_once"]) == ("bf16", 4)
+        assert (config["run"]["precision"], config["run"]["microbatch_size"]) == ("bf16", 4)
         assert main(["verify", "short"]) == 0
         assert {p.dtype for p in load_model(tmp_path / "short").parameters()} == {torch.float32}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dpose.cli import run
-from dpose.privacy.keys import Kept, keep_key, keys_kept
+from dpose.privacy.keys import StoredKey, keep_key, keys_kept
 from dpose.privacy.noise import Key
 
 RUN = "ab" * 16
@@ -19,7 +19,7 @@ def dpose(monkeypatch, capsys, *arguments):
 
 def test_keys_are_listed_and_discarded(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    keep_key(RUN, Kept(Key.fresh(), "00" * 32, {}))
+    keep_key(RUN, StoredKey(Key.fresh(), "00" * 32, {}))
     code, told = dpose(monkeypatch, capsys, "keys")
     assert (code, RUN in told) == (0, True)
     code, told = dpose(monkeypatch, capsys, "keys", RUN, "--discard")
@@ -32,7 +32,7 @@ def test_keys_are_listed_and_discarded(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("arguments", [(RUN,), ("--discard",), ("runs/no-such-run", "--discard")])
 def test_what_is_not_clear_deletes_nothing(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    keep_key(RUN, Kept(Key.fresh(), "00" * 32, {}))
+    keep_key(RUN, StoredKey(Key.fresh(), "00" * 32, {}))
     code, told = dpose(monkeypatch, capsys, "keys", *arguments)
     assert code == 2
     assert len(told.strip().splitlines()) == 1

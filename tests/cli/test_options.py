@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from dpose.cli.options import unfolded
+from dpose.cli.options import expand_groups
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ def command():
     app, calls = typer.Typer(), []
 
     @app.command()
-    @unfolded
+    @expand_groups
     def walk(
         name: Annotated[str, typer.Option()], place: Place, *, fast: Annotated[bool, typer.Option()] = False
     ) -> None:

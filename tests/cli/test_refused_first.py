@@ -60,7 +60,7 @@ def test_mistakes_in_what_is_typed_load_no_network(words, said, tmp_path):
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"data": {"watch": "synthetic:ward:train"}}, "watched-data-protected"),
+        ({"data": {"validation_data": "synthetic:ward:train"}}, "watched-data-protected"),
         ({"data": {"public": "synthetic:ward:train"}}, "public-data-private"),
         ({"plan": {"unit": "video"}}, "unit-unsupported"),
         ({"plan": {"method": "pdp-sgd"}}, "public-data-missing"),
@@ -92,7 +92,7 @@ def test_a_recipe_trains_on_nothing_public_before_its_settings_are_right(tmp_pat
     monkeypatch.setattr(pretraining, "open_units", trained)
     settings = RunConfig.from_dict(
         {
-            "data": {"private": "synthetic:ward", "watch": "synthetic:ward:train"},
+            "data": {"private": "synthetic:ward", "validation_data": "synthetic:ward:train"},
             "plan": {"epsilon": 2.0, "delta": 1e-5},
             "recipe": "recommended",
         }

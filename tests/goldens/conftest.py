@@ -11,7 +11,7 @@ from goldens import doors
 from goldens.pictures import COLOUR, GREY
 
 POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3 --accountant rdp"
-POSE += " --preset nano --strategy light --watch none --canaries 20 --canary-kind gradient"
+POSE += " --preset nano --strategy light --validation-data none --canaries 20 --canary-kind gradient"
 SCORES = {
     "mean": "--epsilon 1",
     "mean, gaussian": "--epsilon 1 --delta 1e-5",

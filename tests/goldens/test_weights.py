@@ -19,9 +19,9 @@ RUNS = {
     "dp-sgd, not normalised": {"method": "dp-sgd", "normalise": False},
     "dp-sgd, noise in floating point": {"method": "dp-sgd", "noise": "float"},
     "dp-sgd, add-or-remove": {"method": "dp-sgd", "relation": "add-or-remove", "nominal_units": 150},
-    "dp-sgd, two copies": {"method": "dp-sgd", "copies": 2},
+    "dp-sgd, two copies": {"method": "dp-sgd", "augmentation_multiplicity": 2},
     "dp-sgd, averaged": {"method": "dp-sgd", "ema_decay": 0.5},
-    "dp-sgd, the end averaged": {"method": "dp-sgd", "tail": 0.7},
+    "dp-sgd, the end averaged": {"method": "dp-sgd", "average_last": 0.7},
     "fdp-sgd, residual": {"method": "fdp-sgd", "private_loss": "residual"},
 }
 

@@ -37,7 +37,7 @@ RESUMED = ("training/test_copies.py", "training/test_resume.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
-    "release/test_cells.py",
+    "release/test_partition.py",
     "release/test_boxes.py",
     "release/test_repeated.py",
     "mutants/test_release.py",
@@ -54,7 +54,7 @@ GUARDED = {
     "training/step.py": Guarded(STEP),
     "training/gradient.py": Guarded(
         (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
-        ("Projection", "Parts", "open_parts"),
+        ("Projection", "GradientSources", "open_parts"),
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -165,7 +165,7 @@ GUARDED = {
     ),
     "training/trainer.py": Guarded(
         (
-            *("training/test_trainer.py", "training/test_guards.py", "training/test_rehearsal.py"),
+            *("training/test_trainer.py", "training/test_guards.py", "training/test_dry_run.py"),
             *("training/test_validation.py", *RESUMED),
         ),
         ("train", "_fitted", "describe_run", "_public_units", "as_protected"),
@@ -278,7 +278,7 @@ GUARDED = {
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised", "_values")),
     "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),
-    "privacy/sides.py": Guarded(("runs/test_tune.py",)),
+    "privacy/train_score_split.py": Guarded(("runs/test_tune.py",)),
     "runs/tune.py": Guarded(
         ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
     ),
@@ -332,18 +332,20 @@ GUARDED = {
         ),
     ),
     "release/grid.py": Guarded(
-        ("release/test_projections.py", "release/test_cells.py"),
+        ("release/test_projections.py", "release/test_partition.py"),
         ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
-    "release/cells.py": Guarded(
-        ("release/test_cells.py", "release/test_boxes.py"),
+    "release/partition.py": Guarded(
+        ("release/test_partition.py", "release/test_boxes.py"),
         ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"),
     ),
     "release/boxes.py": Guarded(
         ("release/test_boxes.py",),
         ("most_overlap", "most_weight"),
     ),
-    "release/kernels.py": Guarded(("test_jit.py", "release/test_cells.py"), ("block_sums", "_sum_blocks")),
+    "release/kernels.py": Guarded(
+        ("test_jit.py", "release/test_partition.py"), ("block_sums", "_sum_blocks")
+    ),
     "release/api.py": Guarded(
         (*CLIPS, "release/test_api.py", "release/test_files.py"),
         ("pixelize", "release_array", "release_video", "release_file", "bind"),

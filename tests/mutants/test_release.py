@@ -13,13 +13,13 @@ import pytest
 from scipy import stats
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.release import cells, mechanism, pixelization, released
+from dpose.release import mechanism, partition, pixelization, released
 from dpose.release.api import as_regions
-from dpose.release.cells import BlockSums
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
+from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
 
@@ -198,13 +198,13 @@ def test_the_true_code_passes_every_check(monkeypatch):
 
 def mirror_padding(patch):
     """Seed 002, Algorithms 2 and 3: pixels are mirrored to fill the last cells, and count again."""
-    real = cells.block_sums
+    real = partition.block_sums
 
     def mirrored(pixels, block):
         h, w = pixels.shape[:2]
         return real(np.pad(pixels, ((0, -h % block), (0, -w % block), (0, 0)), mode="symmetric"), block)
 
-    patch.setattr(cells, "block_sums", mirrored)
+    patch.setattr(partition, "block_sums", mirrored)
 
 
 def partial_cells(patch):
@@ -224,7 +224,7 @@ def raw_mask(patch):
     real = PixelizationPlan.release
 
     def release(self, picture, source, frame=0):
-        own = cells.BlockSums(8, 8, 4).apply(picture) // 16
+        own = partition.BlockSums(8, 8, 4).apply(picture) // 16
         blocks = PrivateRegions.blocks
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(PrivateRegions, "blocks", lambda self, released, cells: blocks(self, own, cells))

@@ -193,7 +193,7 @@ def nothing_is_stored_of_a_batch(dots, folder, monkeypatch):
 
 def the_last_average_is_what_is_released(dots, folder, monkeypatch):
     watch = Validation(dots.data(9, seed=9), "held-out dots", public=False)
-    done = a_run(dots, folder, a_plan(ema_decay=0.5), watch=watch)
+    done = a_run(dots, folder, a_plan(ema_decay=0.5), validation_data=watch)
     last = load_checkpoint(checkpoints(folder / "run")[-1])
     assert last.step == done.steps
     assert torch.equal(done.model.classify.weight, last.average["classify.weight"])
@@ -439,7 +439,7 @@ def a_shared_stream(monkeypatch, dots):
 
 
 def a_logged_private_loss(monkeypatch, dots):
-    real = update.Parts.gradient
+    real = update.GradientSources.gradient
 
     def telling(self, params, number, chain=b""):
         gradient, found = real(self, params, number, chain)
@@ -447,7 +447,7 @@ def a_logged_private_loss(monkeypatch, dots):
         found.shown["private_loss"] = loss
         return gradient, found
 
-    monkeypatch.setattr(update.Parts, "gradient", telling)
+    monkeypatch.setattr(update.GradientSources, "gradient", telling)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def test_a_ledger_takes_no_commitment_after_the_first_reservation(tmp_path):
         with pytest.raises(ValueError, match="before the first step"):
             ledger.canaries(OPENING.committed)
     kinds = [entry.type.value for entry in read_ledger(tmp_path / "ledger.jsonl")]
-    assert kinds == ["resume", "canaries", "reserve"]
+    assert kinds == ["open", "canaries", "reserve"]
 
 
 @pytest.mark.parametrize("change", [{"count": "0"}, {"count": "x"}, {"commitment": "AB" * 32}])

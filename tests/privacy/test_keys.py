@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.noise import Key
 
 RUN = "ab" * 16
 
 
 def kept():
-    return Kept(Key.fresh(), "00" * 32, {"torch": "2.15"})
+    return StoredKey(Key.fresh(), "00" * 32, {"torch": "2.15"})
 
 
 def test_a_key_is_read_back_and_forgotten(tmp_path):

@@ -395,7 +395,7 @@ def test_a_ledger_that_is_none_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("change", [{"seq": 2}, {"prev": "f" * 64}])
 def test_a_line_follows_the_one_before_by_number_and_by_hash(tmp_path, change):
-    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
+    first = Entry(0, "0" * 64, "open", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
     second = Entry(1, first.sha256, "query", QUERY.to_dict(), 0, 0, PLAN, "key")
     (tmp_path / "ledger").write_bytes(first.line() + second.sealed().line())
     assert len(read_ledger(tmp_path / "ledger")) == 2
@@ -405,7 +405,7 @@ def test_a_line_follows_the_one_before_by_number_and_by_hash(tmp_path, change):
 
 
 def test_a_line_holds_nothing_that_json_has_not(tmp_path):
-    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
+    first = Entry(0, "0" * 64, "open", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
     (tmp_path / "ledger").write_bytes(first.line() + b'{"seq":1,"event":{"what":NaN}}\n')
     with refused("ledger-entry-invalid", where="line 2"):
         read_ledger(tmp_path / "ledger")
@@ -569,7 +569,7 @@ def test_the_users_state_folder_is_the_default(tmp_path):
     ],
 )
 def test_fields_are_checked_even_where_the_hash_is_right(tmp_path, change):
-    good = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32)
+    good = Entry(0, "0" * 64, "open", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32)
     (tmp_path / "good").write_bytes(good.sealed().line())
     read_ledger(tmp_path / "good")
     (tmp_path / "bad").write_bytes(replace(good, **change).sealed().line())
@@ -578,7 +578,7 @@ def test_fields_are_checked_even_where_the_hash_is_right(tmp_path, change):
 
 
 def test_a_reservation_must_say_what_it_reserves(tmp_path):
-    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
+    first = Entry(0, "0" * 64, "open", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
     for event in (None, EVENT.to_dict(), {**EVENT.to_dict(), "sigma": "0"}):
         bad = Entry(1, first.sha256, "reserve", event, 0, 10, PLAN, "key").sealed()
         (tmp_path / "ledger").write_bytes(first.line() + bad.line())

@@ -134,7 +134,7 @@ class TestUnit:
         with refused("watched-unit-private", where=("recording-7", "private", "recording-3")):
             train(
                 dots.task, dots.task.build_model(), private=dots.data(60),
-                **settings(tmp_path, watch=Validation(other, "others", public=True)),
+                **settings(tmp_path, validation_data=Validation(other, "others", public=True)),
             )  # fmt: skip
         assert not (tmp_path / "run").exists()
 

@@ -14,7 +14,7 @@ from dpose.privacy import shares
 from dpose.privacy.merged import first_entries
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
-from dpose.privacy.shares import ALONE, is_own, read_shared
+from dpose.privacy.shares import ALONE, is_local, read_shared
 from dpose.training.charging import run_charge
 from dpose.training.distributed import ProcessGroup
 from dpose.training.guards import check_disjoint
@@ -201,7 +201,7 @@ def test_units_that_were_left_out_or_read_by_two_are_told(reader):
 def test_each_unit_is_one_process_s():
     for count in (1, 2, 3, 7):
         owners = [
-            [is_own(number, ProcessGroup(index, count)) for index in range(count)] for number in range(20)
+            [is_local(number, ProcessGroup(index, count)) for index in range(count)] for number in range(20)
         ]
         assert all(sum(row) == 1 for row in owners)
 

@@ -18,13 +18,13 @@ from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
 from dpose.release.api import bind
-from dpose.release.cells import BlockSums
+from dpose.release.claim import GIVEN
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
-from dpose.release.once import GIVEN
 from dpose.release.operators import Sensitivity
+from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
 from dpose.release.released import Layers, ReleasedSums

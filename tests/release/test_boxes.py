@@ -25,7 +25,6 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
 from dpose.release.boxes import most_overlap, most_weight
-from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
@@ -35,6 +34,7 @@ from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
+from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.recompute import compare, expected
 from dpose.release.record import recorded_plan
 from dpose.release.statements import release_statement

@@ -23,13 +23,13 @@ from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
+from dpose.release.claim import GIVEN
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_videos
 from dpose.release.linear import LinearPlan, on_grid
-from dpose.release.once import GIVEN
 from dpose.release.operators import Sensitivity
 from dpose.release.projections import rounded_up
 from dpose.release.verify import released_files, verify_release

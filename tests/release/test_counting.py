@@ -27,10 +27,10 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
-from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
+from dpose.release.partition import BlockSums
 from dpose.release.verify import verify_release
 from refusals import refused
 

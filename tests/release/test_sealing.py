@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.linear import ReleasedValues
 from dpose.release.mechanism import Released
+from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.released import ReleasedSums
 from dpose.release.sealing import sums_digest
 from public_doors import pixelize

@@ -24,7 +24,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
-from dpose.release import archive, embed, follows
+from dpose.release import archive, check_pixels, embed
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import SEAL, bound_to, read_stamp, sidecar_of, stamp, stamped_picture
@@ -204,10 +204,12 @@ class TestExchangedPictures:
 
     def test_one_gray_level_of_a_jpeg_is_let_pass_and_two_are_not(self, tmp_path):
         made = pixelize(GREY, 50, 1, 16)
-        shown = follows.decode_pixels(follows.encoded(made.frames[0], ".jpg"), "a").astype(int)
-        follows.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
+        shown = check_pixels.decode_pixels(check_pixels.encoded(made.frames[0], ".jpg"), "a").astype(int)
+        check_pixels.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
         with refused("archive-does-not-follow", where="2 gray"):
-            follows.check_restored(np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
+            check_pixels.check_restored(
+                np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a"
+            )
 
     def test_what_cannot_be_checked_is_said(self, tmp_path):
         made = pixelize(COLOUR, 2, 4, 16)

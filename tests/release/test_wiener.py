@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.release.cells import RegionSums
+from dpose.release.partition import RegionSums
 from dpose.release.regions import PublicRegions
 from dpose.release.wiener import Noisy, shrunk
 from public_doors import pixelize

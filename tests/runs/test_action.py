@@ -34,7 +34,7 @@ def config(**changes):
     plan = {"method": "dp-sgd", "epsilon": 2, "delta": 1e-3, "steps": 2, "expected_batch_size": 4}
     values = {
         "task": "action",
-        "data": {"private": "synthetic-clips", "limit": 12, "views": 3, "watch": "none"},
+        "data": {"private": "synthetic-clips", "limit": 12, "views": 3, "validation_data": "none"},
         "plan": plan | changes.pop("plan", {}),
     }
     return RunConfig.from_dict({"model": {"input_size": [24, 24]}} | values | changes)
@@ -143,7 +143,7 @@ def films(tmp_path):
 
 
 def on(films, out, **changes):
-    data = {"private": f"ucf101:{films}:train", "watch": "none"}
+    data = {"private": f"ucf101:{films}:train", "validation_data": "none"}
     plan = {"expected_batch_size": 3, "delta": 0.01}
     return train_task(config(data=data, plan=plan, **changes), out, QUIET)
 
@@ -157,7 +157,7 @@ def test_protected_videos_are_refused_under_any_spelling_of_their_path(films, tm
     for root in ("films", "films/", "./copy", "link", f"{tmp_path}/films/../films", "copy"):
         with refused("scored-data-protected"):
             evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
-        watched = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{root}:train"}
+        watched = {"private": f"ucf101:{films}:train", "validation_data": f"ucf101:{root}:train"}
         with refused(("watched-data-protected", "watched-unit-private")):
             train_task(config(data=watched, plan={"delta": 0.01}), tmp_path / "watching", QUIET)
         shutil.rmtree(tmp_path / "watching", ignore_errors=True)
@@ -205,14 +205,14 @@ def test_a_film_that_shares_a_frame_with_protected_ones_is_no_held_out_one(films
 
 def test_videos_that_first_weights_learnt_from_are_refused(films, tmp_path):
     plain = {"method": "non-private", "epochs": 1, "steps": None, "epsilon": None, "delta": None}
-    data = {"private": f"ucf101:{films}:train", "watch": "none"}
+    data = {"private": f"ucf101:{films}:train", "validation_data": "none"}
     train_task(config(data=data, plan=plain), tmp_path / "plain", QUIET)
     with refused("first-weights-unprotected", where="videos"):
         on(films, tmp_path / "run", model={"init": str(tmp_path / "plain")})
 
 
 def test_watched_videos_that_are_held_out_are_charged(films, tmp_path):
-    data = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{films}:test"}
+    data = {"private": f"ucf101:{films}:train", "validation_data": f"ucf101:{films}:test"}
     done = train_task(
         config(data=data, plan={"expected_batch_size": 3, "delta": 0.01}), tmp_path / "run", QUIET
     )

@@ -21,7 +21,7 @@ def settings(method="dp-sgd", **more):
     return RunConfig.from_dict(
         {
             "task": "pose",
-            "data": {"private": "synthetic:ward", "limit": 8, "watch": "none"},
+            "data": {"private": "synthetic:ward", "limit": 8, "validation_data": "none"},
             "model": {"init": "blazepose:lite", "strategy": "light"},
             "plan": {
                 "method": method,

@@ -108,7 +108,7 @@ class TestSeveralData:
     def test_a_subspace_of_chosen_data_is_conditional_on_the_choice(self):
         chosen = RunConfig.from_dict(
             {
-                "data": {"private": "lspet:x:private", "public": "lspet:x:public", "watch": "none"},
+                "data": {"private": "lspet:x:private", "public": "lspet:x:public", "validation_data": "none"},
                 "model": {"strategy": "scratch"},
                 "plan": {"method": "pdp-sgd", "epsilon": 8, "delta": 1e-5},
             }
@@ -172,13 +172,16 @@ class TestWatched:
 
     @pytest.mark.parametrize("again", ["synthetic:ward:val", "synthetic:ward"])
     def test_none_of_the_protected_data(self, again):
-        values = {"data": {"private": ["synthetic:studio", "synthetic:ward:val"], "watch": again}}
+        values = {"data": {"private": ["synthetic:studio", "synthetic:ward:val"], "validation_data": again}}
         with refused("watched-data-protected"):
             watched(RunConfig.from_dict({**values, "plan": PRIVATE}))  # evaluation's split is val
 
     def test_a_label_file_that_two_splits_share_is_one_dataset(self, pose_fixtures):
         root = pose_fixtures / "mpii"
-        values = {"data": {"private": f"mpii:{root}:train", "watch": f"mpii:{root}:val"}, "plan": PRIVATE}
+        values = {
+            "data": {"private": f"mpii:{root}:train", "validation_data": f"mpii:{root}:val"},
+            "plan": PRIVATE,
+        }
         with refused("watched-data-protected"):
             watched(RunConfig.from_dict(values))
 

@@ -5,17 +5,17 @@ import stat
 
 import pytest
 
-from dpose.runs.build import settled
+from dpose.runs.build import resolved
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun, run_config, shown_command, shown_settings, whole_config
-from dpose.training.kept import Places, keep_places, kept_places
+from dpose.training.local_state import Places, keep_places, kept_places
 from refusals import refused
 
 RUN = "0123456789abcdef" * 2
 
 
 def config(**data):
-    return settled(_config(**data))
+    return resolved(_config(**data))
 
 
 def _config(**data):
@@ -51,11 +51,11 @@ def test_a_command_keeps_the_last_part_of_each_path(typed, shown):
 
 
 def test_settings_keep_the_last_part_of_each_path_and_are_settings_still():
-    full = config(watch="mpii:/srv/b/mpii:val,annotations=/srv/labels.json", public="coco:~/c/coco")
+    full = config(validation_data="mpii:/srv/b/mpii:val,annotations=/srv/labels.json", public="coco:~/c/coco")
     shown = shown_settings(full, "dpose train")
     assert "/" not in json.dumps(shown)
     assert shown["data"]["private"] == ["lspet:lspet:private", "synthetic:ward"]
-    assert shown["data"]["watch"] == "mpii:mpii:val,annotations=labels.json"
+    assert shown["data"]["validation_data"] == "mpii:mpii:val,annotations=labels.json"
     assert shown["data"]["public"] == "coco:coco"
     del shown["command"]
     assert RunConfig.from_dict(shown)
@@ -65,14 +65,14 @@ def test_videos_and_none_and_names_of_weights_stay():
     full = RunConfig.from_dict(
         {
             "task": "action",
-            "data": {"private": "ucf101:/srv/a/ucf:train", "watch": "none"},
+            "data": {"private": "ucf101:/srv/a/ucf:train", "validation_data": "none"},
             "model": {"preset": "mvit-b", "init": "/srv/b/mvit.safetensors"},
             "plan": {"method": "non-private"},
         }
     )
     shown = shown_settings(full)
     assert shown["data"]["private"] == "ucf101:ucf:train"
-    assert shown["data"]["watch"] == "none"
+    assert shown["data"]["validation_data"] == "none"
     assert shown["model"]["init"] == "mvit.safetensors"
 
 
@@ -108,7 +108,7 @@ def test_a_folder_of_before_holds_its_paths_itself(tmp_path):
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_run_of_before_noise_could_be_exact_goes_on_with_the_noise_that_it_had(tmp_path, kept):
     private = {"method": "dp-sgd", "epsilon": 8.0, "delta": 1e-4, "noise": "float"}
-    began = settled(RunConfig.from_dict({"data": {"private": "synthetic:ward"}, "plan": private}))
+    began = resolved(RunConfig.from_dict({"data": {"private": "synthetic:ward"}, "plan": private}))
     values = began.to_dict()
     assert values["plan"].pop("noise") == "float"
     if kept:

@@ -90,7 +90,7 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     assert first["data"]["public_licence"] is None
     assert private["model"]["init"] == "best-public"
     assert (first["model"]["temperature"], private["model"]["temperature"]) == (None, 1.5)
-    assert private["data"]["watch"] == "none"
+    assert private["data"]["validation_data"] == "none"
     ledger = (tmp_path / "best" / "ledger.jsonl").read_text()
     assert "reserve" in ledger
     assert "reserve" not in (tmp_path / "best-public" / "ledger.jsonl").read_text()

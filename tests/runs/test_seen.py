@@ -83,7 +83,7 @@ OWN = {"description": "COCO 2017 Dataset", "url": "http://cocodataset.org"}
 
 
 def run(out, init, data="synthetic:ward:train", plan=PLAN, **model):
-    config = {"data": {"private": data, "watch": "none"}, "plan": plan}
+    config = {"data": {"private": data, "validation_data": "none"}, "plan": plan}
     config["model"] = {"preset": "nano", "strategy": "light", "init": init and str(init), **model}
     return train_run(RunConfig.from_dict(config), out, QUIET)
 

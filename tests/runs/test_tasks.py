@@ -23,7 +23,7 @@ from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, t
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
-from dpose.training.kept import run_id_of
+from dpose.training.local_state import run_id_of
 from dpose.training.validation import metric_of_views
 from refusals import refused
 from shades import Meter, Shades, ShadeTask, entered, prepare
@@ -69,7 +69,7 @@ def config(**changes):
         "accountant": "rdp",
         "clip_norm": 0.5,
     }
-    data = {"private": "shades:600:1", "watch": "shades:50:7"}
+    data = {"private": "shades:600:1", "validation_data": "shades:50:7"}
     optimizer = {"name": "adam", "lr": 0.2, "schedule": "constant", "warmup": 0.0}
     return RunConfig.from_dict(
         {"task": "shade", "data": data, "plan": plan, "optimizer": optimizer, **changes}
@@ -100,7 +100,7 @@ def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp
     out = tmp_path / "run"
     copies = f"{kind}:40:1"
     with refused("watched-unit-private", where=("1-0", told)):
-        train_task(config(data={"private": "shades:600:1", "watch": copies}), out, QUIET)
+        train_task(config(data={"private": "shades:600:1", "validation_data": copies}), out, QUIET)
     assert charges() == []
     train_task(config(), out, QUIET)
     charged = charges()
@@ -140,7 +140,7 @@ def test_where_the_data_of_a_run_are_not_at_hand_a_score_says_what_was_not_looke
 
 def test_a_score_is_reserved_until_it_is_kept_and_then_committed(tmp_path, monkeypatch):
     out, seen = tmp_path / "run", []
-    train_task(config(data={"private": "shades:600:1", "watch": "held-out"}), out, QUIET)
+    train_task(config(data={"private": "shades:600:1", "validation_data": "held-out"}), out, QUIET)
     # the scores while it trained, too: nobody says of them any more that they may not have been finished
     assert {entry.what: entry.state for entry in charges()} == {
         "training": State.COMMITTED,

@@ -36,7 +36,7 @@ from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
-from dpose.privacy.sides import split_sides
+from dpose.privacy.train_score_split import split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import tune
 from dpose.runs import unit_scores as by_unit
@@ -512,13 +512,15 @@ def test_several_processes_are_refused(tmp_path, monkeypatch):
 
 def test_private_data_are_not_watched(tmp_path):
     with refused("tuning-watches-private"):
-        tune_runs(grid(data={"private": "shades:600:1", "watch": "held-out"}), LAW, tmp_path / "a", QUIET)
+        tune_runs(
+            grid(data={"private": "shades:600:1", "validation_data": "held-out"}), LAW, tmp_path / "a", QUIET
+        )
     assert charges() == []
 
 
 @pytest.mark.parametrize("side", ["training", "scored"])
 @pytest.mark.parametrize("kind", ["shades", "again", "others"])
-@pytest.mark.parametrize("used", ["watch", "public"])
+@pytest.mark.parametrize("used", ["validation_data", "public"])
 def test_units_of_either_side_are_neither_watched_nor_public(tmp_path, monkeypatch, used, kind, side):
     """Of the trials' side they were found in the first trial: charged, and then never finished."""
     sides = split_sides(protect(Shades(600, 1)), 0.2)
@@ -572,7 +574,7 @@ class Some:
 def test_curves_show_no_epsilon_of_one_trial(tmp_path, monkeypatch):
     fixed(monkeypatch, 1)
     out = tmp_path / "tuned"
-    tune_runs(grid(data={"private": "shades:600:1", "watch": "shades:20:99"}), LAW, out, QUIET)
+    tune_runs(grid(data={"private": "shades:600:1", "validation_data": "shades:20:99"}), LAW, out, QUIET)
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     scores = [line for line in lines if line["type"] == "score"]
     assert scores

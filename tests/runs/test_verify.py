@@ -27,7 +27,18 @@ from run_folders import sealed_again
 from small_nano import small_nano  # noqa: F401
 
 PLAN = ["train", "--data", "synthetic:ward", "--limit", "12", "--epochs", "2", "--batch-size", "20"]
-PLAN += ["--epsilon", "2", "--delta", "1e-3", "--preset", "nano", "--strategy", "light", "--watch", "none"]
+PLAN += [
+    "--epsilon",
+    "2",
+    "--delta",
+    "1e-3",
+    "--preset",
+    "nano",
+    "--strategy",
+    "light",
+    "--validation-data",
+    "none",
+]
 FEATURES = ["--method", "fpdp-sgd", "--public", "synthetic:ward:public"]
 
 
@@ -239,7 +250,7 @@ CONFIG = {
     "no name": (lambda c: c.pop("run_id"), "plan-missing"),
     "a seed": (lambda c: c["run"].update(seed=3), "canaries-with-seed", "--canaries"),
     "another plan": (lambda c: c["run"]["plan"].update(clip_norm=9.0), "plan-differs"),
-    "a copy more": (lambda c: c["run"]["plan"].update(copies=2), "plan-differs"),
+    "a copy more": (lambda c: c["run"]["plan"].update(augmentation_multiplicity=2), "plan-differs"),
     "a setting more": (lambda c: c["run"]["plan"].update(mercy=True), "plan-missing"),
     "fewer units": (lambda c: c["run"]["bound"].update(n=11), "plan-missing"),
     "fewer steps": (lambda c: c["run"]["bound"].update(steps=1), "plan-missing"),

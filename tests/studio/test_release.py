@@ -312,14 +312,14 @@ def exchanged_after(monkeypatch, exchange):
     """Exchange files when all are read and compared with the account, and before they are released."""
     from dpose.release import sifting
 
-    true = sifting.sift
+    true = sifting.skip_finished
 
-    def sift(*given, **named):
+    def skip_finished(*given, **named):
         found = true(*given, **named)
         exchange()
         return found
 
-    monkeypatch.setattr(sifting, "sift", sift)
+    monkeypatch.setattr(sifting, "skip_finished", skip_finished)
 
 
 def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(

@@ -23,13 +23,13 @@ def bound_plan(method="dp-sgd", **given):
     return TrainingPlan(method, steps=30, expected_batch_size=50, **private, **given).bind(1000)
 
 
-@pytest.mark.parametrize("average", [{}, {"ema_decay": 0.8}, {"tail": 0.4}])
+@pytest.mark.parametrize("average", [{}, {"ema_decay": 0.8}, {"average_last": 0.4}])
 def test_the_noise_in_the_weights_is_that_of_training_on_noise_alone(average):
     bound = bound_plan(**average)
     weights = torch.nn.Parameter(torch.zeros(20_000))
     optimizer, schedule = MOMENTUM.build([weights], bound.steps)
     followed = {"w": weights.data}
-    mean = weight_average(followed, bound.plan.ema_decay, bound.plan.tail, bound.steps)
+    mean = weight_average(followed, bound.plan.ema_decay, bound.plan.average_last, bound.steps)
     generator = torch.Generator().manual_seed(0)
     for _ in range(bound.steps):
         noise = torch.randn(weights.shape, generator=generator)

@@ -73,7 +73,7 @@ if rank == 1 and odd == "settings":
     seed = ""
 try:
     run = train(
-        task, task.build_model(), private=data, public=public, plan=plan, out=out, views_at_once=16,
+        task, task.build_model(), private=data, public=public, plan=plan, out=out, microbatch_size=16,
         threads=1, optimizer=OptimizerConfig("adam", lr=0.3), seed=int(seed) if seed else None,
         state_dir=state, console=Console(width=150), resume=bool(resume),
     )

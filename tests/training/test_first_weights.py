@@ -46,7 +46,7 @@ def run(dots, tmp_path):
         said = said / "model.safetensors" if file else said
         return train(
             dots.task, model, private=dots.data(40) if data is None else data, plan=plan(method, **values),
-            out=tmp_path / name, seed=seed, console=QUIET, start=said if explicit else None, views_at_once=16,
+            out=tmp_path / name, seed=seed, console=QUIET, start=said if explicit else None, microbatch_size=16,
         )  # fmt: skip
 
     return go
@@ -86,13 +86,13 @@ def test_so_are_those_of_a_run_that_took_the_units_to_be_public(run, dots):
     private, public = other(dots), dots.data(40)
     public.unit_id = lambda index: f"public-{index}"
     done = train(
-        dots.task, model, private=private, public=public, out="subspaced", console=QUIET, views_at_once=16,
+        dots.task, model, private=private, public=public, out="subspaced", console=QUIET, microbatch_size=16,
         plan=plan("pdp-sgd", subspace=SubspaceConfig(**subspace)), start=FirstWeights.drawn(),
     )  # fmt: skip
     with refused("first-weights-unprotected"):
         train(
             dots.task, done.model.train(), private=dots.data(40), plan=plan(), out="private", console=QUIET,
-            start=done.folder, views_at_once=16,
+            start=done.folder, microbatch_size=16,
         )  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path
         model = dots.task.build_model()
         subspace = {"subspace": SubspaceConfig("public", rank=2, units=10)} if method == "pdp-sgd" else {}
         done = train(
-            dots.task, model, private=private, out=tmp_path / name, console=QUIET, views_at_once=16,
+            dots.task, model, private=private, out=tmp_path / name, console=QUIET, microbatch_size=16,
             plan=plan(method, **subspace), start=start or FirstWeights.drawn(), **said,
         )  # fmt: skip
         assert verify_run(tmp_path / name).statement == done.statement
@@ -332,8 +332,8 @@ def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path
     public = dots.data(20, seed=9)
     public.unit_id = lambda index: f"public-{index}"
     assert go("plain", "non-private", dots.data(40)) == ()
-    assert go("private", "dp-sgd", dots.data(40, seed=2), public_licence="MIT", nobody_private=True) == ()
-    (learnt,) = go("public", "non-private", public, public_licence="CC-BY-4.0", nobody_private=True)
+    assert go("private", "dp-sgd", dots.data(40, seed=2), public_licence="MIT", data_is_public=True) == ()
+    (learnt,) = go("public", "non-private", public, public_licence="CC-BY-4.0", data_is_public=True)
     digest = protect(public).identity.digest.hex()
     assert (learnt.what, learnt.sha256, learnt.licence) == (
         "20 units that it was trained on",

@@ -170,10 +170,13 @@ def test_data_without_canonical_views_are_refused(dots):
 
 def test_copies_are_averaged_before_the_clip(dots, monkeypatch):
     """Four copies of everyone cost no more noise: the sensitivity, the steps and the event are the same."""
-    one, four = plan("dp-sgd").bind(N), plan("dp-sgd", copies=4).bind(N)
+    one, four = plan("dp-sgd").bind(N), plan("dp-sgd", augmentation_multiplicity=4).bind(N)
     assert one.event == four.event
     monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: sums)
-    (alone, _), (copied, _) = taken(dots, "dp-sgd", steps=1)[0], taken(dots, "dp-sgd", steps=1, copies=2)[0]
+    (alone, _), (copied, _) = (
+        taken(dots, "dp-sgd", steps=1)[0],
+        taken(dots, "dp-sgd", steps=1, augmentation_multiplicity=2)[0],
+    )
     # dots load without randomness, so two copies are one picture twice; views beyond eight would be dropped
     assert torch.allclose(flat(alone), flat(copied), atol=1e-6)
 

@@ -20,7 +20,7 @@ def example(dots):
 def test_more_memory_more_views(dots, monkeypatch, free):
     monkeypatch.setattr(memory, "_free_memory", lambda: free)
     model = dots.task.build_model()
-    got = memory.fit_views_at_once(dots.task, model, example(dots))
+    got = memory.fit_microbatch_size(dots.task, model, example(dots))
     per_view, _ = memory._cpu_cost(dots.task, model, memory._zeros(example(dots), torch.device("cpu")))
     assert got in (1, 2, 4, 8, 16, 32)
     assert got == memory.LARGEST["cpu"] or 2 * got * per_view > memory.SHARE * free
@@ -36,7 +36,7 @@ def test_the_pictures_do_not_decide(dots, monkeypatch):
         return real(model, params, inputs, targets)
 
     monkeypatch.setattr(dots.task, "loss", watching)
-    memory.fit_views_at_once(dots.task, dots.task.build_model(), example(dots))
+    memory.fit_microbatch_size(dots.task, dots.task.build_model(), example(dots))
     assert seen
     assert all(not inputs.any() for inputs in seen)
 
@@ -48,7 +48,7 @@ def test_a_plain_gradient_is_measured_with_batchnorm_and_leaves_it_as_it_was(mon
     unit = task.collate([[View(np.ones((128, 96, 3), np.uint8), {"keypoints": np.ones((16, 2), np.float32),
                                                                    "visible": np.ones(16, np.float32)})]])  # fmt: skip
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert memory.fit_views_at_once(task, model, unit, clipped=False) >= 1
+    assert memory.fit_microbatch_size(task, model, unit, clipped=False) >= 1
     measured = []
     for name in ("empty_cache", "reset_peak_memory_stats"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)

@@ -13,10 +13,10 @@ from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
-from dpose.training import apart, layers
+from dpose.training import batch_invariance, layers
 from dpose.training import step as steps
-from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import products_repeat, slow_in_bfloat16
+from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
@@ -208,7 +208,7 @@ def test_a_private_step_pads_in_every_precision(dots, precision, monkeypatch):
     data, noise = dots.data(60), AesNoise(Key.from_seed(3))
     plan = TrainingPlan(epsilon=3.0, delta=1e-4, steps=5, expected_batch_size=20).bind(60)
     model = dots.task.build_model()
-    engine = Engine(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", views_at_once=8)
+    engine = Engine(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", microbatch_size=8)
     seen, real = [], steps.clipped_sum
 
     def watched(task, model, params, batch, *more, **options):
@@ -245,7 +245,7 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
     plan = TrainingPlan(
         epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False
     ).bind(9)
-    engine = Engine(task, model, Loading(task, Units(), noise), plan, noise, b"", views_at_once=4)
+    engine = Engine(task, model, Loading(task, Units(), noise), plan, noise, b"", microbatch_size=4)
     monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 
     number = itertools.count()
@@ -269,7 +269,7 @@ def test_a_unit_whose_gradient_depends_on_where_memory_begins_can_not_be_taken_a
         return {n: v * (1 + at * 1e-6 * n.startswith("head.joints")) for n, v in found.items()}, norms
 
     task, model, _, batch = pose("finetune", 1, precision="float32")
-    monkeypatch.setattr(apart, "measured_gradients", gradients)
+    monkeypatch.setattr(batch_invariance, "measured_gradients", gradients)
     differing = check_units_apart(task, model, only(batch, 0), 2, 1)
     assert differing == ["head.joints.weight (Conv2d)", "head.joints.bias (Conv2d)"]
 
@@ -295,7 +295,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_machine_that_does_not_keep_units_apart_is_refused(fault, precision, monkeypatch):
     task, model, _, batch = pose("finetune", 1, precision=precision)
-    monkeypatch.setattr(apart, "measured_gradients", mixing(FAULTS[fault]))
+    monkeypatch.setattr(batch_invariance, "measured_gradients", mixing(FAULTS[fault]))
     with refused("units-not-apart") as raised:
         check_units_apart(task, model, only(batch, 0), 6)
     assert "\n" not in raised.value.line()
@@ -331,7 +331,7 @@ def test_every_shape_is_checked(monkeypatch):
         shapes.add(tuple(batch.weights.shape))
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 
-    monkeypatch.setattr(apart, "measured_gradients", noted)
+    monkeypatch.setattr(batch_invariance, "measured_gradients", noted)
     check_units_apart(task, model, only(batch, 0), 16)
     assert shapes == {(16, 1), (8, 2), (4, 4), (2, 8)}
     for most, expected in ((1, {(16, 1)}), (2, {(16, 1), (8, 2)}), (3, {(16, 1), (8, 2), (4, 4)})):
@@ -358,7 +358,7 @@ def test_the_units_of_the_check_are_not_those_of_the_data(monkeypatch):
         seen.append(batch)
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 
-    monkeypatch.setattr(apart, "measured_gradients", noted)
+    monkeypatch.setattr(batch_invariance, "measured_gradients", noted)
     for u in (0, 1):
         check_units_apart(task, model, only(batch, u), 4)
     half = len(seen) // 2

@@ -219,9 +219,9 @@ def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch):
     asked = []
     real = engine.loader.micro_batches
 
-    def spy(indices, step, views_at_once, *, padded=False):
-        asked.append((list(indices), step, views_at_once, padded))
-        return real(indices, step, views_at_once, padded=padded)
+    def spy(indices, step, microbatch_size, *, padded=False):
+        asked.append((list(indices), step, microbatch_size, padded))
+        return real(indices, step, microbatch_size, padded=padded)
 
     monkeypatch.setattr(engine.loader, "micro_batches", spy)
     drawn = []
@@ -237,7 +237,7 @@ def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch):
 def test_the_public_loss_is_the_mean_over_units_whatever_the_micro_batch(dots):
     found = []
     for room in (1, 4, 64):
-        engine = replace(an_engine(dots, a_plan()), views_at_once=room)
+        engine = replace(an_engine(dots, a_plan()), microbatch_size=room)
         gradient, loss = step.plain_gradient(engine, trainable_params(engine.model), np.arange(11), 0)
         assert isinstance(loss, float)
         found.append((torch.cat([g.flatten() for g in gradient.values()]), loss))
@@ -398,7 +398,7 @@ def test_copies_are_loads_one_after_the_other(dots):
     for count in (1, MAX_VIEWS):
         assert Copies(data, count).count == count
     for count in (0, -1, MAX_VIEWS + 1):
-        with refused("copies-out-of-range"):
+        with refused("augmentation-multiplicity-out-of-range"):
             Copies(data, count)
 
 

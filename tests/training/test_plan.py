@@ -46,8 +46,8 @@ def plan(**changes):
         ({"epsilon": None, "noise_multiplier": 70_000.0}, ("noise-out-of-range", ("0.2", "65536"))),
         ({"steps": -3}, ("setting-not-positive", "steps")),
         ({"ema_decay": 1.0}, ("ema-out-of-range", "ema_decay")),
-        ({"tail": 1.5}, ("tail-out-of-range",)),
-        ({"tail": 0.5, "ema_decay": 0.5}, ("tail-out-of-range",)),
+        ({"average_last": 1.5}, ("average-last-out-of-range",)),
+        ({"average_last": 0.5, "ema_decay": 0.5}, ("average-last-out-of-range",)),
         ({"relation": "replace-one"}, ("choice-unknown", "relation")),
         ({"accountant": "prv"}, ("choice-unknown", "accountant")),
         ({"relation": "add-or-remove"}, ("nominal-units-inconsistent",)),
@@ -80,8 +80,8 @@ def test_what_a_plan_allows_exact_noise_can_be_drawn_for():
 
 
 def test_a_plan_without_a_tail_is_told_as_before_there_was_one():
-    assert "tail" not in plan().to_dict()
-    assert plan(tail=0.25).to_dict()["tail"] == 0.25
+    assert "average_last" not in plan().to_dict()
+    assert plan(average_last=0.25).to_dict()["average_last"] == 0.25
 
 
 def test_a_plans_digest_is_of_all_its_settings_noise_among_them():

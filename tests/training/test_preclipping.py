@@ -12,7 +12,7 @@ import dpose.training.step as step
 import dpose.training.trainer as trainer
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.training.apart import check_units_apart
+from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
 from dpose.training.gradient import FITTED, RunInputs, open_parts
 from dpose.training.gradients import (
@@ -355,10 +355,10 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
     read, model = [], dots.task.build_model().train()
     real = Loader.micro_batches
 
-    def watched(self, indices, number, views_at_once, **options):
+    def watched(self, indices, number, microbatch_size, **options):
         if self.label == b"public":
-            read.append((sorted(indices), number, views_at_once))
-        return real(self, indices, number, views_at_once, **options)
+            read.append((sorted(indices), number, microbatch_size))
+        return real(self, indices, number, microbatch_size, **options)
 
     monkeypatch.setattr(Loader, "micro_batches", watched)
     bound, noise = a_plan(method).bind(N), AesNoise(Key.from_seed(3))

@@ -17,7 +17,7 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
 
 
-def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
+def engine_for(dots, n=60, microbatch_size=4, seed=3, **changes):
     settings = {
         "epsilon": 3.0,
         "delta": 1e-4,
@@ -31,7 +31,7 @@ def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
     noise = AesNoise(Key.from_seed(seed))
     model = dots.task.build_model()
     return Engine(
-        dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", views_at_once
+        dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", microbatch_size
     )
 
 
@@ -92,11 +92,11 @@ def test_an_empty_sample_is_noise_only(dots):
     assert gradient.abs().min() > 0
 
 
-@pytest.mark.parametrize("views_at_once", [1, 3, 64])
-def test_the_micro_batch_changes_nothing(dots, monkeypatch, views_at_once):
+@pytest.mark.parametrize("microbatch_size", [1, 3, 64])
+def test_the_micro_batch_changes_nothing(dots, monkeypatch, microbatch_size):
     without_noise(monkeypatch)
-    reference = engine_for(dots, views_at_once=4)
-    other = engine_for(dots, views_at_once=views_at_once)
+    reference = engine_for(dots, microbatch_size=4)
+    other = engine_for(dots, microbatch_size=microbatch_size)
     params = trainable_params(reference.model)
     a, b = private_gradient(reference, params, 1), private_gradient(other, params, 1)
     torch.testing.assert_close(flat(a), flat(b), rtol=1e-4, atol=1e-6)
@@ -104,7 +104,7 @@ def test_the_micro_batch_changes_nothing(dots, monkeypatch, views_at_once):
 
 def test_rounding_is_last_and_once(dots, monkeypatch):
     """Sums are integers, noise comes in float64, and what is divided is rounded to the weights' type behind it."""
-    engine, seen = engine_for(dots, views_at_once=4), {}
+    engine, seen = engine_for(dots, microbatch_size=4), {}
     params = trainable_params(engine.model)
 
     def spy(sums, stddev, stream, *_):
@@ -123,7 +123,7 @@ def test_rounding_is_last_and_once(dots, monkeypatch):
 @pytest.mark.parametrize("normalise", [False, True])
 def test_micro_batches_are_added_up_without_any_rounding(dots, monkeypatch, normalise):
     """On the plan's own grid, as integers: totals that no float32 holds, and parts that a coarser grid would round."""
-    engine, seen, parts = engine_for(dots, views_at_once=4, normalise=normalise), {}, []
+    engine, seen, parts = engine_for(dots, microbatch_size=4, normalise=normalise), {}, []
     params = trainable_params(engine.model)
     step = Grid.of(1.0 if normalise else 0.1).step
 
@@ -213,7 +213,7 @@ def test_the_next_micro_batch_is_read_while_one_is_computed(dots):
     units.views = [views[:1] for views in units.views]
     data = Counted(units)
     loader = Loader(dots.task, data, AesNoise(Key.from_seed(0)), threads=1)
-    batches = loader.micro_batches(range(60), 0, views_at_once=20)
+    batches = loader.micro_batches(range(60), 0, microbatch_size=20)
     next(batches)  # nobody asks for another one, and it is read all the same
     assert data.enough.wait(60)
     rest = list(batches)

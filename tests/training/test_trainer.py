@@ -88,7 +88,7 @@ def test_a_run_without_guarantee_claims_none(dots, tmp_path, quiet):
     assert done.statement.kind is Kind.NONE
     assert done.statement.epsilon is None
     kinds = [entry.type.value for entry in read_ledger(tmp_path / "run" / "ledger.jsonl")]
-    assert kinds == ["resume", "seal"]  # nothing was reserved; what the artefact is stands there
+    assert kinds == ["open", "seal"]  # nothing was reserved; what the artefact is stands there
     losses = [json.loads(line).get("loss") for line in (tmp_path / "run" / "log.jsonl").open()]
     losses = [loss for loss in losses if loss is not None]
     assert losses[-1] < losses[0]

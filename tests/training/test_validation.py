@@ -33,7 +33,7 @@ def run(dots, out, plan, watch=None, **options):
         private=dots.data(240),
         plan=plan,
         out=out,
-        watch=watch,
+        validation_data=watch,
         optimizer=FAST,
         state_dir=out.parent / "state",
         console=Console(quiet=True),
@@ -128,7 +128,7 @@ def test_every_view_counts_once(dots, monkeypatch):
     monkeypatch.setattr(metric, "update", lambda self, o, t: seen.append(len(o)) or real(self, o, t))
     model = dots.task.build_model()
     model.train()
-    result = metric_of_views(dots.task, model, data, views_at_once=7)
+    result = metric_of_views(dots.task, model, data, microbatch_size=7)
     assert sum(seen) == sum(len(v) for v in data.views)
     assert model.training
 

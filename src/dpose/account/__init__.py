@@ -39,8 +39,8 @@ from dpose.account.charges import (
     groups,
     lineage,
     names_of_run,
-    times_set_back,
-    touching,
+    overlapping,
+    rollback_count,
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
@@ -77,10 +77,10 @@ __all__ = [
     "lineage",
     "names_of_run",
     "note_weights",
+    "overlapping",
+    "rollback_count",
     "set_budget",
     "spending",
-    "times_set_back",
-    "touching",
     "unbounded",
     "what_fits",
 ]

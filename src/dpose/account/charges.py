@@ -576,7 +576,7 @@ def charges(
         return touching_sets(found.among(sets), sets)
 
 
-def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
+def overlapping(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """The charges among `entries` that read any of the pictures `marks`: by the account for those that it holds.
 
     One that took some of them to be public comes without its events: nothing bounds what it tells of those.
@@ -602,7 +602,7 @@ def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
 
 
 def touching_sets(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
-    """The stored charges among `entries` that read any of the account's `sets`, as `touching`."""
+    """The stored charges among `entries` that read any of the account's `sets`, as `overlapping`."""
     found = []
     for entry in entries:
         assert entry.stored is not None
@@ -649,7 +649,7 @@ def groups(where: Where = None) -> list[list[Charge]]:
         raise store.altered("which sets of pictures meet is not what was written") from error
 
 
-def times_set_back(where: Where = None) -> int:
+def rollback_count(where: Where = None) -> int:
     """Number of times that the account was set back and accepted: each time less may stand as spent than was.
 
     Raises:

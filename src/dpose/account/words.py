@@ -27,7 +27,7 @@ from dpose.account.charges import (
     charges,
     groups,
     restated,
-    times_set_back,
+    rollback_count,
     unbounded,
 )
 from dpose.account.composition import Spent, composed_each, spending
@@ -417,7 +417,7 @@ def set_back_line(where: Where = None) -> str:
     Raises:
         DposeError: the account cannot be read.
     """
-    times = times_set_back(where)
+    times = rollback_count(where)
     how = "once" if times == 1 else f"{times} times"
     return f"The account was set back {how}: more may have been spent than it says." if times else ""
 

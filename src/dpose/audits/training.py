@@ -33,7 +33,7 @@ from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sections import AuditResult
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.build import build_model, conditions, only_source, open_units, shown_spec, told_count
+from dpose.runs.build import build_model, conditions, only_source, open_units, published_count, shown_spec
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.pose import canary_views
@@ -135,7 +135,8 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     # as the audited run reads them: canaries go among merged units
     real = protect(open_units(config, model.config), plan.relation, console=console).data
     console.print(
-        f"{data}: {told_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
+        f"{data}: {published_count(config, len(real)):,} units and {audit.canaries:,} canaries",
+        highlight=False,
     )
     canaries, outsiders = _canaries(audit, plan, model, rng)
     with console.status("the claimed curve"):

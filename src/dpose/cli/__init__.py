@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
     except MemoryError:
-        _complain("out of memory; try a smaller --views-at-once or --preset")
+        _complain("out of memory; try a smaller --microbatch-size or --preset")
         return 2
 
 

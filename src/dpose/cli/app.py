@@ -13,7 +13,7 @@ from dpose.cli import account, audit, clips, data, release, statement
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.noised_score import NoisedScore
-from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import refuse_stores, with_stores
@@ -74,7 +74,7 @@ app.command(
 
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")
-@unfolded
+@expand_groups
 def evaluate(
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
     run: Annotated[
@@ -269,7 +269,7 @@ def verify(
         console.print(line, highlight=False)
 
 
-app.command(epilog="Example: dpose verify runs/a")(with_stores(unfolded(verify), "run"))
+app.command(epilog="Example: dpose verify runs/a")(with_stores(expand_groups(verify), "run"))
 
 
 @app.command(epilog="Example: dpose keys runs/a --discard")
@@ -308,7 +308,7 @@ def demo(
     from dpose.runs.demo import run_demo
 
     console = plain_console()
-    stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
+    stop_if_interrupted(run_demo(out, seed, console, command=command_line()), console)
 
 
 release.register(app)

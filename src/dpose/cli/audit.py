@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import option, unfolded
+from dpose.cli.options import expand_groups, option
 from dpose.cli.run_options import (
     DATA,
     GUARANTEE,
@@ -21,7 +21,7 @@ from dpose.cli.run_options import (
     Epochs,
     LearningRate,
     Limit,
-    placed,
+    as_config,
 )
 from dpose.privacy.rounding import between, lower, upper
 
@@ -75,7 +75,7 @@ class CanaryRun(AuditedRun):
 @app.command(
     epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
 )
-@unfolded
+@expand_groups
 def training(
     run: CanaryRun,
     *,
@@ -94,7 +94,7 @@ def training(
 
     console = Console()
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
-    report = audit_training(RunConfig.from_options(placed(run)), how, out, console)
+    report = audit_training(RunConfig.from_options(as_config(run)), how, out, console)
     show_audit(report, console)
     leave(report.findings.flagged, out, console)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import unfolded
+from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
     Again,
     Chroma,
@@ -48,9 +48,9 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
         epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(with_stores(unfolded(release_video), "paths"))
+    )(with_stores(expand_groups(release_video), "paths"))
     app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
-        with_stores(unfolded(obfuscate), "paths")
+        with_stores(expand_groups(obfuscate), "paths")
     )
 
 
@@ -232,10 +232,12 @@ def _write_each(
     again: bool,
 ) -> None:
     from dpose.release.files import job_seed, record_names
-    from dpose.release.sifting import sift
+    from dpose.release.sifting import skip_finished
 
     sound, jobs = output.keep_audio, [job for job, _ in found]
-    sifted = sift(jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console)
+    sifted = skip_finished(
+        jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console
+    )
     say_lines(sifted.lines, console)
     if not sifted.todo:
         return

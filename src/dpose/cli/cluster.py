@@ -86,7 +86,7 @@ class ClusterOptions:
         file: Path | None,
         out: Path | None,
         resume: Path | None,
-        views_at_once: int | None,
+        microbatch_size: int | None,
         console: Console,
     ) -> int:
         """Submit a training and wait for it.
@@ -113,14 +113,14 @@ class ClusterOptions:
                 data = {
                     "private": run.data.private or None,
                     "public": run.data.public,
-                    "watch": run.data.watch,
+                    "validation_data": run.data.validation_data,
                 }
                 config = whole_config(folder, {"data": data, "model": {"init": run.model.init}})
             else:
                 config = RunConfig.from_options(asdict(run), file)
                 check_free(folder, may_be_empty=True, may_be_locked=True)
             write_private(log / "config.yaml", yaml.safe_dump(config.to_dict()))
-            views = () if views_at_once is None else ("--views-at-once", str(views_at_once))
+            views = () if microbatch_size is None else ("--microbatch-size", str(microbatch_size))
             send(
                 ("train", "--config", str(log / "config.yaml"), "--out", str(folder), *views),
                 ("train", "--resume", str(folder), *_places(config)),
@@ -240,5 +240,9 @@ def _places(config: RunConfig) -> tuple[str, ...]:
     """Where data and first weights are, as `--resume` takes them: a node may not know."""
     data = config.data
     named: list[tuple[str, str | None]] = [("--data", spec) for spec in data.sources]
-    named += [("--public", data.public), ("--watch", data.watch), ("--init", config.model.init)]
+    named += [
+        ("--public", data.public),
+        ("--validation-data", data.validation_data),
+        ("--init", config.model.init),
+    ]
     return tuple(word for name, spec in named if spec for word in (name, spec))

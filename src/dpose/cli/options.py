@@ -37,7 +37,7 @@ def unset(default: str) -> Any:
     return field(default=None, metadata={"default": default})
 
 
-def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """`command` as Typer takes it: a parameter that is a group of options becomes its fields, in its place."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -104,6 +104,6 @@ def plain_console() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
-def typed() -> str:
+def command_line() -> str:
     """The command line as it was typed, for the report."""
     return shlex.join(["dpose", *sys.argv[1:]])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from dpose.cli.options import option, plain_console, unfolded, unset
+from dpose.cli.options import expand_groups, option, plain_console, unset
 from dpose.cli.run_options import PlanBasics
 from dpose.errors import DposeError
 
@@ -45,7 +45,7 @@ class CorpusOptions:
     json: Annotated[bool, option("Print JSON.", CORPUS, "--json")] = False
 
 
-@unfolded
+@expand_groups
 def plan(
     *,
     units: Annotated[

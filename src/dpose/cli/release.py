@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli.options import unfolded
+from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
     Again,
     Chroma,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
-        with_stores(unfolded(pixelize), "paths")
+        with_stores(expand_groups(pixelize), "paths")
     )
     app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
@@ -120,7 +120,7 @@ def pixelize(
     from dpose.release.explain import explain_release
     from dpose.release.files import plan_of, record_names, release_all
     from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import sift
+    from dpose.release.sifting import skip_finished
 
     console = Console()
     config = ReleaseConfig.of(
@@ -161,7 +161,7 @@ def pixelize(
         work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
         release_with(engine, workers, jobs, work, output, console)
         return
-    sifted = sift(
+    sifted = skip_finished(
         jobs,
         config,
         seed=seed,

@@ -63,7 +63,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
     interruption puts what is not yet in the store.
 
     Args:
-        command: Takes paths, as `unfolded` gives it.
+        command: Takes paths, as `expand_groups` gives it.
         reads: Names of parameters that are a path, or a list of them.
     """
 

@@ -77,7 +77,7 @@ class DataOptions:
         None
     )
     limit: Limit = None
-    watch: Annotated[
+    validation_data: Annotated[
         str | None,
         option("Public or held-out data to score while training; none for none.", DATA),
     ] = unset("the dataset's public split")
@@ -217,7 +217,7 @@ class PlanOptions:
         bool | None,
         option("Divide clipped gradients by C, so that C does not scale the step.", METHOD),
     ] = unset("normalise")
-    copies: Annotated[
+    augmentation_multiplicity: Annotated[
         int | None, option("Augmented copies of each unit in one gradient: time, no noise.", METHOD)
     ] = unset("1")
     subspace: SubspaceOptions
@@ -232,7 +232,7 @@ class PlanOptions:
     ema_decay: Annotated[
         float | None, option("Weight averaging, in [0, 1); 0 turns it off.", LEARNING, "--ema")
     ] = unset("0")
-    tail: Annotated[
+    average_last: Annotated[
         float | None, option("Instead: average the last share of the steps, in [0, 1].", LEARNING)
     ] = unset("0")
 
@@ -363,7 +363,7 @@ def check_typed(run: RunOptions) -> None:
         check_strategy(strategy, model.temperature, started=started, model=started)
 
 
-def placed(group: Any, **more: Any) -> dict[str, Any]:
+def as_config(group: Any, **more: Any) -> dict[str, Any]:
     """The options of a flat group, and `more`, in the form of `RunOptions`: each where that has its name."""
     values: dict[str, Any] = {**asdict(group), **more}
     parts = {

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dpose.cli.cluster import ClusterOptions
 from dpose.cli.data import with_annotations
-from dpose.cli.options import option, plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, option, plain_console
 from dpose.cli.remote import reads_stores, stored_run
 from dpose.cli.run_options import DATA, RUNNING, RunOptions, check_typed
 from dpose.errors import DposeError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @reads_stores
-@unfolded
+@expand_groups
 def train(
     run: RunOptions,
     *,
@@ -46,11 +46,11 @@ def train(
         Path | None,
         option(
             "A stopped or killed run to go on with: its settings are its own. Only a folder from another machine "
-            "needs --data again, and --public, --watch and --init where it had them.",
+            "needs --data again, and --public, --validation-data and --init where it had them.",
             RUNNING,
         ),
     ] = None,
-    views_at_once: Annotated[
+    microbatch_size: Annotated[
         int | None,
         option(
             "Views in memory at once: the gradient of a larger batch is accumulated over several passes. "
@@ -81,7 +81,7 @@ def train(
             raise DposeError(
                 "out-in-store", "a job trains into a folder", "--out", "copy it into the store when done"
             )
-        raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
+        raise typer.Exit(cluster.train(run, config, out, resume, microbatch_size, console))
     from dpose.runs.config import RunConfig
     from dpose.runs.train import explain_task, resume_task, train_task
 
@@ -95,14 +95,18 @@ def train(
         if stopped is not None:
             data = run.data
             places = {
-                "data": {"private": data.private or None, "public": data.public, "watch": data.watch},
+                "data": {
+                    "private": data.private or None,
+                    "public": data.public,
+                    "validation_data": data.validation_data,
+                },
                 "model": {"init": run.model.init},
             }
             told(resume_task(stopped, console, places), console)
             return
         assert here is not None
         assert settings is not None
-        told(train_task(settings, here, console, views_at_once, command=typed()), console)
+        told(train_task(settings, here, console, microbatch_size, command=command_line()), console)
 
 
 def _only(data: list[str] | None, annotations: str) -> str:

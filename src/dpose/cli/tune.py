@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpose.cli.cluster import ClusterOptions
-from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.errors import DposeError
 
 LAWS_HELP = (
@@ -18,7 +18,7 @@ LAWS_HELP = (
 )
 
 
-@unfolded
+@expand_groups
 def tune(
     *,
     out: Annotated[Path, typer.Option(help="The run folder of the best trial; must not exist.")],
@@ -39,7 +39,7 @@ def tune(
     delta: Annotated[
         float | None, typer.Option(help="Of everything, well below 1 / number of units. Default: the file's.")
     ] = None,
-    views_at_once: Annotated[
+    microbatch_size: Annotated[
         int | None, typer.Option(min=1, help="Views in memory at once. Default: as many as fit.")
     ] = None,
     explain: Annotated[
@@ -85,11 +85,16 @@ def tune(
         return
     if cluster.engine is not None:
         check_free(out, may_be_empty=True)
-        given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--views-at-once": views_at_once}
+        given = {
+            "--trials": trials,
+            "--epsilon": epsilon,
+            "--delta": delta,
+            "--microbatch-size": microbatch_size,
+        }
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         raise typer.Exit(cluster.tune(config, out, words, console))
     try:
-        done = tune_runs(grid, law, out, console, command=typed(), views_at_once=views_at_once)
+        done = tune_runs(grid, law, out, console, command=command_line(), microbatch_size=microbatch_size)
     except KeyboardInterrupt:
         console.print(
             f"Stopped. The same command goes on, at no further cost; to give it up: dpose tune --discard --out {out}",

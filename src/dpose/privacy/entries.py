@@ -39,7 +39,7 @@ class EntryType(StrEnum):
     """Reserved steps that were taken."""
     QUERY = "query"
     """Something else that was computed from private data."""
-    RESUME = "resume"
+    OPEN = "open"
     """A process took up the run; the first line is one and names the run."""
     CANARIES = "canaries"
     """Canaries that were planted, and the commitment to which of them are in: before anything is reserved."""
@@ -62,7 +62,7 @@ class Entry:
         plan_sha256: Digest of the plan.
         key_id: Public name of the key in use.
         run_id: Name of the run, in the first line only; empty in others.
-        nonce: 32 random hexadecimal digits, in lines of type `RESUME` only: two ledgers of one name, and two copies of
+        nonce: 32 random hexadecimal digits, in lines of type `OPEN` only: two ledgers of one name, and two copies of
             one ledger that are both taken up, have no line in common from there on.
         sha256: Hash of the line without this field.
         torn: The line was not completely written; it stands for the largest reservation that it could be.
@@ -214,11 +214,9 @@ def _well_formed(entry: Entry, first: bool) -> bool:
         == (entry.type in (EntryType.RESERVE, EntryType.QUERY, EntryType.CANARIES, EntryType.SEAL))
         and bool(entry.run_id) == first
         and isinstance(entry.nonce, str)
-        and bool(re.fullmatch("[0-9a-f]{32}" if entry.type is EntryType.RESUME else "", entry.nonce))
+        and bool(re.fullmatch("[0-9a-f]{32}" if entry.type is EntryType.OPEN else "", entry.nonce))
         # the run's name becomes a file name
-        and (
-            not first or (entry.type is EntryType.RESUME and bool(re.fullmatch("[0-9a-f]{32}", entry.run_id)))
-        )
+        and (not first or (entry.type is EntryType.OPEN and bool(re.fullmatch("[0-9a-f]{32}", entry.run_id))))
     )
 
 

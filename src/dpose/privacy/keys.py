@@ -1,6 +1,6 @@
 """The keys of runs that may still go on: in the user's state folder, readable by nobody else, never in a run folder.
 
-    keep_key(ledger.run_id, Kept(key, data, surroundings))
+    keep_key(ledger.run_id, StoredKey(key, data, surroundings))
     ...
     forget_key(ledger.run_id)                       # the run is finished
 
@@ -25,7 +25,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredKey:
     """A key and what it belongs to.
 
     Attributes:
@@ -44,7 +44,7 @@ def state_folder(state_dir: Path | None = None) -> Path:
     return platformdirs.user_state_path("dpose") if state_dir is None else state_dir
 
 
-def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
+def keep_key(run_id: str, kept: StoredKey, state_dir: Path | None = None) -> None:
     """Write the key of the run `run_id`; on disk when this returns.
 
     Raises:
@@ -59,14 +59,14 @@ def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
     write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
 
-def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
+def kept_key(run_id: str, state_dir: Path | None = None) -> StoredKey | None:
     """The key of the run `run_id`; None if this machine holds none, or none that can be read."""
     try:
         content = file_json(_file(run_id, state_dir))
         if content["schema"] != SCHEMA:
             return None
         surroundings = {str(k): str(v) for k, v in content["surroundings"].items()}
-        return Kept(Key.kept(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
+        return StoredKey(Key.kept(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a run without its key takes a new one and counts its steps again
 

@@ -89,7 +89,7 @@ class Ledger:
                 "bring that ledger back, or start a new run",
             )
         first = Entry(
-            0, GENESIS, EntryType.RESUME, None, 0, 0, plan_sha256, key_id, run_id, secrets.token_hex(16)
+            0, GENESIS, EntryType.OPEN, None, 0, 0, plan_sha256, key_id, run_id, secrets.token_hex(16)
         ).sealed()
         ledger = cls(path, state_dir, first)
         with ledger._closing_on_error():
@@ -224,7 +224,7 @@ class Ledger:
             DposeError: it could not be written.
         """
         plan = self._entries[-1].plan_sha256
-        self._append(EntryType.RESUME, plan, key_id, None, first_step, nonce=secrets.token_hex(16))
+        self._append(EntryType.OPEN, plan, key_id, None, first_step, nonce=secrets.token_hex(16))
 
     def close(self) -> None:
         """Release the file and its lock."""

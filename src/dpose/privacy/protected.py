@@ -31,7 +31,7 @@ from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.selection import Selection
-from dpose.privacy.shares import ALONE, Readers, is_own, read_shared, told_to_all
+from dpose.privacy.shares import ALONE, Readers, broadcast, is_local, read_shared
 from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View
 
 DATA = "the data (units, their order, pictures or labels)"
@@ -208,10 +208,10 @@ def _check_copies(
 
     def look() -> None:
         for group in groups:
-            if not is_own(group[0], readers):
+            if not is_local(group[0], readers):
                 continue
             for index in group:
-                if not is_own(index, readers) and _seen(*say(index)) != seen[32 * index : 32 * index + 32]:
+                if not is_local(index, readers) and _seen(*say(index)) != seen[32 * index : 32 * index + 32]:
                     raise DposeError(
                         "processes-read-differently",
                         f"the processes of this run differ in {DATA}: {data.unit_id(index)} is not what another read",
@@ -219,7 +219,7 @@ def _check_copies(
                         "give all of them the same files; nothing was charged or written",
                     )
 
-    told_to_all(look, readers)
+    broadcast(look, readers)
 
 
 def contents_of(data: UnitDataset, index: int) -> tuple[str, ...]:

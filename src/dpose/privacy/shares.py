@@ -59,7 +59,7 @@ ALONE: Readers = _Alone()
 """One process that reads everything."""
 
 
-def is_own(number: int, readers: Readers) -> bool:
+def is_local(number: int, readers: Readers) -> bool:
     """Whether the unit of this number is this process's. The processes' units are disjoint and together all of them."""
     return number % readers.count == readers.index
 
@@ -85,8 +85,8 @@ def read_shared(
         size = BLOCK * readers.count
         for first in range(0, len(numbers), size):
             block = range(first, min(first + size, len(numbers)))
-            own = [index for index in block if is_own(numbers[index], readers)]
-            read = told_to_all(partial(_said, of, own, pool), readers)
+            own = [index for index in block if is_local(numbers[index], readers)]
+            read = broadcast(partial(_said, of, own, pool), readers)
             said = {index: value for part in read for index, value in part}
             if said.keys() != set(block) or sum(map(len, read)) != len(block):
                 raise DposeError(
@@ -100,7 +100,7 @@ def _said(of: Callable[[int], Any], own: Sequence[int], pool: ThreadPoolExecutor
     return list(zip(own, pool.map(of, own), strict=True))
 
 
-def told_to_all(do: Callable[[], Any], readers: Readers) -> list[Any]:
+def broadcast(do: Callable[[], Any], readers: Readers) -> list[Any]:
     """What each process returned, in their order, in every process.
 
     Raises:

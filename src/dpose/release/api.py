@@ -26,12 +26,12 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
+from dpose.release.claim import claim_noise_key
 from dpose.release.config import AUTO, CELLS, DETAIL, CellOptions, GridOptions, Number, Regions, ReleaseConfig
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, ReleasedValues
-from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.originals import Original, array_original
 from dpose.release.pixelization import PixelizationPlan
@@ -40,7 +40,7 @@ from dpose.release.published import PublishedPicturePlan, published_plan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
-from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
+from dpose.release.videos import FramePass, StatementMaker, VideoReleaseRequest, video_settings, write_video
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def release_array(
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
     charge, linked = None, True
-    seeded, told = spend(noise)
+    seeded, told = claim_noise_key(noise)
     if not public:
         original = array_original(frames, clip=clip)
         charge, linked = (
@@ -375,12 +375,12 @@ def release_file(
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(info.path):
         plan = bind_video(config, info, source)
-        seeded, _ = spend(source)
+        seeded, _ = claim_noise_key(source)
         return write_video(
             info,
             out,
             *video_work(plan, source, workers, seeded=seeded, caveats=caveats),
-            Asking(
+            VideoReleaseRequest(
                 video_settings(config, seed, keep_sound=keep_sound, caveats=caveats),
                 plan,
                 seeded,

@@ -25,10 +25,10 @@ from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.cells import BlockSums, Mask, RegionSums
 from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, NoiseStage, Released
+from dpose.release.partition import BlockSums, Mask, RegionSums
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, Restoration
 from dpose.release.sealing import SUMS, check_seal, sealed, sums_digest

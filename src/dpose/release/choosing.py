@@ -84,7 +84,7 @@ def choose_cells(config: ReleaseConfig, shape: Shape, as_good: float = AS_GOOD) 
     """
     colour = settle_colour(config.colour, shape.channels)
     asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
-    if asked.settled:
+    if asked.resolved:
         return asked
     best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED, as_good=as_good)
     chroma = best.factor if colour == "ycc" else None

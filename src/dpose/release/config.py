@@ -361,7 +361,7 @@ class ReleaseConfig:
         return replace(self, restoration=PAINTED if self.paper else found)
 
     @property
-    def settled(self) -> bool:
+    def resolved(self) -> bool:
         """Whether nothing is left to be chosen."""
         if self.colour is None or (self.colour == "ycc" and self.chroma is None):
             return False

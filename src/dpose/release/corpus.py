@@ -31,12 +31,12 @@ from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError
 from dpose.files import explain_os_error
-from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import KEY_BYTES, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item, slight
-from dpose.release.counting import Standing, account_standing, alive, settings_digest
+from dpose.release.counting import ReleaseHistory, alive, release_history, settings_digest
 from dpose.release.files import raise_failed, record_names
 from dpose.release.jobs import Job
 from dpose.release.manifest import Manifest
@@ -105,7 +105,7 @@ class _Corpus:
             kept = kept_key(self.name)
             self.resumed = kept is not None and kept.surroundings.get("code") == worker_code()
             if kept is None or not self.resumed:
-                kept = Kept(Key.fresh(), "", {"code": worker_code()})
+                kept = StoredKey(Key.fresh(), "", {"code": worker_code()})
                 keep_key(self.name, kept)
             self.key = kept.key
             held.enter_context(alive(self.key.key_id))
@@ -184,7 +184,7 @@ class _Corpus:
 
     def _reserved(self, digested: Iterator[ItemEnd[Job, Digested]]) -> Iterator[Reserved]:
         """Digested files, reserved `BATCH` at a time; no two of a batch have a picture or frame in common."""
-        batch: list[tuple[Digested, Standing]] = []
+        batch: list[tuple[Digested, ReleaseHistory]] = []
         hashes: set[str] = set()
         for ended in digested:
             if ended.failure is not None or ended.result is None:
@@ -201,7 +201,7 @@ class _Corpus:
                 hashes |= set(own)
         yield from self._reserve(batch)
 
-    def _standing(self, one: Digested) -> Standing | None:
+    def _standing(self, one: Digested) -> ReleaseHistory | None:
         """Where the account stands before a file's release; None where it is not to be released."""
         job, original = one.job, one.job.original
         assert original is not None
@@ -210,7 +210,7 @@ class _Corpus:
             self._skip(job, f"{job.source} shows the same as {same}: one file, which is released once.")
             return None
         charge = replace(one.charge, id=self._id(one))
-        found = account_standing(charge)
+        found = release_history(charge)
         mine = next((entry for entry in found.before if entry.id == charge.id), None)
         if mine is not None and mine.state is State.RESERVED:  # by this command, before it died
             found = replace(found, before=tuple(_ended(entry, charge.id) for entry in found.before))
@@ -236,7 +236,7 @@ class _Corpus:
         self.busy |= dict.fromkeys(original.hashes[:2], job.source)
         return found
 
-    def _reserve(self, batch: Sequence[tuple[Digested, Standing]]) -> Iterator[Reserved]:
+    def _reserve(self, batch: Sequence[tuple[Digested, ReleaseHistory]]) -> Iterator[Reserved]:
         new = [(one, found) for one, found in batch if all(e.id != found.charge.id for e in found.before)]
         refused = set[str]()
         try:
@@ -255,7 +255,7 @@ class _Corpus:
             self.reserved[found.charge.id] = found.charge
             yield self._item(one, found)
 
-    def _item(self, one: Digested, found: Standing) -> Reserved:
+    def _item(self, one: Digested, found: ReleaseHistory) -> Reserved:
         assert one.job.original is not None
         if found.cut_short:
             _sweep(one.job)
@@ -273,7 +273,7 @@ class _Corpus:
         charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
         conclude({item.charge.id: ()}, State.FAILED)
         self.reserved.pop(item.charge.id)
-        found = account_standing(charge)
+        found = release_history(charge)
         charge_all([charge], known=[_states(found)])
         self.reserved[charge.id] = charge
         return self._item(Digested(item.job, charge, ""), found)
@@ -368,5 +368,5 @@ def _ended(entry: Charge, name: str) -> Charge:
     return replace(entry, state=State.FAILED) if entry.id == name else entry
 
 
-def _states(found: Standing) -> dict[str, State]:
+def _states(found: ReleaseHistory) -> dict[str, State]:
     return {entry.id: entry.state for entry in found.before}

@@ -17,7 +17,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import bind, bind_video, video_work
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import Count, Counted, charged_events, settings_digest
+from dpose.release.counting import ReleaseCount, Reservation, charged_events, settings_digest
 from dpose.release.faces import face_finder
 from dpose.release.files import job_seed, picture_shape, write_picture
 from dpose.release.jobs import Job
@@ -58,7 +58,7 @@ class Work:
 
     @property
     def what(self) -> ReleaseConfig | str:
-        """As `sift` takes it."""
+        """As `skip_finished` takes it."""
         if self.config is not None:
             return self.config
         finder = face_finder(self.detector) if self.method == "face-blur" else None
@@ -126,7 +126,7 @@ class Reserved:
     job: Job
     secret: bytes = field(repr=False)
     charge: Charge | None = None
-    counted: Counted | None = None
+    counted: ReleaseCount | None = None
     plan: str = ""
 
 
@@ -175,7 +175,7 @@ def release_item(work: Work, item: Reserved) -> Written:
     work.check_folder()
     job, seed = item.job, job_seed(item.job, 0, work.seed)
     noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
-    seeded, told = seed is not None, Count(item.counted, job.about).told
+    seeded, told = seed is not None, Reservation(item.counted, job.about).told
     with naming(job.source):
         if job.video:
             info, check = probe(job.source), same_file_check(job.source)

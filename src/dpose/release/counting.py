@@ -158,7 +158,7 @@ def release_charge(
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReleaseHistory:
     """Where the account stands before a release.
 
     Attributes:
@@ -202,7 +202,7 @@ class Standing:
         """Epsilon of all of them together for `pixels` pixels, and the delta that goes with it."""
         return together((*self.before, self.charge), self.pixels)
 
-    def counted(self, *, linked: bool = True) -> Counted:
+    def counted(self, *, linked: bool = True) -> ReleaseCount:
         """What a statement says of it.
 
         Args:
@@ -210,7 +210,7 @@ class Standing:
         """
         first = self.number == 1 and self.charge.events
         epsilon, delta = (0.0, 0.0) if first else self.cost()  # the first one's is what it claims itself
-        return Counted(self.number, epsilon, delta, self.pixels, bool(self.charge.events), linked)
+        return ReleaseCount(self.number, epsilon, delta, self.pixels, bool(self.charge.events), linked)
 
     def words(self) -> str:
         """What this release costs, and what all cost together."""
@@ -251,13 +251,13 @@ class Standing:
         )
 
 
-def account_standing(charge: Charge) -> Standing:
+def release_history(charge: Charge) -> ReleaseHistory:
     """Where the account stands before `charge`; nothing is recorded.
 
     Raises:
         DposeError: the account cannot be read.
     """
-    return Standing(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
+    return ReleaseHistory(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -281,7 +281,7 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ReleaseCount:
     """What a statement says of its original's releases: plain values, for whoever writes it.
 
     Attributes:
@@ -323,7 +323,7 @@ class Counted:
 
 
 @dataclass
-class Count:
+class Reservation:
     """A release that is under way.
 
     Attributes:
@@ -332,12 +332,12 @@ class Count:
         outputs: SHA-256 of every complete file that it wrote: to be filled in.
     """
 
-    counted: Counted | None
+    counted: ReleaseCount | None
     about: About = NOT_SAID
     outputs: list[str] = field(default_factory=list)
 
     def told(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """As `Counted.told`, dated; that it is not counted, where the original is public."""
+        """As `ReleaseCount.told`, dated; that it is not counted, where the original is public."""
         clip = "frames" in statement.release
         statement = statement.deployed(self.about, f"the {'clip' if clip else 'picture'} alone")
         if self.counted is None:
@@ -357,7 +357,7 @@ def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> st
 @contextlib.contextmanager
 def reserved_release(
     charge: Charge | None, *, again: bool = False, linked: bool = True, about: About = NOT_SAID
-) -> Iterator[Count]:
+) -> Iterator[Reservation]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
     Whatever ends the block otherwise, the release stays counted: what it had computed by then nobody knows.
@@ -376,13 +376,13 @@ def reserved_release(
             moment, a budget would be passed, or the account cannot be read or written. Nothing is reserved then.
     """
     if charge is None:
-        yield Count(None, about)
+        yield Reservation(None, about)
         return
-    found = account_standing(charge)
+    found = release_history(charge)
     found.check(again=again)
     with alive(charge.id):
         charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
-        count = Count(found.counted(linked=linked), about)
+        count = Reservation(found.counted(linked=linked), about)
         with committing(charge.id, count.outputs):
             yield count
 

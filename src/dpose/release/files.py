@@ -19,14 +19,14 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
+from dpose.release.claim import claim_noise_key
 from dpose.release.config import CELLS, ReleaseConfig
-from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
+from dpose.release.counting import release_charge, release_history, reserved_release, settings_digest
 from dpose.release.embed import read_sidecar, read_stamp, stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.linear import ReleasedValues
 from dpose.release.names import remember_names
-from dpose.release.once import spend
 from dpose.release.originals import picture_original
 from dpose.release.places import find_output
 from dpose.release.released import Shown
@@ -81,13 +81,13 @@ def release_picture(
     with naming(job.source):
         noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
         plan = bind(config, picture_shape(pixels), noise)
-        seeded, _ = spend(noise)
+        seeded, _ = claim_noise_key(noise)
         settings = picture_settings(job, config, seed)
         charge = (
             None if public else release_charge(original, plan, settings, seeded=seeded, target=job.target)
         )
         there = find_output(
-            account_standing(charge) if charge else None,
+            release_history(charge) if charge else None,
             job.target,
             job.outputs_at,
             numbered=bool(job.number),

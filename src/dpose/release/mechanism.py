@@ -27,9 +27,9 @@ from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Laplace
 from dpose.privacy.noise import NoiseSource, Origin, Purpose, Stream
 from dpose.privacy.rounding import as_given
-from dpose.release.cells import Cells, RegionSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
+from dpose.release.partition import Cells, RegionSums
 from dpose.release.planes import Observed, Plane
 from dpose.release.restoration import PAINTED, Restoration
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.privacy.events import ExactEvent, Laplace
-from dpose.release.cells import BlockSums, RegionSums
+from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.released import Layers, ReleasedSums, Shown
 
 LEVEL = 1e-9

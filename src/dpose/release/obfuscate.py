@@ -27,7 +27,7 @@ from dpose.release.api import shape_of
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
 from dpose.release.originals import Original
-from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
+from dpose.release.videos import FramePass, StatementMaker, VideoReleaseRequest, video_settings, write_video
 from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
@@ -246,7 +246,7 @@ def obfuscate_file(
             info,
             out,
             *obfuscation(info, method, seed, finder, hold),
-            Asking(
+            VideoReleaseRequest(
                 video_settings(asked_of(method, finder, hold), seed, keep_sound=keep_sound),
                 public=public,
                 again=again,

@@ -5,7 +5,7 @@
     bound = operator.sensitivity(Neighbours.of_pixels(16, "clip"))
 
 A `GridOperator` has a name and stands in `OPERATORS`; a new one is one class and one call of `register_operator`. Sums
-over the cells of one picture are `dpose.release.cells`.
+over the cells of one picture are `dpose.release.partition`.
 """
 
 from __future__ import annotations

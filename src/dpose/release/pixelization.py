@@ -26,13 +26,13 @@ from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.renyi import zcdp_budget
-from dpose.release.cells import BlockSums, Cells, Mask, RegionSums
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import Sensitivity
+from dpose.release.partition import BlockSums, Cells, Mask, RegionSums
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.released import Layers, ReleasedSums, Shown, widened
 from dpose.release.restoration import PAINTED, restored_clip

@@ -1,6 +1,6 @@
 """What stands where a release is to go: the same one, complete; what one that was cut short has left; another file.
 
-    there = find_output(account_standing(charge), target, outputs_at)
+    there = find_output(release_history(charge), target, outputs_at)
 
 A complete output is one whose files have the digests that the account recorded when they were finished.
 """
@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 from dpose.files import file_bytes, file_digest
 from dpose.media.video import VIDEO_SUFFIXES
 from dpose.release.archive import unpack
-from dpose.release.counting import Standing
+from dpose.release.counting import ReleaseHistory
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp
 
 Outputs = Callable[[Path], Sequence[Path]]
@@ -22,7 +22,7 @@ Outputs = Callable[[Path], Sequence[Path]]
 
 
 def find_output(
-    found: Standing | None, target: Path, outputs: Outputs, *, numbered: bool = False
+    found: ReleaseHistory | None, target: Path, outputs: Outputs, *, numbered: bool = False
 ) -> Path | None:
     """The first file of the same release of the same original, if that stands complete where this one is to go.
 

@@ -22,13 +22,13 @@ from dpose.media.images import BACKGROUND
 from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, optional, statement_part
 from dpose.privacy.neighbours import StatedNeighbours
 from dpose.privacy.ranges import exact_text
-from dpose.release.cells import Mask
 from dpose.release.choosing import is_chosen
 from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan
 from dpose.release.operators import OPERATORS
+from dpose.release.partition import Mask
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration
@@ -275,7 +275,7 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
         restoration=Restoration.read(record.restoration, where),
         **own,
     )
-    if not config.settled:
+    if not config.resolved:
         raise ValueError("something is left to be chosen")
     if config.chosen != tuple(name for name in CHOOSABLE if name in config.chosen):
         raise ValueError("chosen in another way")

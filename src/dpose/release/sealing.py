@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.cells import Mask, RegionSums
 from dpose.release.linear import ReleasedValues
+from dpose.release.partition import Mask, RegionSums
 from dpose.release.released import SIZES, ReleasedSums, Shown
 
 SUMS, FILE = "released values", "file"

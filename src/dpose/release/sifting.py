@@ -1,6 +1,6 @@
 """Before anything of a command is released: which files are one, which are finished, and what second releases cost.
 
-    sifted = sift(jobs, config, again=False)
+    sifted = skip_finished(jobs, config, again=False)
     for line in sifted.lines: ...
     release_all(sifted.todo, ...)
 
@@ -22,7 +22,7 @@ from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind, bind_video
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import Standing, account_standing, release_charge
+from dpose.release.counting import ReleaseHistory, release_charge, release_history
 from dpose.release.files import job_seed, picture_settings, picture_shape
 from dpose.release.jobs import Job
 from dpose.release.originals import Original, picture_original, video_original
@@ -32,7 +32,7 @@ from dpose.release.videos import video_settings
 
 
 @dataclass
-class Sifted:
+class PendingJobs:
     """What a command has to do.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sifted:
     lines: list[str] = field(default_factory=list)
 
 
-def sift(
+def skip_finished(
     jobs: Sequence[Job],
     what: ReleaseConfig | str,
     *,
@@ -54,7 +54,7 @@ def sift(
     again: bool = False,
     workers: int = 1,
     console: Console | None = None,
-) -> Sifted:
+) -> PendingJobs:
     """Sort out what a command is to release.
 
     A file that cannot be read stays among them: its release says why.
@@ -73,11 +73,11 @@ def sift(
         DposeError: a file was released before and `again` is not set, another file is in the way, or the account
             cannot be read.
     """
-    found = Sifted()
+    found = PendingJobs()
     if public:
-        return Sifted(list(jobs))
+        return PendingJobs(list(jobs))
     taken: dict[str, Job] = {}
-    second: list[Standing] = []
+    second: list[ReleaseHistory] = []
     pending: list[tuple[set[str], Charge]] = []
     for job, read in _each_read(jobs, what, workers, console):
         if read is None:
@@ -93,7 +93,7 @@ def sift(
             )
             continue
         taken |= dict.fromkeys(own, job)
-        here = account_standing(
+        here = release_history(
             job_charge(job, original, plan, what, job_seed(job, 0, seed), keep_sound=keep_sound)
         )
         there = find_output(here, job.target, job.outputs_at, numbered=bool(job.number))
@@ -129,7 +129,7 @@ def _kind(job: Job) -> str:
     return "video" if job.video else "picture"
 
 
-def _refuse(second: Sequence[Standing], total: int) -> None:
+def _refuse(second: Sequence[ReleaseHistory], total: int) -> None:
     try:
         second[0].check(again=False)
     except DposeError as error:
@@ -158,7 +158,7 @@ def job_charge(
         job: The file.
         original: What it is.
         plan: How it is released; None where nothing is claimed.
-        what: As for `sift`.
+        what: As for `skip_finished`.
         seed: Its own.
         keep_sound: Whether sound is copied.
     """

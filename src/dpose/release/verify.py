@@ -28,13 +28,13 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
-from dpose.release.cells import RegionSums
+from dpose.release.check_pixels import check_cells, check_grey, check_restored
+from dpose.release.claim import GIVEN
 from dpose.release.config import CELLS, Regions
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
-from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
-from dpose.release.once import GIVEN
+from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected
 from dpose.release.record import recorded_plan

@@ -17,7 +17,7 @@ from dpose.media.video_writer import WRITABLE, open_writer, settle
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
+from dpose.release.counting import release_charge, release_history, reserved_release, settings_digest
 from dpose.release.embed import read_sidecar, sidecar_of, write_sidecar
 from dpose.release.originals import Original, video_original
 from dpose.release.places import find_output
@@ -37,7 +37,7 @@ def video_settings(
 
 
 @dataclass(frozen=True)
-class Asking:
+class VideoReleaseRequest:
     """What a video's release is counted as.
 
     Attributes:
@@ -64,7 +64,7 @@ def write_video(
     out: Path,
     run: FramePass,
     state: StatementMaker,
-    asking: Asking,
+    asking: VideoReleaseRequest,
     *,
     keep_sound: bool,
     progress: Callable[[], None] | None = None,
@@ -98,7 +98,7 @@ def write_video(
         original.check_unchanged(info.path)
         charge = release_charge(original, asking.plan, asking.settings, seeded=asking.seeded, target=out)
         linked = original.linked
-    there = find_output(account_standing(charge) if charge else None, out, video_outputs)
+    there = find_output(release_history(charge) if charge else None, out, video_outputs)
     if there is not None:
         return read_sidecar(there)[0]
     with reserved_release(charge, again=asking.again, linked=linked, about=asking.about) as count:

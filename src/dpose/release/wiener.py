@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.release.cells import RegionSums
+from dpose.release.partition import RegionSums
 
 Floats = NDArray[np.float64]
 

@@ -61,7 +61,7 @@ def _prepare(config: RunConfig, console: Console) -> PreparedRun:
         start=start,
         report=() if config.plan.kind.reads_private_data else tuple(units.report),
         public=_public(config, model.config),
-        watch=_watch(config, spec, model.config),
+        validation_data=_watch(config, spec, model.config),
     )
 
 
@@ -90,7 +90,7 @@ def _scored(
 
     def score(scored: torch.nn.Module) -> tuple[Result, int]:
         task = ActionTask(videos.actions)
-        return metric_of_views(task, scored, units, views_at_once=16, console=console), len(units)
+        return metric_of_views(task, scored, units, microbatch_size=16, console=console), len(units)
 
     return ScoredData(
         units=units,
@@ -233,14 +233,14 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
 
 def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validation | None:
     """As configured; by default the held-out films of people who are nobody."""
-    if config.data.watch == "none" or (config.data.watch is None and not own.public):
+    if config.data.validation_data == "none" or (config.data.validation_data is None and not own.public):
         return None
-    spec = ActionSpec.parse(config.data.watch or f"{own.name}:{own.root}").for_purpose("evaluate")
+    spec = ActionSpec.parse(config.data.validation_data or f"{own.name}:{own.root}").for_purpose("evaluate")
     if spec.same_units(own) and config.plan.kind.reads_private_data:
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--watch {config.data.watch}",
+            f"--validation-data {config.data.validation_data}",
             "watch public or held-out data",
         )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)

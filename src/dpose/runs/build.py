@@ -83,17 +83,17 @@ def watched(config: RunConfig) -> DataSpec | None:
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--watch {config.data.watch}",
+            f"--validation-data {config.data.validation_data}",
             "watch public or held-out data",
         )
     return spec
 
 
 def _to_watch(config: RunConfig) -> DataSpec | None:
-    if config.data.watch == "none":
+    if config.data.validation_data == "none":
         return None
-    if config.data.watch:
-        return DataSpec.parse(config.data.watch).for_purpose("evaluate")
+    if config.data.validation_data:
+        return DataSpec.parse(config.data.validation_data).for_purpose("evaluate")
     return public_split(config)
 
 
@@ -351,7 +351,7 @@ def augment(config: RunConfig) -> Augment:
     return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
 
 
-def settled(config: RunConfig) -> RunConfig:
+def resolved(config: RunConfig) -> RunConfig:
     """`config` as it stands in the run folder: with the precision that this machine gives it."""
     return config.model_copy(update={"precision": precision(config)})
 
@@ -407,7 +407,7 @@ def selection(config: RunConfig) -> Selection | None:
     return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
 
 
-def told_count(config: RunConfig, count: int) -> int:
+def published_count(config: RunConfig, count: int) -> int:
     """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
     nominal = config.plan.nominal_units
     return count if nominal is None else min(nominal, config.data.limit or nominal)
@@ -421,7 +421,7 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
     """
     try:
         units, how = (
-            told_count(config, count()),
+            published_count(config, count()),
             "counted" if config.plan.nominal_units is None else "nominal",
         )
     except DposeError as error:

@@ -158,7 +158,7 @@ def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
         raise DposeError(
             "watched-scores-missing",
             "no run watched a score, so there is nothing to draw",
-            fix="train with --watch",
+            fix="train with --validation-data",
         )
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(10, 4.2), width_ratios=(3, 2), layout="constrained", sharey=True

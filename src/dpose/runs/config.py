@@ -74,7 +74,7 @@ class DataChoice(BaseModel):
         private: The data spec to train on, `NAME[:ROOT][:SPLIT][,annotations=FILE]`; or a list of several, whose
             labels are brought to the joints of the first.
         public: Extra data nobody needs protected.
-        watch: Public or held-out data to score while training; by default the public split of the dataset where it
+        validation_data: Public or held-out data to score while training; by default the data's public split, where it
             has one, and "none" for none.
         limit: Use only so many units, a fixed choice by name.
         units: How many units there are: what a run is explained for where the data are not at hand.
@@ -86,7 +86,7 @@ class DataChoice(BaseModel):
 
     private: str | tuple[str, ...]
     public: str | None = None
-    watch: str | None = None
+    validation_data: str | None = None
     limit: int | None = Field(default=None, ge=1)
     units: int | None = Field(default=None, ge=1)
     views: int | None = Field(default=None, ge=1, le=MAX_VIEWS)

@@ -43,8 +43,10 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
 
 def _settings(plan: TrainingPlan, size: tuple[int, int]) -> list[str]:
     lines = []
-    if plan.copies > 1:
-        lines.append(f"{plan.copies} augmented copies of each unit: that many times the time, no more noise")
+    if plan.augmentation_multiplicity > 1:
+        lines.append(
+            f"{plan.augmentation_multiplicity} augmented copies of each unit: that many times the time, no more noise"
+        )
     if plan.kind.fitted:
         s, scales = plan.subspace, plan.kind.pre_clipping == "scales"
         what = "scales" if scales else f"subspace: {s.rank} directions"

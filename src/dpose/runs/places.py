@@ -11,13 +11,13 @@ from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.pose.backbones import shipped_weights
 from dpose.pose.hub import PREFIX
-from dpose.runs.build import IMAGENET, settled
+from dpose.runs.build import IMAGENET, resolved
 from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in
 from dpose.runs.specs import any_spec
 from dpose.runs.specs import in_a_folder as in_a_folder
 from dpose.runs.tasks import task_entry
-from dpose.training.kept import Places, kept_places, run_id_of
+from dpose.training.local_state import Places, kept_places, run_id_of
 from dpose.units import UnitDataset
 
 
@@ -65,7 +65,7 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     asked = {
         "--data": (None if data.get("private") else config.data.sources),
         "--public": (None if data.get("public") or not config.data.public else (config.data.public,)),
-        "--watch": (None if data.get("watch") else (config.data.watch,)),
+        "--validation-data": (None if data.get("validation_data") else (config.data.validation_data,)),
     }
     found = [name for name, specs in asked.items() if specs and any(map(in_a_folder, specs))]
     init = config.model.init
@@ -127,7 +127,7 @@ def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
     """
     values = config.to_dict()
     data, model = values["data"], values["model"]
-    for name in ("private", "public", "watch"):
+    for name in ("private", "public", "validation_data"):
         named = data[name]
         data[name] = (
             [_shown(n) for n in named] if isinstance(named, list | tuple) else named and _shown(named)
@@ -168,7 +168,7 @@ def check_begun(folder: Path, config: RunConfig) -> None:
     Raises:
         DposeError: it holds a run with other settings, or none.
     """
-    mine = settled(config)
+    mine = resolved(config)
     same = run_config(folder) == mine
     if not same and not places_known(folder):
         same = _config_of(folder, _settings(folder)) == _config_of(folder, shown_settings(mine))

@@ -29,7 +29,7 @@ from dpose.runs.build import (
     open_public,
     open_units,
     precision,
-    settled,
+    resolved,
     shown_spec,
     sources,
     watched,
@@ -70,7 +70,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
             f"preset {model.config.preset}",
             "use dp-sgd, pdp-sgd or another backbone",
         )
-    config = settled(config)
+    config = resolved(config)
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
         console.print(f"Warning: {slow}", highlight=False)
@@ -88,7 +88,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         start=start,
         report=() if private else tuple(data.report),
         public=open_public(config, model.config),
-        watch=_watch(config, model.config),
+        validation_data=_watch(config, model.config),
         facts=StatementFacts(conditional_on=conditions(config), caveats=caveats),
     )
 

@@ -16,7 +16,7 @@ from dpose.runs.build import (
     open_public,
     open_units,
     public_split,
-    settled,
+    resolved,
     shown_spec,
     sources,
 )
@@ -69,7 +69,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     if begun:
         check_begun(folder, stage)
     if not (folder / "model.safetensors").exists():
-        run = train_run(stage, folder, console, resume=begun, command=command, nobody_private=True)
+        run = train_run(stage, folder, console, resume=begun, command=command, data_is_public=True)
         if run.interrupted:
             return run
     recipe = RECIPES[config.recipe or ""]
@@ -80,7 +80,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
         update={
             "model": config.model.model_copy(update=first),
             # a score on pictures that it has learnt by heart would tell nothing
-            "data": config.data.model_copy(update={"watch": config.data.watch or "none"}),
+            "data": config.data.model_copy(update={"validation_data": config.data.validation_data or "none"}),
         }
     )
 
@@ -97,7 +97,7 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
         },
         "seed": config.seed,
     }
-    return settled(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
+    return resolved(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
 
 
 def stage_data(config: RunConfig) -> DataSpec | None:

@@ -62,8 +62,8 @@ def make_report(
             folder, no_pictures=f"Reports of {config.task} runs show curves and scores, and no pictures."
         )
     spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
-    harmless = spec is not None and spec.harmless
-    if pictures and not harmless and not show_pictures:
+    may_be_shown = spec is not None and spec.may_be_shown
+    if pictures and not may_be_shown and not show_pictures:
         raise DposeError(
             "pictures-not-public",
             "a report shows no picture of data that are not declared public",
@@ -75,7 +75,7 @@ def make_report(
         why = "The run watched no data whose pictures could be shown; --pictures names some."
     elif not pictures and not places_known(folder) and in_a_folder(str(spec)):
         why = f"Where {shown_spec(spec)} lies is not known on this machine; --pictures names it."
-    elif not (harmless or show_pictures):
+    elif not (may_be_shown or show_pictures):
         why = f"{shown_spec(spec)} is not declared public; --show-pictures shows its pictures all the same."
     else:
         why = ""
@@ -89,7 +89,7 @@ def make_report(
             regions=regions_for(model.config),
         )
         units = units.with_skeleton(SKELETONS[model.config.skeleton]).limit(Selection(PICTURES))
-        if not harmless:
+        if not may_be_shown:
             reserved = reserve_shown(folder, units, name=shown_spec(spec), console=console)
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)

@@ -27,7 +27,7 @@ from dpose.account import (
     charges,
     lineage,
     names_of_run,
-    touching,
+    overlapping,
 )
 from dpose.errors import DposeError
 from dpose.privacy.marks import Marks, marks_of
@@ -38,7 +38,7 @@ from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import learnt_from
 from dpose.training.guards import overlap
-from dpose.training.kept import run_name
+from dpose.training.local_state import run_name
 from dpose.units import UnitDataset
 
 NOISED_SCORE = "noised score"
@@ -244,7 +244,7 @@ def _check_unprotected(
         DposeError: one is protected.
     """
     protecting = _protecting(folder)
-    if touching(protecting, units.identity.marks):
+    if overlapping(protecting, units.identity.marks):
         raise _protected(name, noised=noised)
     absent = False
     runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))

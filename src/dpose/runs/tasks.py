@@ -44,7 +44,7 @@ class PreparedRun:
         start: Where the model's weights are from.
         report: What the data say of themselves, where nobody in them needs protection: it counts labels and people.
         public: Extra data nobody needs protected.
-        watch: Scored while training.
+        validation_data: Scored while training.
         facts: For the statement.
     """
 
@@ -57,7 +57,7 @@ class PreparedRun:
     start: FirstWeights
     report: tuple[str, ...] = ()
     public: UnitDataset | None = None
-    watch: Validation | None = None
+    validation_data: Validation | None = None
     facts: StatementFacts = field(default_factory=StatementFacts)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from dpose.files import check_free
-from dpose.runs.build import public_licence, shows_nobody, told_count
+from dpose.runs.build import public_licence, published_count, shows_nobody
 from dpose.runs.canaries import plant
 from dpose.runs.config import RunConfig
 from dpose.runs.places import learnt_from, places_of, shown_settings, typed_command, whole_config
@@ -27,7 +27,7 @@ def train_task(
     config: RunConfig,
     out: Path,
     console: Console,
-    views_at_once: int | None = None,
+    microbatch_size: int | None = None,
     resume: bool = False,
     command: str = "",
 ) -> Run:
@@ -36,18 +36,18 @@ def train_task(
     staged = stage(config, out, console, command) if stage and not resume else config
     if isinstance(staged, Run):
         return staged
-    return train_run(staged, out, console, views_at_once, resume, command)
+    return train_run(staged, out, console, microbatch_size, resume, command)
 
 
 def train_run(
     config: RunConfig,
     out: Path,
     console: Console,
-    views_at_once: int | None = None,
+    microbatch_size: int | None = None,
     resume: bool = False,
     command: str = "",
     *,
-    nobody_private: bool = False,
+    data_is_public: bool = False,
 ) -> Run:
     """Train one model as `config` says and write the run folder `out`.
 
@@ -55,10 +55,10 @@ def train_run(
         config: The run.
         out: Must not exist, unless `resume`.
         console: Where progress goes.
-        views_at_once: The micro-batch in views; fitted to memory when None.
+        microbatch_size: The micro-batch in views; fitted to memory when None.
         resume: Go on from the last checkpoint in `out`, which `config` began.
         command: What the user typed, for the report.
-        nobody_private: Whether the data count as public whatever they are called, as those of `--public` do.
+        data_is_public: Whether the data count as public whatever they are called, as those of `--public` do.
 
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
@@ -72,7 +72,7 @@ def train_run(
     config = found.config
     if config.plan.kind.reads_private_data:
         # of private data the number of units is enough
-        count = told_count(config, len(found.units))
+        count = published_count(config, len(found.units))
         show_report([f"{found.title}: {count:,} units"], console)
         warning = few_units(count)
         if warning:
@@ -95,16 +95,16 @@ def train_run(
         resume=resume,
         options=RunOptions(
             start=replace(found.start, stated=config.model.init_licence or ""),
-            watch=found.watch,
+            validation_data=found.validation_data,
             facts=found.facts + StatementFacts(about=config.about),
             settings=shown_settings(config, command),
             places=places_of(config, command),
             data_name=found.data_name,
-            views_at_once=views_at_once,
+            microbatch_size=microbatch_size,
             console=console,
             canaries=opening,
             public_licence=public_licence(config),
-            nobody_private=nobody_private or shows_nobody(config),
+            data_is_public=data_is_public or shows_nobody(config),
             learnt_from=learnt_from,
         ),
     )

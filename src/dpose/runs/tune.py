@@ -42,7 +42,7 @@ from dpose.files import (
     write_private,
 )
 from dpose.known_sets import set_names_of
-from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import large_delta
@@ -65,7 +65,7 @@ from dpose.runs.unit_scores import noised_trial_score
 from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import read_statement, write_run_folder
-from dpose.training.kept import keep_places, run_name
+from dpose.training.local_state import keep_places, run_name
 from dpose.training.loop import TrainingDivergedError
 from dpose.training.options import RunOptions, TuningTrial
 from dpose.training.statement import StatementFacts, run_statement
@@ -102,7 +102,7 @@ class _State:
         best: The best trial so far; None where none came to an end.
         setting: The setting of that trial; the first one, whose plan a default carries, where there is none.
         score: Its noised score, as `float.hex`.
-        views_at_once: The micro-batch of the first trial, and so of all.
+        microbatch_size: The micro-batch of the first trial, and so of all.
     """
 
     id: str
@@ -111,7 +111,7 @@ class _State:
     best: int | None = None
     setting: int = 0
     score: str = "-inf"
-    views_at_once: int | None = None
+    microbatch_size: int | None = None
 
     def write(self, work: Path) -> None:
         write_private(_state_file(work), json.dumps({"schema": SCHEMA, **asdict(self)}) + "\n")
@@ -142,7 +142,7 @@ def tune_runs(
     console: Console,
     *,
     command: str = "",
-    views_at_once: int | None = None,
+    microbatch_size: int | None = None,
     state_dir: Path | None = None,
 ) -> TunedRun:
     """Choose a setting by training a random number of times, and write the run folder of the best trial.
@@ -157,7 +157,7 @@ def tune_runs(
             the rest is done.
         console: Where it is said what happens; how far it is, is not.
         command: What the user typed, for the report.
-        views_at_once: The micro-batch in views; fitted to memory when None.
+        microbatch_size: The micro-batch in views; fitted to memory when None.
         state_dir: The user's state folder by default.
 
     Raises:
@@ -183,7 +183,7 @@ def tune_runs(
         problem = open_problem(config, law, out, key, console)
         if state is None or kept is None:
             _remove_trials(work)
-            state = _State(secrets.token_hex(16), problem.digest, views_at_once=views_at_once)
+            state = _State(secrets.token_hex(16), problem.digest, microbatch_size=microbatch_size)
         elif (state.settings, kept.data) != (problem.digest, problem.data):
             raise DposeError(
                 "tuning-of-other-settings",
@@ -200,7 +200,7 @@ def tune_runs(
         # the key last: cut off between the two, it would be kept for a choice that nobody finds again
         state.write(work)
         if kept is None:
-            keep_key(state.id, Kept(key, problem.data, {}), state_dir)
+            keep_key(state.id, StoredKey(key, problem.data, {}), state_dir)
         # of the same names again where it goes on: no second charge
         charge_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
@@ -308,7 +308,7 @@ def _trials(
             best=index if better else state.best,
             setting=setting if better else state.setting,
             score=score.hex() if better else state.score,
-            views_at_once=state.views_at_once or views,
+            microbatch_size=state.microbatch_size or views,
         )
         state.write(work)
         _remove_trials(work, besides=state.best)
@@ -331,12 +331,12 @@ def _trial(
     run = problem.runs[setting]
     options = RunOptions(
         start=found.start,
-        watch=found.watch,
+        validation_data=found.validation_data,
         facts=found.facts + facts_of_tuning(problem),
         settings={**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
         data_name=found.data_name,
         state_dir=place / "state",
-        views_at_once=state.views_at_once,
+        microbatch_size=state.microbatch_size,
         console=Console(quiet=True),
         trial=TuningTrial(problem.tuning, entry, Key.drawn(secret, seeded=noise.seeded), state_dir),
     )
@@ -368,7 +368,7 @@ def _trial(
         problem.tuning.score,
         noise.stream(Purpose.SCORE, index),
     )
-    taken = file_json(place / "run" / "config.json")["run"]["views_at_once"]
+    taken = file_json(place / "run" / "config.json")["run"]["microbatch_size"]
     return score, int(taken)
 
 
@@ -430,7 +430,7 @@ def _write_default(
         model,
         bound,
         run.optimizer,
-        state.views_at_once or 1,
+        state.microbatch_size or 1,
         None,
         {**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
         known,

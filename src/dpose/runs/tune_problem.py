@@ -25,7 +25,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.sides import Sides, split_sides
+from dpose.privacy.train_score_split import Sides, split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.tuning import Tuning, calibrated
 from dpose.runs.config import RunConfig
@@ -99,18 +99,18 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
     # first weights that are drawn at random are those of every trial, and the same when it goes on
     seed = int.from_bytes(AesNoise(key).stream(Purpose.INIT).bytes(4), "big")
     found = task_entry(base.task).prepare(base.model_copy(update={"seed": seed}), console)
-    if found.watch and not found.watch.public:
+    if found.validation_data and not found.validation_data.public:
         raise DposeError(
             "tuning-watches-private",
             "scores of private data while training would be outside the price",
-            "watch",
+            "validation_data",
             "watch public data, or none",
         )
     config.plan.check_unit(unit_of(found.units))
     every = protect(found.units, config.plan.relation, console=console)
     sides = split_sides(every, config.score_share, console=console)
-    if found.watch:
-        check_not_watched(found.watch.units, every, 2, console)
+    if found.validation_data:
+        check_not_watched(found.validation_data.units, every, 2, console)
     fits = any(run.plan.fits_public for run in config.runs)
     opened = marks_of(())
     if fits and found.public is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpose.release.counting import account_standing, release_charge
+from dpose.release.counting import release_charge, release_history
 from dpose.release.originals import Original
 from dpose.studio.account_view import picture_history
 from dpose.studio.opened import OpenedFile
@@ -30,7 +30,7 @@ def stands(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
         }
     hashes, (height, width) = tuple(opened.facts["hashes"]), opened.size
     original = Original(opened.source.name, hashes, height * width, file=hashes[0])
-    found = account_standing(release_charge(original, plan_for(opened, asked.config), "", seeded=False))
+    found = release_history(release_charge(original, plan_for(opened, asked.config), "", seeded=False))
     here = picture_history(opened.source.name, list(hashes))
     count = len(found.before)
     words = found.words() if count else "the account knows of no earlier release of this picture"

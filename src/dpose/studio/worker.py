@@ -126,7 +126,7 @@ def _release(task: Task) -> dict[str, Any]:
     from dpose.media.video import probe
     from dpose.release.files import raise_failed, record_names, release_all
     from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import sift
+    from dpose.release.sifting import skip_finished
     from dpose.studio.settings import SEEN, wanted
 
     out, again = Path(task["out"]), bool(task.get("again"))
@@ -134,7 +134,7 @@ def _release(task: Task) -> dict[str, Any]:
     config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
     found = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
-    sifted = sift(_inside(found, task), config, again=again)
+    sifted = skip_finished(_inside(found, task), config, again=again)
     for line in sifted.lines:
         say(line=line)
     todo, unread = _checked(sifted.todo, task, config)

@@ -22,7 +22,7 @@ from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import checkpoints
 from dpose.training.first_weights import Inherited
-from dpose.training.kept import run_id_of
+from dpose.training.local_state import run_id_of
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan
 
@@ -130,7 +130,7 @@ def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge
     Raises:
         DposeError: a unit cannot be read.
     """
-    watch = options.watch
+    watch = options.validation_data
     if watch is None or watch.public:
         return None
     return replace(

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from dpose import files
-from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, touching
+from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared
@@ -294,7 +294,7 @@ def inherited(
             conditions=(f"the {entry.unit}s had no influence on the weights that training began with",),
             learnt=first.learnt,
         )
-    read = touching(runs, entry.marks)
+    read = overlapping(runs, entry.marks)
     exact = {run.id for run in read}
     read += [run for run in near if run.id not in exact]
     if plan.kind.private:

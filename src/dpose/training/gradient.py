@@ -1,7 +1,7 @@
 """The gradient that a step hands to the optimizer: the parts of a run, and what its method makes of them.
 
     inputs = RunInputs(task, model, data, public, bound)
-    with open_parts(inputs, noise, context, views_at_once) as parts:
+    with open_parts(inputs, noise, context, microbatch_size) as parts:
         gradient, diagnostics = parts.gradient(params, step)     # the method's `update` of these parts
 
 Which data, which loss and which stream goes where is settled here; how a method puts the parts together stands in
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.shares import is_own
+from dpose.privacy.shares import is_local
 from dpose.training.clip import PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params
@@ -72,7 +72,7 @@ class RunInputs:
     def example(self) -> int:
         """A unit for shapes alone: the first one that is this process's, for it need not hold another."""
         numbers = enumerate(first_entries(self.data))
-        return next((unit for unit, number in numbers if is_own(number, self.ranks)), 0)
+        return next((unit for unit, number in numbers if is_local(number, self.ranks)), 0)
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,11 @@ class Projection:
     ) -> Iterator[UnitBatch]:
         drawn = rng.choice(len(engine.loader.dataset), self.config.units, replace=False)
         device = next(iter(params.values())).device
-        batches = engine.loader.micro_batches(sorted(int(i) for i in drawn), step, engine.views_at_once)
+        batches = engine.loader.micro_batches(sorted(int(i) for i in drawn), step, engine.microbatch_size)
         return (batch.to(device) for batch in batches)
 
 
-class Parts:
+class GradientSources:
     """What the method of a run makes its gradients of, and the gradients that it makes.
 
     A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
@@ -325,14 +325,16 @@ class Parts:
 
 
 @contextlib.contextmanager
-def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_once: int) -> Iterator[Parts]:
+def open_parts(
+    inputs: RunInputs, noise: NoiseSource, context: bytes, microbatch_size: int
+) -> Iterator[GradientSources]:
     """The parts that the plan's method reads, for as long as the block lasts.
 
     Args:
         inputs: What the run computes its gradients of.
         noise: Where randomness comes from.
         context: A digest of plan and data; part of every stream's derivation.
-        views_at_once: The micro-batch in views.
+        microbatch_size: The micro-batch in views.
 
     Raises:
         DposeError: the data have no canonical views, which public views are made from, or there are too few public
@@ -342,13 +344,15 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
     with contextlib.ExitStack() as open_loaders:
 
         def copied(units: UnitDataset) -> UnitDataset:
-            return Copies(units, plan.copies) if plan.copies > 1 else units
+            return (
+                Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
+            )
 
         def engine(of: Task, units: UnitDataset, label: bytes) -> Engine:
             loader = open_loaders.enter_context(
                 contextlib.closing(Loader(of, units, noise, inputs.threads, label))
             )
-            settled = (inputs.model, loader, inputs.bound, noise, context, views_at_once, inputs.ranks)
+            settled = (inputs.model, loader, inputs.bound, noise, context, microbatch_size, inputs.ranks)
             return Engine(of, *settled, numbers=first_entries(inputs.data))
 
         views = PublicViews(canonical_units(inputs.data), plan.public_view) if kind.public_views else None
@@ -364,7 +368,7 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
             projection = Projection(plan.subspace, noise, context, over)
         facts = (f"{len(inputs.public):,} {kind.fitted_on}",) if inputs.public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
-        yield Parts(inputs, private, plain, projection, facts, conditions)
+        yield GradientSources(inputs, private, plain, projection, facts, conditions)
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:

@@ -120,7 +120,7 @@ def clipped_sum(
     any labels, for gradients that are not finite (they count as zero), and for both ways. It is exact, not up to
     rounding: every unit's clipped gradient is truncated on an integer grid, its norm is checked in integers, and
     integers are summed (`dpose.training.grid.Grid`). It needs that a unit's gradient has the same bits whatever else
-    is in the batch (`dpose.training.apart`). No noise is added here: the result must not leave the step un-noised.
+    is in the batch (`batch_invariance`). No noise is added here: the result must not leave the step un-noised.
     """
     keep_freed_memory()
     book = _measurable(task, model, params, batch, way, transform)

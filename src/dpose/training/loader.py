@@ -69,7 +69,7 @@ class Loader:
         return views
 
     def micro_batches(
-        self, indices: Sequence[int], step: int, views_at_once: int, *, padded: bool = False
+        self, indices: Sequence[int], step: int, microbatch_size: int, *, padded: bool = False
     ) -> Iterator[UnitBatch]:
         """Every unit of `indices` exactly once, in batches of units with like numbers of views.
 
@@ -78,17 +78,17 @@ class Loader:
         Args:
             indices: The sampled units.
             step: The step, for augmentation.
-            views_at_once: How many (padded) views a micro-batch may hold; at least one unit goes in.
+            microbatch_size: How many (padded) views a micro-batch may hold; at least one unit goes in.
             padded: Fill those that are not full with empty units: whatever was sampled, a unit with so many views is
                 computed in a batch of one and the same shape.
         """
 
         def room(bucket: int) -> int:
-            return max(1, views_at_once // bucket)
+            return max(1, microbatch_size // bucket)
 
         pending: dict[int, list[list[View]]] = {}
         # while one micro-batch is computed the next is decoded, whole
-        for views in self.units(indices, step, ahead=views_at_once):
+        for views in self.units(indices, step, ahead=microbatch_size):
             bucket = view_bucket(len(views))
             group = pending.setdefault(bucket, [])
             group.append(views)
@@ -116,7 +116,8 @@ class Copies(WrappedUnits):
     def __init__(self, dataset: UnitDataset, count: int) -> None:
         if not 1 <= count <= MAX_VIEWS:
             raise DposeError(
-                "copies-out-of-range", f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}"
+                "augmentation-multiplicity-out-of-range",
+                f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}",
             )
         super().__init__(dataset)
         self.count = count

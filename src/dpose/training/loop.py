@@ -24,7 +24,7 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
-from dpose.training.gradient import Parts
+from dpose.training.gradient import GradientSources
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.reproducibility import digest_of
@@ -105,7 +105,7 @@ class Loop:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: GradientSources,
         optimizer: OptimizerConfig,
         folder: Path,
         config: Mapping[str, Any],
@@ -122,7 +122,7 @@ class Loop:
         self.leaves = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         plan = self.bound.plan
-        self.average = weight_average(self._followed(), plan.ema_decay, plan.tail, self.bound.steps)
+        self.average = weight_average(self._followed(), plan.ema_decay, plan.average_last, self.bound.steps)
         self.chain: bytes | None = None
         self._basis: tuple[Subspace | None, bytes] = (None, b"")
         self.taken: Mapping[int, str] = {}

@@ -19,7 +19,7 @@ SHARE = 0.5
 """Share of the free memory that a micro-batch may take."""
 
 
-def fit_views_at_once(task: Task, model: torch.nn.Module, like: UnitBatch, *, clipped: bool = True) -> int:
+def fit_microbatch_size(task: Task, model: torch.nn.Module, like: UnitBatch, *, clipped: bool = True) -> int:
     """The largest power of two of views whose gradient fits in memory, at most `LARGEST`.
 
     The probe runs on zeros of the shape of `like`, and on a copy of the model: nothing of the data decides, and running

@@ -4,7 +4,7 @@
         return parts.with_public(parts.projected(parts.noised()))
 
 A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. The
-parts (`dpose.training.gradient.Parts`) are the same for all of them and hand out nothing that is private: a clipped and
+sources of gradients (`GradientSources`) are the same for all of them and hand out nothing private: a clipped and
 noised sum, a projection of it, a gradient of what nobody needs protected (seed 003, equations 8 to 11).
 """
 
@@ -18,11 +18,11 @@ from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
-    from dpose.training.gradient import Parts
+    from dpose.training.gradient import GradientSources
     from dpose.training.gradients import Params
 
 
-Update = Callable[["Parts"], "Params"]
+Update = Callable[["GradientSources"], "Params"]
 """How a method makes a step's gradient of its parts: what the optimizer is handed."""
 
 
@@ -114,37 +114,37 @@ _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
 
 
-def dp_sgd(parts: Parts) -> Params:
+def dp_sgd(parts: GradientSources) -> Params:
     """Abadi et al. 2016."""
     return parts.noised()
 
 
-def pdp_sgd(parts: Parts) -> Params:
+def pdp_sgd(parts: GradientSources) -> Params:
     """Projected (seed 000)."""
     return parts.projected(parts.noised())
 
 
-def subspace_sgd(parts: Parts) -> Params:
+def subspace_sgd(parts: GradientSources) -> Params:
     """Projected before the clip (Yu et al. 2021, without the residual)."""
     return parts.noised(parts.coefficients())
 
 
-def scaled_sgd(parts: Parts) -> Params:
+def scaled_sgd(parts: GradientSources) -> Params:
     """Scaled before the clip (after Li et al. 2022, "AdaDPS")."""
     return parts.noised(parts.scales())
 
 
-def fdp_sgd(parts: Parts) -> Params:
+def fdp_sgd(parts: GradientSources) -> Params:
     """Feature: the two parts draw their batches independently (seed 003)."""
     return parts.with_public(parts.noised())
 
 
-def fpdp_sgd(parts: Parts) -> Params:
+def fpdp_sgd(parts: GradientSources) -> Params:
     """Feature-projective: the parts meet after the noise and the projection (seed 003)."""
     return parts.with_public(parts.projected(parts.noised()))
 
 
-def plain_sgd(parts: Parts) -> Params:
+def plain_sgd(parts: GradientSources) -> Params:
     """An ordinary gradient."""
     return parts.plain()
 

@@ -16,7 +16,7 @@ from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import FirstWeights
 from dpose.training.guards import LearntFrom
-from dpose.training.kept import Places
+from dpose.training.local_state import Places
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
 
@@ -50,14 +50,14 @@ class RunOptions:
         start: Where the model's weights are from: a model folder or a file of weights, or as `FirstWeights` says;
             `FirstWeights.drawn()` for weights drawn at random. None: the account is searched for just these weights,
             and where no run released them the statement takes as given that no unit had influence on them.
-        watch: Scored before the first step and some ten times after; see `Validation` for what that means.
+        validation_data: Scored before the first step and some ten times after; see `Validation` for what that means.
         facts: What the statement says besides what the run itself knows.
         settings: Written to `config.json` under "run", and so into a folder that travels: without paths.
         places: The settings with their paths, kept in the state folder by the run's name (`kept_places`).
         data_name: What the account calls the data (`dpose account`).
         what: What the account calls the run: "training" or "audit".
         state_dir: Where the ledger's head is kept apart; the user's state folder by default.
-        views_at_once: The micro-batch in views; fitted to memory when None.
+        microbatch_size: The micro-batch in views; fitted to memory when None.
         threads: Threads that decode pictures.
         console: Where progress goes; None for the terminal.
         trial: Of a run that is a trial among others.
@@ -65,25 +65,25 @@ class RunOptions:
             that goes on is given the same again.
         public_licence: Under which the public units may be used: those that a method is fitted on, or those that a run
             without privacy trains on.
-        nobody_private: Whether nobody in the data of a run without privacy needs protection, so that its statement may
+        data_is_public: Whether nobody in the data of a run without privacy needs protection, so that its statement may
             have their digest.
         learnt_from: By a run's name what it learnt from, opened again: whether first weights have learnt from copies or
             people of the units is told by that. None: by content alone.
     """
 
     start: FirstWeights | str | Path | None = None
-    watch: Validation | None = None
+    validation_data: Validation | None = None
     facts: StatementFacts = field(default_factory=StatementFacts)
     settings: Mapping[str, Any] = field(default_factory=dict)
     places: Places | None = None
     data_name: str | None = None
     what: str = "training"
     state_dir: Path | None = None
-    views_at_once: int | None = None
+    microbatch_size: int | None = None
     threads: int = 2
     console: Console | None = None
     trial: TuningTrial | None = None
     canaries: Opening | None = None
     public_licence: str = UNSTATED
-    nobody_private: bool = False
+    data_is_public: bool = False
     learnt_from: LearntFrom | None = None

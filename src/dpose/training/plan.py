@@ -65,8 +65,8 @@ class TrainingPlan:
             needed for (and only for) add-or-remove. Chosen beforehand, not counted.
         unit: What a unit is: a word of `dpose.units.Unit`, which the data must confirm; None for whatever they say.
         ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
-        tail: Instead of `ema_decay`: the share of the last steps whose weights are averaged alike, and released.
-        copies: Augmented copies of each unit in one gradient; they cost time and no noise.
+        average_last: Share of the last steps whose averaged weights are released, in place of `ema_decay`.
+        augmentation_multiplicity: Augmented copies of each unit in one gradient; they cost time and no noise.
         subspace: For the methods that project or scale.
         public_view: For the methods that use public views.
         private_loss: With public views, the loss whose gradients are clipped and noised: "plain", l(x, y), or
@@ -92,12 +92,12 @@ class TrainingPlan:
     nominal_units: int | None = None
     unit: str | None = None
     ema_decay: float = 0.0
-    copies: int = 1
+    augmentation_multiplicity: int = 1
     subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
     public_view: PublicView = field(default_factory=PublicView)
     private_loss: str = "plain"
     public_weight: float = 1.0
-    tail: float = 0.0
+    average_last: float = 0.0
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -111,10 +111,10 @@ class TrainingPlan:
         _positive("clip_norm", self.clip_norm)
         if not 0 <= self.ema_decay < 1:
             raise DposeError("ema-out-of-range", f"ema_decay must be in [0, 1), not {self.ema_decay}")
-        if not 0 <= self.tail <= 1 or (self.tail and self.ema_decay):
+        if not 0 <= self.average_last <= 1 or (self.average_last and self.ema_decay):
             raise DposeError(
-                "tail-out-of-range",
-                f"tail is a share of the steps, in [0, 1], and not beside ema_decay, not {self.tail:g}",
+                "average-last-out-of-range",
+                f"average_last is a share of the steps, in [0, 1], and not beside ema_decay, not {self.average_last:g}",
                 fix="leave one of them out, or give --ema 0",
             )
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
@@ -131,9 +131,10 @@ class TrainingPlan:
             raise DposeError(
                 "noise-unknown", f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}"
             )
-        if not 1 <= self.copies <= MAX_VIEWS:
+        if not 1 <= self.augmentation_multiplicity <= MAX_VIEWS:
             raise DposeError(
-                "copies-out-of-range", f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}"
+                "augmentation-multiplicity-out-of-range",
+                f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.augmentation_multiplicity}",
             )
         _positive("public_weight", self.public_weight)
         if self.kind.pre_clipping == "scales" and self.subspace.kind == "random":
@@ -219,8 +220,8 @@ class TrainingPlan:
         """Plain values, ready for JSON or YAML."""
         values = asdict(self)
         values["relation"], values["accountant"] = self.relation.value, self.accountant.value
-        if not self.tail:  # plans of runs that began before there was one have the same digest
-            del values["tail"]
+        if not self.average_last:  # plans of runs that began before there was one have the same digest
+            del values["average_last"]
         return values
 
     def bind_to(self, protected: Protected) -> BoundPlan:

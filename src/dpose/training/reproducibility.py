@@ -33,7 +33,7 @@ NO_REPEAT = (
     "will be taken under a new key and counted twice."
 )
 """Said before such a run begins."""
-_NO_SETTINGS = ("command", "views_at_once")
+_NO_SETTINGS = ("command", "microbatch_size")
 """What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
 _LONG, _DEEP = 64, 3
 """What holds more values than this, or lies deeper in an object, is data and no setting: data have their own digest."""
@@ -44,7 +44,7 @@ def no_repeat(device: torch.device, differing: Sequence[str]) -> str:
 
     Args:
         device: Where the model is.
-        differing: The parameters whose gradients differed, from `dpose.training.apart.check_units_apart`.
+        differing: The parameters whose gradients differed, from `dpose.training.batch_invariance.check_units_apart`.
     """
     if differing:
         more = f" and of {len(differing) - 1} more" if len(differing) > 1 else ""
@@ -54,12 +54,12 @@ def no_repeat(device: torch.device, differing: Sequence[str]) -> str:
     return f"{NO_REPEAT} torch was not told to refuse kernels that are not deterministic."
 
 
-def environment(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
+def environment(device: torch.device, microbatch_size: int, processes: int, *parts: object) -> dict[str, str]:
     """Code, versions, device and sizes, by name.
 
     Args:
         device: Where the model is.
-        views_at_once: The micro-batch: it decides in which order sums are taken.
+        microbatch_size: The micro-batch: it decides in which order sums are taken.
         processes: How many share a step.
         parts: The objects whose code counts besides dpose's own: task, model, data, the method's update.
     """
@@ -75,7 +75,7 @@ def environment(device: torch.device, views_at_once: int, processes: int, *parts
         "the device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "the number of threads": str(torch.get_num_threads()),
         "the number of processes": str(processes),
-        MICRO_BATCH: str(views_at_once),
+        MICRO_BATCH: str(microbatch_size),
         **arithmetic_in_force(device),
     }
 

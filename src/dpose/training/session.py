@@ -24,7 +24,7 @@ from dpose.account.reservations import CountedSteps, place_of
 from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
-from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger, hold_run
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import DATA
@@ -71,13 +71,13 @@ class TrainingSession:
     ) -> None:
         self.folder, self.bound, self.entry, self.content, self.seed = folder, bound, entry, content, seed
         self.ranks, self.state_dir, self.console = ranks, options.state_dir, console
-        self.query: Query | None = options.watch.query() if options.watch else None
+        self.query: Query | None = options.validation_data.query() if options.validation_data else None
         self.saved = last_checkpoint(folder, console) if resume else None
         self.head, self.counted, self.run_id = "", 0, ""
         self.total = 0
         self._alone = contextlib.ExitStack()
         self.around: dict[str, str] = {}
-        self.kept: Kept | None = None
+        self.kept: StoredKey | None = None
         self._lost = False
         self._path = folder / "ledger.jsonl"
         self.trial, self.opening = options.trial, options.canaries
@@ -265,7 +265,7 @@ class TrainingSession:
                 ledger.query(self.query.to_dict())
         self._commit_to_canaries(ledger)
         if self.seed is None and not self.kept:
-            kept = Kept(self._key, self.content.hex(), self.around)
+            kept = StoredKey(self._key, self.content.hex(), self.around)
             keep_key(self.run_id, kept, self.state_dir)
         counted = self._steps(ledger)
         closing.callback(self._note_total, counted)

@@ -19,7 +19,7 @@ from torch import Tensor
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
-from dpose.privacy.shares import is_own
+from dpose.privacy.shares import is_local
 from dpose.training.clip import PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, mean_gradient
@@ -42,7 +42,7 @@ class Engine:
         noise: Where sampling and noise come from.
         context: A digest of plan and data; part of every stream's derivation, so that the same key never gives the
             same draws to another plan or another dataset.
-        views_at_once: The micro-batch.
+        microbatch_size: The micro-batch.
         ranks: Which process of the run this is.
         transform: Of each unit's gradient before it is clipped; None where it is clipped as it is. A function of public
             data and of what was released before.
@@ -56,7 +56,7 @@ class Engine:
     bound: BoundPlan
     noise: NoiseSource
     context: bytes
-    views_at_once: int
+    microbatch_size: int
     ranks: ProcessGroup = ALONE
     transform: PreClipping | None = None
     numbers: Sequence[int] | None = None
@@ -103,7 +103,7 @@ def private_gradient(
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
     for batch in engine.loader.micro_batches(
-        _share(sample, ranks, engine.numbers), step, engine.views_at_once, padded=True
+        _share(sample, ranks, engine.numbers), step, engine.microbatch_size, padded=True
     ):
         part = clipped_part(engine, params, batch.to(device))
         for name, value in part.items():
@@ -150,7 +150,7 @@ def plain_gradient(
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     loss = torch.zeros((), device=device)
     for batch in engine.loader.micro_batches(
-        _share(sample, engine.ranks, engine.numbers), step, engine.views_at_once
+        _share(sample, engine.ranks, engine.numbers), step, engine.microbatch_size
     ):
         share = len(batch) / len(sample)
         part, part_loss = mean_gradient(engine.task, engine.model, params, batch.to(device))
@@ -170,7 +170,7 @@ def _share(sample: NDArray[np.int64], ranks: ProcessGroup, numbers: Sequence[int
     together all of them, so the sum over processes has each sampled unit's clipped gradient once: the same sum as in
     one process, with the same sensitivity, and noise is added to it once.
     """
-    return [int(i) for i in sample if is_own(i if numbers is None else numbers[i], ranks)]
+    return [int(i) for i in sample if is_local(i if numbers is None else numbers[i], ranks)]
 
 
 def global_norm(gradient: dict[str, Tensor]) -> float:

@@ -32,25 +32,25 @@ from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
-from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
+from dpose.training.batch_invariance import check_units_apart
 from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.clip import PreClipping
 from dpose.training.distributed import ProcessGroup, process_group
+from dpose.training.dry_run import dry_run
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
-from dpose.training.kept import keep_places
 from dpose.training.loader import Loader
+from dpose.training.local_state import keep_places
 from dpose.training.loop import Ended, Loop, ReplayError
-from dpose.training.memory import fit_views_at_once
+from dpose.training.memory import fit_microbatch_size
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.preclipping import stand_in
-from dpose.training.rehearsal import rehearse
 from dpose.training.reproducibility import (
     check_alike,
     code_digest,
@@ -124,7 +124,7 @@ def train(
     Raises:
         DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read,
             the model cannot be trained privately as it is, its first weights learnt from the same pictures without a
-            guarantee, or `options.watch` shows pictures that the run protects.
+            guarantee, or `options.validation_data` shows pictures that the run protects.
     """
     folder, place = Path(out), process_group()
     options, optimizer = options or RunOptions(), optimizer or OptimizerConfig()
@@ -156,13 +156,13 @@ def train(
         content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
         fitted_on = f"{len(used):,} units that {plan.method} is fitted on"
         inputs_read.append(PublicInput(fitted_on, of_used.digest.hex(), options.public_licence))
-    if options.nobody_private and not kind.reads_private_data:
+    if options.data_is_public and not kind.reads_private_data:
         trained_on = f"{len(own.data):,} units that it was trained on"
         inputs_read.append(PublicInput(trained_on, own.identity.digest.hex(), options.public_licence))
-    if options.watch and kind.reads_private_data:
-        check_not_watched(options.watch.units, own, threads, console, place)
+    if options.validation_data and kind.reads_private_data:
+        check_not_watched(options.validation_data.units, own, threads, console, place)
     code = (task, model, own.source, kind.update)
-    _agree(place, model, content, bound, optimizer, (seed, resume, options.views_at_once), code)
+    _agree(place, model, content, bound, optimizer, (seed, resume, options.microbatch_size), code)
 
     # what it takes from the account of its data; whatever can be refused is refused before it is charged
     trial = options.trial
@@ -188,7 +188,7 @@ def train(
     inputs = RunInputs(task, model, own.data, used, bound, threads, place)
     exact = exact_arithmetic(inputs.device) if kind.private else contextlib.nullcontext()
     with exact:  # as the steps will be computed, and what that refuses is refused here too
-        rehearse(inputs, optimizer)
+        dry_run(inputs, optimizer)
 
     with contextlib.ExitStack() as held:
         if place.first:
@@ -198,7 +198,7 @@ def train(
         held.callback(session.close)
         if kind.private:
             held.enter_context(exact_arithmetic(inputs.device))
-        fitted, repeats = _fitted(inputs, options.views_at_once or session.micro_batch, console)
+        fitted, repeats = _fitted(inputs, options.microbatch_size or session.micro_batch, console)
         learnt = learnt_by(known, plan, names, used, seeded=seed is not None)
         config = describe_run(
             entry.id, task, model, bound, optimizer, fitted, seed, options.settings, known, learnt
@@ -213,7 +213,14 @@ def train(
             noise = session.noise(around, repeats)
             with open_parts(inputs, noise, context, fitted) as parts:
                 loop = Loop(
-                    parts, optimizer, folder, config, console, options.watch, known.events, priced=not trial
+                    parts,
+                    optimizer,
+                    folder,
+                    config,
+                    console,
+                    options.validation_data,
+                    known.events,
+                    priced=not trial,
                 )
                 if place.first and scored:
                     charge(scored, options.state_dir)
@@ -259,18 +266,18 @@ def train(
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 
-def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> tuple[int, bool]:
+def _fitted(inputs: RunInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
     """The micro-batch of all processes, and whether steps give the same bits again.
 
     Raises:
-        DposeError: units do not stay apart on this machine (`dpose.training.apart`).
+        DposeError: units do not stay apart on this machine (`dpose.training.batch_invariance`).
     """
     task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
-    fitted = views_at_once or fit_views_at_once(task, model, _example(inputs), clipped=kind.private)
+    fitted = microbatch_size or fit_microbatch_size(task, model, _example(inputs), clipped=kind.private)
     fitted = -place.highest(-fitted)  # the least of all processes'
     differing: list[str] = []
     if kind.private:
-        most = inputs.bound.plan.copies * most_views(inputs.data)
+        most = inputs.bound.plan.augmentation_multiplicity * most_views(inputs.data)
         with console.status("looking whether units stay apart on this machine"):
             like = _example(inputs).to(inputs.device)
             differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
@@ -311,7 +318,7 @@ def describe_run(
     model: torch.nn.Module,
     bound: BoundPlan,
     optimizer: OptimizerConfig,
-    views_at_once: int,
+    microbatch_size: int,
     seed: int | None,
     settings: Mapping[str, Any],
     known: Inherited,
@@ -331,7 +338,7 @@ def describe_run(
             "bound": bound.constants(),
             "optimizer": asdict(optimizer),
             "seed": seed,
-            "views_at_once": views_at_once,
+            "microbatch_size": microbatch_size,
         },
     }
 

@@ -84,7 +84,7 @@ def metric_of_views(
     model: torch.nn.Module,
     dataset: UnitDataset,
     *,
-    views_at_once: int = 64,
+    microbatch_size: int = 64,
     threads: int = 2,
     console: Console | None = None,
 ) -> Result:
@@ -96,7 +96,7 @@ def metric_of_views(
         task: Gives the metric and collates views.
         model: On its device.
         dataset: Units that are not augmented.
-        views_at_once: Views in one forward pass.
+        microbatch_size: Views in one forward pass.
         threads: Threads that decode.
         console: Where progress goes.
     """
@@ -111,7 +111,7 @@ def metric_of_views(
     try:
         with Progress(console=console, transient=True, disable=not (console or Console()).is_terminal) as bar:
             shown = bar.add_task("evaluating", total=len(dataset))
-            for batch in loader.micro_batches(range(len(dataset)), 0, views_at_once):
+            for batch in loader.micro_batches(range(len(dataset)), 0, microbatch_size):
                 there = (batch.weights > 0).flatten()
                 inputs = batch.inputs.flatten(0, 1)[there].to(device)
                 targets = {name: t.flatten(0, 1)[there] for name, t in batch.targets.items()}

@@ -150,7 +150,7 @@ def _step(bound: BoundPlan, present: bool, noise: AesNoise, call: int) -> Floats
     add_parameter(model, BLOCK, never_used=0)
     canaries = GradientCanaries(np.full(BLOCK, present), PIXEL, bound.plan.clip)
     loader = InlineLoader(task, CanaryUnits(ToyUnits(0), canaries), noise)
-    engine = Engine(task, model, loader, bound, noise, b"audit" + bytes([present]), views_at_once=100)
+    engine = Engine(task, model, loader, bound, noise, b"audit" + bytes([present]), microbatch_size=100)
     with contextlib.closing(loader), torch.no_grad():
         gradient = private_gradient(engine, trainable_params(model), call)
     assert bound.event is not None

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.cells import BlockSums, Cells, RegionSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, Released
+from dpose.release.partition import BlockSums, Cells, RegionSums
 from dpose.release.pixelization import blocks_of, released_frames
 from dpose.release.record import config_record, shape_record
 from dpose.release.regions import PaperRegions, mirrored

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.cli.release_options import EngineName, EngineWorkers, Public
 from dpose.errors import DposeError
 
@@ -188,7 +188,7 @@ def _command(name: str) -> Any:
     grid = " --epsilon 5" if kind.chooses_releases else ""
     alone = typer.Typer(add_completion=False)
     example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
-    alone.command(name, epilog=example)(unfolded(command))
+    alone.command(name, epilog=example)(expand_groups(command))
     return typer.main.get_command(alone)
 
 
@@ -230,7 +230,7 @@ def _config(
         in_grey=learning.grey,
         public=where.public,
         effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
-        command=typed(),
+        command=command_line(),
         engine=learning.engine or "",
         workers=learning.workers,
     )

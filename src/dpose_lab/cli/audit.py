@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.cli.audit import Alpha, AuditedRun, Delta, Epsilon, Out, Seed, leave, show_audit
-from dpose.cli.options import option, unfolded
-from dpose.cli.run_options import GUARANTEE, BatchSize, Epochs, Limit, placed
+from dpose.cli.options import expand_groups, option
+from dpose.cli.run_options import GUARANTEE, BatchSize, Epochs, Limit, as_config
 from dpose.privacy.rounding import as_given, lower
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class HalfRuns(AuditedRun):
     expected_batch_size: BatchSize = 50
 
 
-@unfolded
+@expand_groups
 def membership(
     run: HalfRuns,
     *,
@@ -47,7 +47,7 @@ def membership(
     from dpose_lab.audits.membership import MembershipAudit, audit_membership
 
     console = Console()
-    config = RunConfig.from_options(placed(run, watch="none"))
+    config = RunConfig.from_options(as_config(run, validation_data="none"))
     how = MembershipAudit(shadows, targets, alpha, controls, workers)
     report = audit_membership(config, how, out, console)
     show_audit(report, console)

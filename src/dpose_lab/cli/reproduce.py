@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from dpose.cli.cluster import JobOptions
-from dpose.cli.options import option, unfolded, unset
+from dpose.cli.options import expand_groups, option, unset
 from dpose.cli.run_options import METHODS
 from dpose.errors import DposeError
 
@@ -83,7 +83,7 @@ class GridOptions:
     ] = False
 
 
-@unfolded
+@expand_groups
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="As in 000/table2 or 002/figure1; without one, all are listed.")

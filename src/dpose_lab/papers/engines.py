@@ -15,8 +15,8 @@ from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.files import write_private
 from dpose.privacy.keys import state_folder
-from dpose_lab.papers.cells import read_cell
 from dpose_lab.papers.experiment import Bound, Outcome, Request
+from dpose_lab.papers.experiment_cell import read_cell
 from dpose_lab.papers.parallel import cell_answer
 from dpose_lab.papers.schedule import Schedule
 

@@ -17,8 +17,8 @@ import torch
 
 from dpose.engines.local import spawning
 from dpose.errors import DposeError
-from dpose_lab.papers.cells import read_cell, run_cell
 from dpose_lab.papers.experiment import Bound, Cell, Experiment, Outcome, Request
+from dpose_lab.papers.experiment_cell import read_cell, run_cell
 from dpose_lab.papers.schedule import Schedule
 
 PARENT_SECONDS = 1.0

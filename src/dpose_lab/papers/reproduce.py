@@ -16,9 +16,9 @@ from dpose.errors import DposeError
 from dpose.privacy.marks import marks_of
 from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
-from dpose_lab.papers.cells import CELLS, check_claim, claim_folder, read_cells, run_cells
 from dpose_lab.papers.engines import run_on_engine
 from dpose_lab.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request, Values
+from dpose_lab.papers.experiment_cell import CELLS, check_claim, claim_folder, read_cells, run_cells
 from dpose_lab.papers.output import write_results
 from dpose_lab.papers.parallel import run_parallel
 from dpose_lab.papers.registry import EXPERIMENTS

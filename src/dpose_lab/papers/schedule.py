@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from dpose_lab.papers.cells import read_cell, unmet
 from dpose_lab.papers.experiment import Bound, Cell, Outcome
+from dpose_lab.papers.experiment_cell import read_cell, unmet
 
 
 class Schedule:

@@ -20,9 +20,9 @@ from dpose.errors import DposeError
 from dpose.files import locked_folder, private_folder, write_atomic, write_private
 from dpose.interpreter import python, version_of
 from dpose.privacy.keys import state_folder
-from dpose_lab.papers.cells import read_cell
 from dpose_lab.papers.engines import CellWork, account_digest, work_cell
 from dpose_lab.papers.experiment import Bound, GridRequest, Outcome, Request
+from dpose_lab.papers.experiment_cell import read_cell
 from dpose_lab.papers.schedule import Schedule
 
 FULL = 28

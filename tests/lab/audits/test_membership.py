@@ -23,7 +23,7 @@ PLAN = {"noise_multiplier": 1.0, "delta": 1e-3, "steps": 2, "expected_batch_size
 
 def configured(seed=None, **changes):
     values = {
-        "data": {"private": "synthetic:ward", "limit": UNITS, "watch": "none"},
+        "data": {"private": "synthetic:ward", "limit": UNITS, "validation_data": "none"},
         "model": {"preset": "nano"},
         "plan": PLAN,
         "seed": seed,

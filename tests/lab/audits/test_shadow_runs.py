@@ -13,7 +13,7 @@ def test_processes_change_nothing(tmp_path):
     plan = {"method": "non-private", "steps": 1, "expected_batch_size": 4}
     config = RunConfig.from_dict(
         {
-            "data": {"private": "synthetic:ward", "limit": 4, "watch": "none"},
+            "data": {"private": "synthetic:ward", "limit": 4, "validation_data": "none"},
             "model": {"preset": "nano"},
             "plan": plan,
             "seed": 3,

@@ -9,9 +9,9 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
-from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
+from dpose.release.partition import BlockSums
 from dpose.release.regions import PaperRegions, mirrored
 from dpose_lab.baselines.pixelization import PaperPlan, multiplier
 from public_doors import pixelize

@@ -16,8 +16,8 @@ from dpose.media.images import read_image
 from dpose.privacy.marks import marks_of
 from dpose.report.results import Figure, Table
 from dpose_lab.papers import reproduce
-from dpose_lab.papers.cells import claim_folder, run_cells
 from dpose_lab.papers.experiment import Cell, Experiment, Findings, Request
+from dpose_lab.papers.experiment_cell import claim_folder, run_cells
 from dpose_lab.papers.pixelization import sweep
 from dpose_lab.papers.pixelization.measure import (
     Point,

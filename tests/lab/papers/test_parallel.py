@@ -7,9 +7,9 @@ from rich.console import Console
 
 from dpose.runs.verify import verify_run
 from dpose_lab.papers import parallel
-from dpose_lab.papers.cells import claim_folder, read_cells, run_cells
 from dpose_lab.papers.engines import run_on_engine
 from dpose_lab.papers.experiment import Cell, GridRequest, Request
+from dpose_lab.papers.experiment_cell import claim_folder, read_cells, run_cells
 from dpose_lab.papers.parallel import run_parallel
 from dpose_lab.papers.reproduce import reproduce
 from dying import Dying

@@ -22,7 +22,7 @@ from dpose_lab.papers.experiment import GridRequest, Request
 from dpose_lab.papers.pose import ablation
 from dpose_lab.papers.pose import grid as grids
 from dpose_lab.papers.pose.catalogue import DESIGNS
-from dpose_lab.papers.pose.cells import RECOMMENDED, START, Training
+from dpose_lab.papers.pose.training_cell import RECOMMENDED, START, Training
 from dpose_lab.papers.pose.variants import VARIANTS, changes
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.reproduce import reproduce
@@ -65,7 +65,7 @@ class TestVariants:
             "lr-third": {"optimizer.lr"},
             "finetune": {"model.strategy"},
             "full": {"model.strategy"},
-            "four-views": {"plan.copies", "augment"},
+            "four-views": {"plan.augmentation_multiplicity", "augment"},
             "tenth-clip": {"plan.clip_norm"},
             "normalise": {"plan.normalise"},
             "untempered": {"model.temperature"},

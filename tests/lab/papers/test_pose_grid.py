@@ -17,7 +17,7 @@ from dpose import files
 from dpose.errors import DposeError
 from dpose.media.images import decode_image
 from dpose.report.results import Figure
-from dpose.runs.build import settled
+from dpose.runs.build import resolved
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
@@ -31,11 +31,11 @@ from dpose_lab.papers.pose import figures, testing
 from dpose_lab.papers.pose import grid as grids
 from dpose_lab.papers.pose import run as running
 from dpose_lab.papers.pose.catalogue import DESIGNS
-from dpose_lab.papers.pose.cells import RECOMMENDED, START, Training
 from dpose_lab.papers.pose.grid import TrainingGrid, told_cell
 from dpose_lab.papers.pose.settings import OWN, RATES
 from dpose_lab.papers.pose.tables import by_setting
 from dpose_lab.papers.pose.testing import People
+from dpose_lab.papers.pose.training_cell import RECOMMENDED, START, Training
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.reproduce import reproduce
 from quick import drawn  # noqa: F401
@@ -306,7 +306,7 @@ class TestStopped:
         outcomes = reproduce("000/table2", asked, tmp_path / "out", QUIET)
         (values,) = (o.values for o in outcomes if o.status == "done" and o.cell.settings["epsilon"])
         assert values["steps"] == 4
-        assert "resume" in [json.loads(x)["type"] for x in (run / "ledger.jsonl").read_text().splitlines()]
+        assert "open" in [json.loads(x)["type"] for x in (run / "ledger.jsonl").read_text().splitlines()]
         assert "taken up again" not in (run / "privacy.json").read_text()
         assert verify_run(run)
 
@@ -344,7 +344,7 @@ class TestStopped:
         training = Training("recommended", "finetune", None, 0.8)
         run = tmp_path / "runs" / training.key
         run.mkdir(parents=True)
-        before = settled(grid.setup.config(training, tmp_path))
+        before = resolved(grid.setup.config(training, tmp_path))
         content = {"run": before.to_dict(), "task": "pose", "model": {}}
         (run / "config.json").write_text(json.dumps(content))
         (run / "ledger.jsonl").write_text("")

@@ -11,8 +11,8 @@ import dpose_scene.data as synthetic_module
 from dpose.media.images import decode_image
 from dpose_lab.papers.experiment import Cell, GridRequest, Outcome, Request
 from dpose_lab.papers.pose import pictures
-from dpose_lab.papers.pose.cells import START, Training
 from dpose_lab.papers.pose.tables import Ours
+from dpose_lab.papers.pose.training_cell import START, Training
 from dpose_lab.papers.reproduce import reproduce
 from small_nano import small_nano  # noqa: F401
 

@@ -12,8 +12,8 @@ from dpose.cli import main
 from dpose.engines.one_job import JobNote
 from dpose.privacy.keys import state_folder
 from dpose_lab.papers import slurm
-from dpose_lab.papers.cells import read_cell, run_cells
 from dpose_lab.papers.experiment import Cell, GridRequest, Request
+from dpose_lab.papers.experiment_cell import read_cell, run_cells
 from dpose_lab.papers.registry import EXPERIMENTS
 from few_cells import NAME, Some
 from refusals import refused

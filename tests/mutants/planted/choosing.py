@@ -119,7 +119,9 @@ CHOOSING = (
     ),
     Planted(
         "choosing: a person on both sides",
-        lambda patch: patch.seen_by("dpose.privacy.sides", "KnownPictures", lambda _: type("Nobody", (), {})),
+        lambda patch: patch.seen_by(
+            "dpose.privacy.train_score_split", "KnownPictures", lambda _: type("Nobody", (), {})
+        ),
         ("runs/test_tune.py::test_sides_share_nobody_and_depend_on_names_alone",),
     ),
     Planted(

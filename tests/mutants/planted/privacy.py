@@ -222,7 +222,7 @@ PRIVACY = (
     Planted(
         "a run of several processes: one computes a unit that another computes, too",
         lambda patch: patch.replace(
-            "dpose.privacy.shares:is_own",
+            "dpose.privacy.shares:is_local",
             lambda _: lambda number, readers: number % readers.count <= readers.index,
         ),
         ("privacy/test_shares.py::test_each_unit_is_one_process_s",),
@@ -234,7 +234,7 @@ PRIVACY = (
     ),
     Planted(
         "a run of several processes: what one of them says of a unit stands for another unit",
-        lambda patch: patch.seen_by("dpose.privacy.shares", "told_to_all", _said_of_another, "read_shared"),
+        lambda patch: patch.seen_by("dpose.privacy.shares", "broadcast", _said_of_another, "read_shared"),
         ("privacy/test_shares.py::test_they_find_the_units_digests_and_marks_that_one_finds",),
     ),
     Planted(

@@ -12,7 +12,7 @@ def cards(page):
 
 
 def test_settings_are_told_in_groups(make_run, report):
-    found = cards(report(make_run(run={"views_at_once": 32, "augment": None}).path))
+    found = cards(report(make_run(run={"microbatch_size": 32, "augment": None}).path))
     assert found["Data"] == {"private": "synthetic:ward"}
     assert found["Model"] == {
         "preset": "nano",

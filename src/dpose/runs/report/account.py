@@ -35,7 +35,7 @@ from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
 from dpose.runs.account import identity_of_data, marks_of_file
 from dpose.runs.report.record import RunRecord
-from dpose.training.kept import run_name
+from dpose.training.local_state import run_name
 
 POINTS = 24
 """Of a chart: each is a composition of all that came before it."""

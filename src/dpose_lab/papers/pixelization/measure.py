@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
-from dpose.release.cells import RegionSums
 from dpose.release.config import Regions, ReleaseConfig
 from dpose.release.grid import Shape
+from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.released import Shown

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpose.media.images import encode_image
 from dpose.release.archive import pack_archive
-from dpose.release.cells import RegionSums
 from dpose.release.embed import PNG_LEVEL, stamped_picture
+from dpose.release.partition import RegionSums
 from dpose.release.regions import mirrored
 from dpose.release.released import Shown
 from dpose.release.statements import release_statement

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.release.cells import RegionSums
+from dpose.release.partition import RegionSums
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.papers.experiment import Cell, Findings, Request, Values

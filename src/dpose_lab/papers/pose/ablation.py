@@ -14,7 +14,7 @@ from dpose.report.results import Table
 from dpose.runs.build import shown_spec
 from dpose.runs.recipes import RECIPES
 from dpose_lab.papers.experiment import GridRequest
-from dpose_lab.papers.pose.cells import RECOMMENDED, Setup, Training
+from dpose_lab.papers.pose.training_cell import RECOMMENDED, Setup, Training
 from dpose_lab.papers.pose.variants import VARIANTS, changes
 
 _UNREAD = ("epochs", "batch_size", "optimizer", "lr", "ema", "augment")

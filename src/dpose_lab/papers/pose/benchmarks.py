@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import GridRequest
-from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
 from dpose_lab.papers.pose.printed import Line, Printed, printed
+from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, START, Training
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpose_lab.papers.pose.benchmarks import Design, Scale
-from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED
 from dpose_lab.papers.pose.settings import CEILING
+from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED
 from dpose_lab.papers.pose.variants import VARIANTS
 
 EPSILONS_000 = (0.2, 0.4, 0.6, 0.8, 1.0, 3.0, 5.0, 7.0)

@@ -24,7 +24,6 @@ from dpose_lab.papers.pose.ablation import (
     variants_table,
 )
 from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design, Scale
-from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Setup, Training
 from dpose_lab.papers.pose.differences import compared
 from dpose_lab.papers.pose.figures import grid_figures
 from dpose_lab.papers.pose.notes import grid_notes
@@ -32,6 +31,7 @@ from dpose_lab.papers.pose.pictures import side_by_side
 from dpose_lab.papers.pose.run import run_training
 from dpose_lab.papers.pose.settings import own_settings
 from dpose_lab.papers.pose.tables import grid_tables
+from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, START, Setup, Training
 
 
 @dataclass(frozen=True)

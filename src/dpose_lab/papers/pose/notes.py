@@ -13,10 +13,10 @@ from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import GridRequest, Outcome
 from dpose_lab.papers.pose.ablation import choosing_notes
 from dpose_lab.papers.pose.benchmarks import REFERENCES, Design, Scale
-from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, RENDERED, START, Setup
 from dpose_lab.papers.pose.printed import Printed
 from dpose_lab.papers.pose.settings import OWN, RATES
 from dpose_lab.papers.pose.testing import UPRIGHT_RULE
+from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, RENDERED, START, Setup
 
 
 def grid_notes(

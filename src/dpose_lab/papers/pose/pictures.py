@@ -25,10 +25,10 @@ from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_shown
 from dpose.units import View
 from dpose_lab.papers.experiment import Outcome
-from dpose_lab.papers.pose.cells import START, Setup, Training
 from dpose_lab.papers.pose.run import PEOPLE, model_of
 from dpose_lab.papers.pose.tables import Ours, by_setting, named
 from dpose_lab.papers.pose.testing import open_tested, read_people
+from dpose_lab.papers.pose.training_cell import START, Setup, Training
 
 EACH = 3
 """Pictures at each end."""
@@ -58,7 +58,7 @@ def side_by_side(
         DposeError: the data or a model cannot be read any more, or a budget stands for pictures that are to be shown.
     """
     spec = DataSpec.parse(setup.evaluate)
-    if not (show or spec.harmless):
+    if not (show or spec.may_be_shown):
         return None
     chosen = _chosen(by_setting(outcomes))
     chosen = [t for t in chosen if (folder / PEOPLE / f"{t.key}.json").exists()]
@@ -72,7 +72,7 @@ def side_by_side(
         return None
     picked = [*order[:EACH], *order[-EACH:]]
     reserved = ""
-    if not spec.harmless:
+    if not spec.may_be_shown:
         quiet = Console(quiet=True)
         reserved = reserve_shown(folder, units.subset(picked), name=shown_spec(spec), console=quiet)
     titles = ["labels", *(t.method if t.method != START else "start" for t in chosen)]

@@ -15,8 +15,8 @@ from dpose.pose.folder import WEIGHTS, find_model
 from dpose.runs.places import check_begun
 from dpose.runs.train import resume_task, train_run
 from dpose.training.folder import read_statement
-from dpose_lab.papers.pose.cells import RUNS, START, Setup, Training, shipped
 from dpose_lab.papers.pose.testing import tested
+from dpose_lab.papers.pose.training_cell import RUNS, START, Setup, Training, shipped
 
 QUIET = Console(quiet=True)
 PEOPLE = "people"

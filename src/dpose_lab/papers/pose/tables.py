@@ -11,9 +11,9 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.report.results import Table
 from dpose_lab.papers.experiment import Outcome
 from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design, references_of
-from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
 from dpose_lab.papers.pose.printed import Line, Printed
 from dpose_lab.papers.pose.settings import CEILING
+from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, START, Training
 from dpose_lab.papers.pose.variants import VARIANTS
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")

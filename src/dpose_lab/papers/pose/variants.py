@@ -102,7 +102,7 @@ _ALL = (
         "four-views",
         "four augmented views of a picture",
         "whether the mean of several views is a better gradient to clip: more time, no more noise",
-        lambda _: {"plan": {"copies": 4}, "augment": "private"},
+        lambda _: {"plan": {"augmentation_multiplicity": 4}, "augment": "private"},
     ),
     Variant(
         "tenth-clip",

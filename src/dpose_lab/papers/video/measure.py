@@ -151,9 +151,9 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
             optimizer=OptimizerConfig(lr=2e-3),
             seed=seed,
             options=RunOptions(
-                state_dir=Path(place) / "state", console=quiet, views_at_once=BATCH * units.views
+                state_dir=Path(place) / "state", console=quiet, microbatch_size=BATCH * units.views
             ),
         )
     if run.interrupted:
         raise KeyboardInterrupt  # a shorter training is no cell's
-    return [metric_of_views(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]
+    return [metric_of_views(task, run.model, test, microbatch_size=BATCH, console=quiet) for test in tests]

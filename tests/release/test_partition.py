@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.neighbours import Neighbours
-from dpose.release.cells import BlockSums, RegionSums
+from dpose.release.partition import BlockSums, RegionSums
 
 
 @st.composite

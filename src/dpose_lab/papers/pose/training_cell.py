@@ -206,7 +206,7 @@ class Setup:
                     "data": {
                         "private": self.data,
                         "public": self.public,
-                        "watch": "none",
+                        "validation_data": "none",
                         "limit": self.limit,
                     },
                     "model": {
@@ -244,7 +244,7 @@ class Setup:
     def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
         return {
             "recipe": RECOMMENDED,
-            "data": {"private": self.data, "watch": "none", "limit": self.limit},
+            "data": {"private": self.data, "validation_data": "none", "limit": self.limit},
             # from what the others start from: its own public stage would be another start
             "model": {
                 "preset": self.preset,
@@ -263,7 +263,10 @@ class Setup:
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         own = {
             # weights that come with dpose have seen rendered people; others see them here
-            "data": {"private": [RENDERED, self.pretrain] if self.bare else self.pretrain, "watch": "none"},
+            "data": {
+                "private": [RENDERED, self.pretrain] if self.bare else self.pretrain,
+                "validation_data": "none",
+            },
             "model": {"preset": self.preset, **({"strategy": "scratch"} if self.bare else {})},
             "seed": seed,
         }

@@ -12,7 +12,7 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
-from dpose.training.apart import random_units
+from dpose.training.batch_invariance import random_units
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import only_gradients
@@ -21,7 +21,7 @@ from dpose.training.step import clipped_part
 from dpose.units import is_mixed
 
 
-def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
+def dry_run(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
     Args:
@@ -41,7 +41,7 @@ def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
             "leave --precision out, or take the private loss plain",
         )
     optimizer.build([p for p in model.parameters() if p.requires_grad], bound.steps)
-    with open_parts(inputs, AesNoise(Key.from_seed(0)), b"rehearsal", 1) as parts:
+    with open_parts(inputs, AesNoise(Key.from_seed(0)), b"dry run", 1) as parts:
         engine = parts.private
         if engine is None:
             return

@@ -17,7 +17,7 @@ _spent: set[str] = set()
 _lock = threading.Lock()
 
 
-def spend(source: NoiseSource) -> tuple[bool, tuple[str, ...]]:
+def claim_noise_key(source: NoiseSource) -> tuple[bool, tuple[str, ...]]:
     """Take a source for one artefact.
 
     **Guarantee.** A key from the operating system serves one release in the life of this process; a second one with the

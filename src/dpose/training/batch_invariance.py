@@ -20,14 +20,14 @@ from dpose.training.clip import PreClipping
 from dpose.training.gradients import Params, measured_gradients, trainable_params
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
-_ALONE = "--views-at-once 1 takes one unit at a time"
+_ALONE = "--microbatch-size 1 takes one unit at a time"
 
 
 def check_units_apart(
     task: Task,
     model: torch.nn.Module,
     like: UnitBatch,
-    views_at_once: int,
+    microbatch_size: int,
     most_views: int = MAX_VIEWS,
     transform: PreClipping | None = None,
 ) -> list[str]:
@@ -41,7 +41,7 @@ def check_units_apart(
         task: The task.
         model: On its device, in training mode.
         like: One unit, for the shapes only.
-        views_at_once: The micro-batch.
+        microbatch_size: The micro-batch.
         most_views: Of any unit.
         transform: Of the shape that gradients are transformed with before the clip; its numbers do not matter.
 
@@ -55,7 +55,7 @@ def check_units_apart(
     """
     views, differing = 1, set[str]()
     while views <= view_bucket(min(most_views, MAX_VIEWS)):
-        units = max(1, views_at_once // views)
+        units = max(1, microbatch_size // views)
         try:
             apart, elsewhere = _look(task, model, random_units(like, units, views), transform)
         except RuntimeError as error:

@@ -117,7 +117,7 @@ def test_a_rehearsal_changes_nothing_of_the_run(dots, tmp_path, monkeypatch):
         return model.classify.weight.detach().clone(), torch.get_rng_state()
 
     one, drawn = weights(tmp_path / "one")
-    monkeypatch.setattr(trainer, "rehearse", lambda *arguments: None)
+    monkeypatch.setattr(trainer, "dry_run", lambda *arguments: None)
     two, drawn_too = weights(tmp_path / "two")
     assert torch.equal(one, two)
     assert torch.equal(drawn, drawn_too)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpose
-from dpose.privacy.keys import Kept, keep_key, kept_key
+from dpose.privacy.keys import StoredKey, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
+from dpose.release.claim import GIVEN
 from dpose.release.config import ReleaseConfig
-from dpose.release.once import GIVEN
 from public_doors import pixelize, release_array
 
 GREY = np.full((16, 16), 90, np.uint8)
@@ -102,7 +102,7 @@ def test_the_bytes_cannot_be_called_fresh():
 
 def test_a_kept_key_stays_private(tmp_path):
     key = Key.fresh()
-    keep_key("run", Kept(key, "", {}), tmp_path)
+    keep_key("run", StoredKey(key, "", {}), tmp_path)
     kept = kept_key("run", tmp_path)
     assert kept.key == key
     assert kept.key.origin is Origin.KEPT
