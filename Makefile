@@ -16,7 +16,7 @@ test: .venv/.ready
 # With what is slow and rarely breaks: hundreds of kills, whole grids, a browser at every width, every kind of arithmetic.
 test-all: .venv/.ready
 	$(TESTS)
-	$(BIN)/python tests/kinds.py
+	$(BIN)/python tests/helpers/kinds.py
 
 # The newest of everything on the newest Python at hand, in an environment of its own, where `make test` takes what pip
 # finds at first. Another Python: make test-newest NEWEST=/path/to/python3; some of the tests: NEWEST_TESTS=tests/media
@@ -40,7 +40,7 @@ newest:
 
 # What depends on the last bit, again under each kind of arithmetic that this processor can stand for.
 bits: .venv/.ready
-	$(BIN)/python tests/kinds.py
+	$(BIN)/python tests/helpers/kinds.py
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

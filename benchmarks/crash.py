@@ -40,7 +40,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "helpers")]
 from crashes.cuts import Outcome, killed, measure, power_cut  # noqa: E402
 from crashes.stories import KINDS  # noqa: E402
 

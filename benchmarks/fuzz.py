@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "helpers")]
 from fuzzing.workers import READERS, Workers, reader_of  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""What depends on the last bit stands under another kind of arithmetic; and `tests/kinds.py` runs all of it."""
+"""What depends on the last bit stands under another kind of arithmetic; and `tests/helpers/kinds.py` runs all of it."""
 
 from pathlib import Path
 

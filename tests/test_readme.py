@@ -6,6 +6,7 @@ from pathlib import Path
 import dpose_scene.data as synthetic_module
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.release.verify import verify_release
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,12 +16,19 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 12, "val": 4, "test": 4, "public": 4})
     (tmp_path / "runs" / "public").mkdir(parents=True)
     save_model(PoseModel(PoseConfig(preset="nano")), tmp_path / "runs" / "public")
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    for there, here in (("lspet:/data/lspet:private", "synthetic:ward"), ("epochs=20", "epochs=1")):
-        assert there in code
-        code = code.replace(there, here)
-    exec(code, {})
+    train, release = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for there, here in (("coco:/data/ward:train", "synthetic:ward"), ("epochs=20", "epochs=1")):
+        assert there in train
+        train = train.replace(there, here)
+    exec(train, {})
     assert "This protects each single image among the 12" in capsys.readouterr().out
+    exec(release, {})
+    assert "epsilon 2" in capsys.readouterr().out
+    assert verify_release(tmp_path / "released.png")[0].epsilon == 2
+
+
+def test_it_is_read_in_two_minutes():
+    assert len((ROOT / "README.md").read_text().split()) <= 400
 
 
 def test_the_pages_and_pictures_it_links_are_there():

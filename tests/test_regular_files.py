@@ -49,7 +49,7 @@ from dpose.release.manifest import Manifest, verify_manifest
 from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release
 from dpose.runs.config import read_yaml
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from dpose.runs.statement_files import open_statement
 from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint

@@ -131,7 +131,14 @@ def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     source, released = tmp_path / "street.png", tmp_path / "released.png"
     write_image(source, np.zeros((48, 64, 3), np.uint8))
-    said = ("--curator", "Ward 7", "--contact", "dpo@example.org", "--why-epsilon", "our board's")
+    said = (
+        "--set",
+        "about.curator=Ward 7",
+        "--set",
+        "about.contact=dpo@example.org",
+        "--set",
+        "about.why_epsilon=our board's",
+    )
     told(capsys, "pixelize", source, "--epsilon", 2, "--out", released, *said)
     shown = told(capsys, "statement", "show", released)
     for word in ("Ward 7", "dpo@example.org", "our board's", "Several times as much", "32: 4, 48: 6"):

@@ -64,7 +64,7 @@ ROOMS = (
 )
 """What children need not import, and what of dpose leads to the rest of it."""
 
-sys.path[:0] = [str(path) for path in (TESTS, SOURCE) if str(path) not in sys.path]
+sys.path[:0] = [str(path) for path in (TESTS, TESTS / "helpers", SOURCE) if str(path) not in sys.path]
 from mutants.guards import GUARDED  # noqa: E402
 from mutants.operators import Mutant, mutants_of, uncached  # noqa: E402
 from mutants.planted.patches import Patches, Planted  # noqa: E402

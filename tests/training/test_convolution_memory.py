@@ -30,7 +30,7 @@ def test_gradients_of_convolutions_are_right_and_write_nowhere_else(isa):
             "MALLOC_CHECK_": "3",
             "ONEDNN_MAX_CPU_ISA": isa,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(HERE.parent),
+            "PYTHONPATH": str(HERE.parent / "helpers"),
             **preloaded(),
         },
         capture_output=True,

@@ -18,7 +18,7 @@ from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.step import _share
 from zygote import run, run_ranks
 
-TESTS = Path(__file__).parents[1]
+HELPERS = Path(__file__).parents[1] / "helpers"
 PROGRAM = """
 import os, signal, sys
 from dataclasses import replace
@@ -102,7 +102,7 @@ def launched(tmp_path, out, processes, *arguments):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command += [str(program), str(out), *arguments]
-    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HELPERS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
@@ -249,7 +249,7 @@ def two_nodes(tmp_path, out, dies="", resume=""):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HELPERS), os.environ.get("PYTHONPATH", "")])
     nodes = []
     for node, state in enumerate((tmp_path / "state", tmp_path / "other")):
         command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
+    ABOUT,
     Again,
     Chroma,
     Colours,
@@ -25,6 +26,7 @@ from dpose.cli.release_options import (
     Public,
     Restore,
     Seed,
+    about_of,
     asked_neighbours,
     draw_hidden,
     release_with,
@@ -34,7 +36,6 @@ from dpose.cli.release_options import (
     tell_each,
 )
 from dpose.cli.remote import with_stores
-from dpose.cli.run_options import AboutOptions
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def release_video(
     ],
     delta: Annotated[str, typer.Option(help="Probability that the bound may fail, above 0. Say 1e-5.")],
     output: OutputOptions,
-    about: AboutOptions,
+    settings: Annotated[dict[str, Any], ABOUT],
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -138,7 +139,7 @@ def release_video(
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
-    found = [(replace(job, about=about.said()), info) for job, info in found]
+    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
     if explain_picture is not None:
         draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)
@@ -163,7 +164,7 @@ def obfuscate(
     paths: Paths,
     method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     output: OutputOptions,
-    about: AboutOptions,
+    settings: Annotated[dict[str, Any], ABOUT],
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
@@ -209,7 +210,7 @@ def obfuscate(
         return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
 
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    found = [(replace(job, about=about.said()), info) for job, info in found]
+    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
     if engine is not None:
         from dpose.release.corpus_items import Work
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
+    ABOUT,
     Again,
     Chroma,
     Colours,
@@ -22,6 +23,7 @@ from dpose.cli.release_options import (
     Public,
     Restore,
     Seed,
+    about_of,
     asked_neighbours,
     draw_hidden,
     release_with,
@@ -31,7 +33,6 @@ from dpose.cli.release_options import (
     tell_each,
 )
 from dpose.cli.remote import with_stores
-from dpose.cli.run_options import AboutOptions
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def pixelize(
         ),
     ],
     output: OutputOptions,
-    about: AboutOptions,
+    settings: Annotated[dict[str, Any], ABOUT],
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +138,7 @@ def pixelize(
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
-    jobs = jobs.said(about=about.said())
+    jobs = jobs.said(about=about_of(settings))
     if explain_picture is not None:
         draw_hidden(jobs, config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)

@@ -150,7 +150,7 @@ def record_score(
     Raises:
         DposeError: the score must be recorded and cannot be, or `out` cannot be written.
     """
-    # a model that claims nothing can be scored where nobody may write, and where no ledger came with it
+    # a model that claims nothing can be scored in a read-only folder, and where no ledger came with it
     shipped = is_shipped(folder)
     kept = not shipped and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
     outside = statement is not None and not score.public and (kept or statement.kind != "none")
@@ -203,8 +203,8 @@ def record_query(folder: Path, query: Query) -> None:
     """
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-    def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+    def restated(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         ledger.query(query.to_dict())
         return before.with_query(query)
 
-    reseal(folder, asked)
+    reseal(folder, restated)

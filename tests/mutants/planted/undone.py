@@ -84,5 +84,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parents[1]))
+    sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "helpers")]
     main()

@@ -1,4 +1,4 @@
-"""What one act walks through: `python tests/walks.py NAME FOLDER` prints how many files and functions, as JSON.
+"""What one act walks through: `python tests/helpers/walks.py NAME FOLDER` prints how many files and functions, as JSON.
 
 A process of its own for each, so that nothing is imported or cached before. Only what runs while `sys.setprofile` is
 set counts; "train command" sets it before dpose is imported.
@@ -107,8 +107,8 @@ def train_command() -> Callable[[], object]:
         *command.split(),
         "--preset",
         "nano",
-        "--validation-data",
-        "none",
+        "--set",
+        "data.validation_data=none",
         "--out",
         str(Path(sys.argv[2]) / "run"),
     ]

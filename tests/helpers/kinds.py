@@ -1,7 +1,7 @@
 """The tests marked `bits`, run again under each kind of arithmetic: one machine stands for many.
 
-    python tests/kinds.py                 # every kind, as many at a time as there are processors
-    python tests/kinds.py MKL_CBWR        # those whose name holds this
+    python tests/helpers/kinds.py                 # every kind, as many at a time as there are processors
+    python tests/helpers/kinds.py MKL_CBWR        # those whose name holds this
 
 A kind is an environment by which kernels choose their instructions and their threads. One that a processor does not
 have is taken by it as the nearest one that it has; the tests must pass all the same.
