@@ -168,7 +168,7 @@ GUARDED = {
             *("training/test_trainer.py", "training/test_guards.py", "training/test_dry_run.py"),
             *("training/test_validation.py", *RESUMED),
         ),
-        ("train", "_fitted", "describe_run", "_public_units", "as_protected"),
+        ("train", "describe_run", "_public_units", "as_protected"),
     ),
     "training/statement.py": Guarded(
         (
