@@ -133,7 +133,7 @@ def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
             return shown, TRAINS if finite and run.steps == 2 else "DEFECT: weights that are not finite"
         except DposeError as error:
             line = error.line()
-            if "--microbatch-size 1" in line and at_once > 1:
+            if "--set microbatch_size=1" in line and at_once > 1:
                 size_, result = tried(name, strategy, 1)
                 return size_ + ALONE, result
             if not any(about in line for about in ("input size", "input_size", "has no stride")):

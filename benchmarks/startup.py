@@ -63,8 +63,6 @@ COMMANDS = {
             "8",
             "--delta",
             "1e-4",
-            "--validation-data",
-            "none",
         ),
         *("--out", "run"),
     ),

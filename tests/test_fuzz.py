@@ -34,8 +34,8 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
+from dpose.release.jobs import known_names
 from dpose.release.manifest import Manifest, verify_manifest
-from dpose.release.names import known_names
 from dpose.runs.account import account_of
 from dpose.runs.compare import _with_scores, comparison_table
 from dpose.runs.config import RunConfig, read_yaml
@@ -419,7 +419,7 @@ def test_names_that_are_no_text_are_shown_escaped(tmp_path, monkeypatch):
 def test_what_is_said_on_the_command_line_is_text(tmp_path, capsys):
     (tmp_path / "a.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
     given = ["--epsilon", "1", "--block", "8", "--public", "--out", str(tmp_path / "b.png")]
-    assert main(["pixelize", str(tmp_path / "a.png"), *given, "--curator", "Ward \udcff"]) == 2
+    assert main(["pixelize", str(tmp_path / "a.png"), *given, "--set", "about.curator=Ward \udcff"]) == 2
     assert (
         capsys.readouterr().err
         == "dpose: curator: is no text in UTF-8; write it with letters [text-not-utf8]\n"

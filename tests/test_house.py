@@ -13,6 +13,8 @@ verified.
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -20,6 +22,8 @@ import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -42,6 +46,8 @@ TARGETS = {
     "functions above 8 parameters": 0,
     "functions above 80 lines": 0,
     "options of train": 20,
+    "options of any command": 20,
+    "lines of any --help": 40,
     "pixelize: files": 15,
     "pixelize: functions": 90,
     "private step: files": 9,
@@ -141,7 +147,7 @@ def functions() -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def shapes() -> dict[str, int]:
-    """Doubled names, long lists of parameters, long functions, and the options of `dpose train`."""
+    """Doubled names, long lists of parameters, long functions, and options and help of commands."""
     homes: dict[str, int] = defaultdict(int)
     for tree in modules().values():
         for node in tree.body:
@@ -149,17 +155,38 @@ def shapes() -> dict[str, int]:
                 homes[node.name] += 1
     parameters = [len(f.args.posonlyargs + f.args.args + f.args.kwonlyargs) for f in functions()]
     lengths = [(f.end_lineno or 0) - f.lineno + 1 for f in functions()]
-    from typer.main import get_command
-
-    from dpose.cli.app import app
-
-    train = get_command(app).commands["train"]  # type: ignore[attr-defined]
     return {
         "circles": circles(),
         "names defined twice": sum(count > 1 for count in homes.values()),
         "functions above 8 parameters": sum(count > 8 for count in parameters),
         "functions above 80 lines": sum(length > 80 for length in lengths),
-        "options of train": sum(p.param_type_name == "option" and not p.hidden for p in train.params),
+        **commands(),
+    }
+
+
+def commands() -> dict[str, int]:
+    """Options of `dpose train` and of the command with most, and lines of the longest `--help`, 100 columns wide."""
+    from typer.main import get_command
+
+    from dpose.cli import main
+    from dpose.cli.app import app
+
+    options, lines = {}, {}
+    waiting: list[tuple[list[str], Any]] = [([], get_command(app))]
+    while waiting:
+        words, command = waiting.pop()
+        waiting += [([*words, name], each) for name, each in getattr(command, "commands", {}).items()]
+        options[" ".join(words)] = sum(p.param_type_name == "option" and not p.hidden for p in command.params)
+        with (
+            mock.patch.dict(os.environ, {"COLUMNS": "100"}),
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            assert main([*words, "--help"]) == 0
+        lines[" ".join(words)] = len(shown.getvalue().strip().splitlines())
+    return {
+        "options of train": options["train"],
+        "options of any command": max(options.values()),
+        "lines of any --help": max(lines.values()),
     }
 
 

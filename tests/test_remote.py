@@ -348,7 +348,19 @@ def test_a_run_is_put_when_it_is_complete_and_its_checkpoints_stay(bucket, capsy
     with refused("object-missing", where="no-such-bucket"), stored_run(missing, None, console):
         pass
     assert (
-        main(["train", "--data", "synthetic:ward", "--out", url, "--engine", "slurm", "--partition", "l"])
+        main(
+            [
+                "train",
+                "--data",
+                "synthetic:ward",
+                "--out",
+                url,
+                "--engine",
+                "slurm",
+                "--set",
+                "job.partition=l",
+            ]
+        )
         == 2
     )
     assert "[out-in-store]" in capsys.readouterr().err
@@ -358,7 +370,7 @@ def test_a_run_is_put_when_it_is_complete_and_its_checkpoints_stay(bucket, capsy
 def test_a_training_into_a_bucket_verifies_there_and_tells_no_secret(bucket, capfd, tmp_path):
     store, name = bucket
     train = "--data synthetic:ward --limit 24 --epochs 1 --batch-size 12 --preset nano --strategy scratch"
-    budget = "--epsilon 8 --delta 1e-3 --accountant rdp"
+    budget = "--epsilon 8 --delta 1e-3 --set plan.accountant=rdp"
     url = f"s3://{name}/runs/a"
     assert main(["train", *train.split(), *budget.split(), "--out", url]) == 0
     put = {f.partition("runs/a/")[2] for f in store.find(f"{name}/runs/a")}

@@ -70,7 +70,7 @@ def test_pictures_are_released_models_trained_and_both_verified(alone, tmp_path)
         (tmp_path / f"data/train/labels/{number}.txt").write_text(LABEL)
     (tmp_path / "data/data.yaml").write_text("train: train/images\nnames: [person]\nkpt_shape: [17, 3]\n")
     train = ["--method", "dp-sgd", "--epsilon", 8, "--delta", "1e-2", "--epochs", 1, "--batch-size", 4]
-    model = ["--preset", "nano", "--strategy", "light", "--validation-data", "none"]
+    model = ["--preset", "nano", "--strategy", "light", "--set", "data.validation_data=none"]
     codes, printed = alone(
         ["pixelize", "street.png", "--epsilon", 2, "--neighbours", "pixels:16", "--out", "released.png"],
         ["verify", "released.png"],

@@ -29,7 +29,7 @@ from dpose.release.manifest import verify_manifest
 from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release
 from dpose.runs.config import RunConfig, read_yaml
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from dpose.runs.statement_files import check_schema, open_statement
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run

@@ -61,7 +61,7 @@ def _attack() -> Reader:
         for who in range(14)
         for k in range(3)
     }
-    asked = ["--identities", "3", "--learn-from", "10", "--learn-pictures", "2", "--attacker", "plain"]
+    asked = ["--identities", "3", "--learn-from", "10", "--set", "learn_pictures=2", "--attacker", "plain"]
     how = ["--release", "pixelate", "--block", "8", "--embedder", "e.onnx", "--public", "--out", "out"]
 
     def read(path: Path) -> str:
@@ -84,7 +84,18 @@ def _no_run(task: Any, model: Any, units: Any, *given: Any, **named: Any) -> Any
 
 def _audit() -> Reader:
     """Labels of the data that an audit trains on, up to the training itself."""
-    small = ["--limit", "2", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--seed", "1"]
+    small = [
+        "--limit",
+        "2",
+        "--canaries",
+        "24",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "18",
+        "--set",
+        "seed=1",
+    ]
     claim = ["--epsilon", "2", "--delta", "1e-3", "--no-controls", "--out", "out"]
 
     def read(path: Path) -> str:

@@ -11,9 +11,6 @@ from dpose_lab.cli.attack import app as attack
 from dpose_lab.cli.audit import mechanism, membership, release
 from dpose_lab.cli.reproduce import reproduce
 
-PANEL = "Research (dpose_lab)"
-"""The heading in `--help` under which they stand."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands.
@@ -21,10 +18,9 @@ def register(app: typer.Typer) -> None:
     Args:
         app: The command line of dpose.
     """
-    app.add_typer(attack, name="attack", rich_help_panel=PANEL)
+    app.add_typer(attack, name="attack")
     app.command(
         epilog="Example: dpose reproduce 002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1",
-        rich_help_panel=PANEL,
     )(reproduce)
     examples: dict[Callable[..., None], str] = {
         membership: "membership --data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira",
@@ -32,4 +28,4 @@ def register(app: typer.Typer) -> None:
         release: "release release-video --epsilon 4 --delta 1e-5 --plant half-noise",
     }
     for command, example in examples.items():
-        audit.command(epilog=f"Example: dpose audit {example}", rich_help_panel=PANEL)(command)
+        audit.command(epilog=f"Example: dpose audit {example}")(command)

@@ -32,10 +32,10 @@ TRAIN += [
     "1",
     "--delta",
     "1e-3",
-    "--accountant",
-    "rdp",
-    "--validation-data",
-    "none",
+    "--set",
+    "plan.accountant=rdp",
+    "--set",
+    "data.validation_data=none",
 ]
 
 
@@ -46,11 +46,11 @@ def models(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic_module, "SPLITS", {"train": 60, "val": 8, "test": 8, "public": 4})
         # every unit in every step: what is found of the faulty one does not hang on the sample
-        many = ["--canaries", str(COUNT), "--batch-size", str(12 + COUNT)]
+        many = ["--set", f"canaries.count={COUNT}", "--batch-size", str(12 + COUNT)]
         assert main([*TRAIN, *many, "--out", str(place / "true")]) == 0
         with planted("noise-missing"):
             assert main([*TRAIN, *many, "--out", str(place / "faulty")]) == 0
-        asked = ["--canaries", "20", "--canary-kind", "input"]
+        asked = ["--set", "canaries.count=20", "--set", "canaries.kind=input"]
         assert main([*TRAIN, *asked, "--out", str(place / "pictures")]) == 0
         for name in ("true", "faulty", "pictures"):
             (place / f"{name}.json").write_text(hand_over(place / name, place / "free").to_json())
@@ -202,13 +202,23 @@ def test_a_run_that_goes_on_needs_the_canaries_that_it_began_with(models, tmp_pa
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--canaries", "5"], "canaries.count"),
-        (["--canaries", "40", "--seed", "1"], "a seeded run claims nothing"),
-        (["--canaries", "40", "--method", "non-private"], "show nothing of non-private"),
-        (["--canaries", "40", "--relation", "add-or-remove", "--nominal-units", "12"], "use zero-out"),
-        (["--canary-kind", "input"], "canaries.count"),
-        (["--canaries", "40000"], "plant at most"),
-        (["--canaries", "500", "--canary-kind", "input"], "plant at most"),
+        (["--set", "canaries.count=5"], "canaries.count"),
+        (["--set", "canaries.count=40", "--set", "seed=1"], "a seeded run claims nothing"),
+        (["--set", "canaries.count=40", "--method", "non-private"], "show nothing of non-private"),
+        (
+            [
+                "--set",
+                "canaries.count=40",
+                "--set",
+                "plan.relation=add-or-remove",
+                "--set",
+                "plan.nominal_units=12",
+            ],
+            "use zero-out",
+        ),
+        (["--set", "canaries.kind=input"], "canaries.count"),
+        (["--set", "canaries.count=40000"], "plant at most"),
+        (["--set", "canaries.count=500", "--set", "canaries.kind=input"], "plant at most"),
     ],
 )
 def test_canaries_that_show_nothing_are_refused(options, words, capsys, tmp_path):

@@ -15,7 +15,18 @@ from refusals import command_refused
 from small_nano import small_nano  # noqa: F401
 
 TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
-SMALL = ["--limit", "12", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--seed", "1"]
+SMALL = [
+    "--limit",
+    "12",
+    "--canaries",
+    "24",
+    "--epochs",
+    "2",
+    "--batch-size",
+    "18",
+    "--set",
+    "seed=1",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +154,7 @@ def test_membership_says_what_it_spent(capsys, tmp_path):
         [
             *("audit", "membership", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"),
             *("--limit", "8", "--shadows", "4", "--targets", "1", "--epochs", "1", "--batch-size", "4"),
-            *("--no-controls", "--workers", "1", "--seed", "2", "--out", str(out)),
+            *("--no-controls", "--workers", "1", "--set", "seed=2", "--out", str(out)),
         ]
     )
     assert code == 0

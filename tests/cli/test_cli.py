@@ -32,7 +32,7 @@ from zygote import run as run_program
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 TRAIN = ["train", "--data", "synthetic:ward", "--epochs", "1", "--batch-size", "20", "--preset", "nano"]
-BUDGET = ["--epsilon", "8", "--delta", "1e-3", "--accountant", "rdp"]
+BUDGET = ["--epsilon", "8", "--delta", "1e-3", "--set", "plan.accountant=rdp"]
 
 
 @pytest.fixture(autouse=True)
@@ -371,7 +371,9 @@ class TestRun:
         assert not Path("more").exists()
         command_refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")
         command_refused(
-            capsys, [*TRAIN, *BUDGET, "--unit", "crop", "--out", "more"], "only each crop is protected"
+            capsys,
+            [*TRAIN, *BUDGET, "--set", "plan.unit=crop", "--out", "more"],
+            "only each crop is protected",
         )
         assert main(["account", data, "--no-budget"]) == 0
         command_refused(capsys, ["account", "--budget", "3"], "[budget-incomplete]")
@@ -403,10 +405,10 @@ class TestRun:
         arguments = [
             *TRAIN,
             *BUDGET,
-            "--unit",
-            "subject",
-            "--augmentation-multiplicity",
-            "2",
+            "--set",
+            "plan.unit=subject",
+            "--set",
+            "plan.augmentation_multiplicity=2",
             "--batch-size",
             "8",
             "--out",
@@ -419,8 +421,8 @@ class TestRun:
         assert statement["n"] == len(people)
 
     def test_a_seed_says_so(self, tmp_path, capsys):
-        assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "a"]) == 0
-        assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "b"]) == 0
+        assert main([*TRAIN, *BUDGET, "--set", "seed=3", "--out", "a"]) == 0
+        assert main([*TRAIN, *BUDGET, "--set", "seed=3", "--out", "b"]) == 0
         assert "NOTHING IS GUARANTEED" in capsys.readouterr().out
         a, b = ((tmp_path / n / "model.safetensors").read_bytes() for n in "ab")
         assert a == b
@@ -532,12 +534,12 @@ class TestPlaces:
             "train",
             "--data",
             f"{spec}:private",
-            "--validation-data",
-            f"{spec}:public",
+            "--set",
+            f"data.validation_data={spec}:public",
             "--batch-size",
             "3",
         ]
-        arguments += ["--epochs", "1", "--epsilon", "8", "--delta", "0.01", "--accountant", "rdp"]
+        arguments += ["--epochs", "1", "--epsilon", "8", "--delta", "0.01", "--set", "plan.accountant=rdp"]
         assert main([*arguments, "--init", str(ward / "first"), "--out", out]) == 0
         return ward
 
@@ -577,9 +579,11 @@ class TestPlaces:
             if folder.name != "step-0":
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
-        command_refused(capsys, ["train", "--resume", "run"], "--data and --validation-data and --init again")
+        command_refused(
+            capsys, ["train", "--resume", "run"], "--data and --set data.validation_data and --init again"
+        )
         spec = f"lspet:{ward / 'lspet'}"
-        again = ["--data", f"{spec}:private", "--validation-data", f"{spec}:public"]
+        again = ["--data", f"{spec}:private", "--set", f"data.validation_data={spec}:public"]
         command_refused(capsys, ["train", "--resume", "run", *again], "--init again")
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
@@ -645,24 +649,34 @@ class TestBadInput:
             (["--strategy", "finetune", "--preset", "5m"], ["--init"]),
             (["--strategy", "scratch", "--init", "nano"], ["scratch"]),
             (["--init", "nowhere"], ["nowhere"]),
-            (["--optimizer", "adamm"], ["adamm"]),
-            (["--unit", "frame"], ["frame", "image, crop, subject"]),
-            (["--validation-data", "synthetic:ward:train"], ["--validation-data", "the run protects"]),
+            (["--set", "optimizer.name=adamm"], ["adamm"]),
+            (["--set", "plan.unit=frame"], ["frame", "image, crop, subject"]),
+            (
+                ["--set", "data.validation_data=synthetic:ward:train"],
+                ["data.validation_data", "the run protects"],
+            ),
             (["--method", "pdp-sgd"], ["--public"]),
             (
-                ["--method", "pdp-sgd", "--subspace-rank", "9", "--subspace-units", "8"],
+                ["--method", "pdp-sgd", "--set", "plan.subspace.rank=9", "--set", "plan.subspace.units=8"],
                 ["9 public units, not 8"],
             ),
             (
-                ["--method", "fdp-sgd", "--relation", "add-or-remove", "--nominal-units", "50"],
+                [
+                    "--method",
+                    "fdp-sgd",
+                    "--set",
+                    "plan.relation=add-or-remove",
+                    "--set",
+                    "plan.nominal_units=50",
+                ],
                 ["public view"],
             ),
-            (["--augmentation-multiplicity", "9"], ["1 to 8"]),
-            (["--noise-multiplier", "0.01", "--epsilon", "8"], ["exactly one"]),
+            (["--set", "plan.augmentation_multiplicity=9"], ["1 to 8"]),
+            (["--set", "plan.noise_multiplier=0.01", "--epsilon", "8"], ["exactly one"]),
             (["--config", "absent.yaml"], ["absent.yaml"]),
             (["--batch-size", "0"], ["expected_batch_size"]),
-            (["--augment", "wild"], ["augment"]),
-            (["--relation", "add-or-remove"], ["nominal"]),
+            (["--set", "augment=wild"], ["augment"]),
+            (["--set", "plan.relation=add-or-remove"], ["nominal"]),
             (["--limit", "0"], ["limit"]),
         ],
     )
@@ -690,7 +704,7 @@ class TestBadInput:
         code = ["train", "--data", f"lspet:{root}:private", "--epochs", "1", "--batch-size", "3"]
         command_refused(
             capsys,
-            [*code, "--epsilon", "8", "--delta", "0.01", "--accountant", "rdp", "--out", "run"],
+            [*code, "--epsilon", "8", "--delta", "0.01", "--set", "plan.accountant=rdp", "--out", "run"],
             *words,
         )
         assert not os.path.exists("run")

@@ -17,8 +17,29 @@ from dpose.pose.regression import RegressionCodec
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
-PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--microbatch-size", "4"]
-PRIVATE = ["--method", "dp-sgd", "--epsilon", "8", "--delta", "1e-2", "--accountant", "rdp", "--epochs", "1"]
+PUBLIC = [
+    "train",
+    "--method",
+    "non-private",
+    "--epochs",
+    "1",
+    "--batch-size",
+    "7",
+    "--set",
+    "microbatch_size=4",
+]
+PRIVATE = [
+    "--method",
+    "dp-sgd",
+    "--epsilon",
+    "8",
+    "--delta",
+    "1e-2",
+    "--set",
+    "plan.accountant=rdp",
+    "--epochs",
+    "1",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +56,14 @@ def pretrained(pose_fixtures, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
         patch.setattr(synthetic_module, "SPLITS", SMALL)
-        data = ["--data", f"coco:{pose_fixtures}/coco", "--data", "synthetic:studio", "--precision", "bf16"]
+        data = [
+            "--data",
+            f"coco:{pose_fixtures}/coco",
+            "--data",
+            "synthetic:studio",
+            "--set",
+            "precision=bf16",
+        ]
         assert main([*PUBLIC, *data, "--strategy", "scratch", "--out", str(folder)]) == 0
     return folder
 
@@ -107,15 +135,18 @@ class TestAdapting:
     @pytest.fixture
     def adapted(self, pretrained, pose_fixtures, tmp_path, capsys):
         capsys.readouterr()
-        data = [
-            "--data",
-            f"mpii:{pose_fixtures}/mpii",
-            "--annotations",
-            "test_mpii.json",
-            "--batch-size",
-            "5",
+        data = ["--data", f"mpii:{pose_fixtures}/mpii,annotations=test_mpii.json", "--batch-size", "5"]
+        arguments = [
+            "train",
+            *data,
+            "--init",
+            str(pretrained),
+            *PRIVATE,
+            "--set",
+            "optimizer.lr=1e-9",
+            "--out",
+            "m",
         ]
-        arguments = ["train", *data, "--init", str(pretrained), *PRIVATE, "--lr", "1e-9", "--out", "m"]
         assert main(arguments) == 0
         return tmp_path / "m"
 
@@ -163,7 +194,7 @@ class TestJointsOfItsOwn:
             "train: images/train\nval: images/val\nnames: {0: owl}\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"
             "kpt_names: {0: [beak, left_wing, right_wing]}\n"
         )
-        data = ["--data", f"yolo:{root}", "--strategy", "full", "--lr", "1e-3"]
+        data = ["--data", f"yolo:{root}", "--strategy", "full", "--set", "optimizer.lr=1e-3"]
         assert main(["train", *data, *PRIVATE, "--batch-size", "2", "--out", "owl"]) == 0
         config = json.loads((tmp_path / "owl" / "config.json").read_text())
         assert config["model"]["skeleton"]["joints"] == ["beak", "l_wing", "r_wing"]
@@ -206,8 +237,8 @@ class TestPrivateOnSeveral:
     @pytest.mark.parametrize("slow", [False, True])
     def test_in_bfloat16(self, slow, capsys, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not slow}, raising=False)
-        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--precision", "bf16"]
-        assert main([*arguments, "--microbatch-size", "4", "--out", "short"]) == 0
+        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--set", "precision=bf16"]
+        assert main([*arguments, "--set", "microbatch_size=4", "--out", "short"]) == 0
         assert ("slower on it than float32" in capsys.readouterr().out) == slow
         config = json.loads((tmp_path / "short" / "config.json").read_text())
         assert (config["run"]["precision"], config["run"]["microbatch_size"]) == ("bf16", 4)
@@ -218,12 +249,14 @@ class TestPrivateOnSeveral:
 class TestMistakes:
     def test_annotations_of_whom(self, capsys):
         both = ["--data", "coco:/a", "--data", "mpii:/b", "--annotations", "labels.json", "--out", "run"]
-        command_refused(capsys, [*PUBLIC, *both], "--annotations labels.json", "NAME:ROOT,annotations=FILE")
+        command_refused(
+            capsys, [*PUBLIC, *both], "--annotations is now --data NAME:ROOT,annotations=labels.json"
+        )
 
     def test_annotations_of_data_that_have_none(self, capsys):
         command_refused(
             capsys,
-            [*PUBLIC, "--data", "synthetic:studio", "--annotations", "labels.json", "--out", "run"],
+            [*PUBLIC, "--data", "synthetic:studio,annotations=labels.json", "--out", "run"],
             "synthetic takes no option annotations",
         )
 
@@ -245,7 +278,9 @@ class TestMistakes:
 
     def test_a_precision_that_there_is_not(self, capsys):
         command_refused(
-            capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
+            capsys,
+            [*PUBLIC, "--data", "synthetic:ward", "--set", "precision=half", "--out", "run"],
+            "precision",
         )
 
 
@@ -265,7 +300,16 @@ class TestCodecs:
 
     @pytest.mark.parametrize("codec", ["heatmap", "regression", "mine"])
     def test_a_private_run_scores_and_verifies(self, codec, tmp_path, capsys):
-        arguments = ["train", "--data", "synthetic:ward", "--codec", codec, *PRIVATE, "--batch-size", "5"]
+        arguments = [
+            "train",
+            "--data",
+            "synthetic:ward",
+            "--set",
+            f"model.codec={codec}",
+            *PRIVATE,
+            "--batch-size",
+            "5",
+        ]
         assert main([*arguments, "--out", "run"]) == 0
         run = tmp_path / "run"
         config = json.loads((run / "config.json").read_text())
@@ -282,7 +326,10 @@ class TestCodecs:
 
     def test_what_is_not_possible_is_one_line(self, capsys):
         arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--batch-size", "5", "--out", "run"]
-        command_refused(capsys, [*arguments, "--codec", "heat"], "no codec heat", "simcc, heatmap")
+        command_refused(capsys, [*arguments, "--set", "model.codec=heat"], "no codec heat", "simcc, heatmap")
         command_refused(
-            capsys, [*arguments, "--codec", "heatmap", "--temperature", "2"], "--temperature 2", "heatmap"
+            capsys,
+            [*arguments, "--set", "model.codec=heatmap", "--set", "model.temperature=2"],
+            "model.temperature=2",
+            "heatmap",
         )

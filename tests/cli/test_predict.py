@@ -88,7 +88,7 @@ class TestWithNothingElse:
         found()
         code, lines, errors = told(capsys, "predict", grey(tmp_path / "a.png"), "--json", "r.json")
         assert (code, errors) == (0, [])
-        assert lines[1:] == ["Nobody was found: 1 picture is written undrawn"]
+        assert lines[1:] == ["No people were found: 1 picture is written undrawn"]
         assert np.array_equal(read_image("a-pose.png"), read_image("a.png"))
         assert json.loads(Path("r.json").read_text())["annotations"] == []
 
@@ -168,6 +168,6 @@ def test_weights_that_come_with_dpose_are_named(tmp_path, capsys):
     assert (
         main(["predict", "blazepose:lite", str(tmp_path / "grey.png"), "--out", str(tmp_path / "o.png")]) == 0
     )
-    assert "Nobody was found" in capsys.readouterr().out
+    assert "No people were found" in capsys.readouterr().out
     assert main(["predict", "blazepose:heavy", str(tmp_path / "grey.png")]) == 2
     assert "tools/convert_blazepose.py" in capsys.readouterr().err

@@ -26,7 +26,7 @@ DATA = ("--data", "synthetic:ward", "--out", "new")
             "starts from trained weights",
         ),
         (("train", "--strategy", "scratch", "--init", "nano", *DATA), "takes no --init"),
-        (("train", "--strategy", "scratch", "--temperature", "2", *DATA), "no first weights"),
+        (("train", "--strategy", "scratch", "--set", "model.temperature=2", *DATA), "no first weights"),
         (("train", "--out", "new"), "needs data"),
         (("train", "--data", "synthetic:ward"), "needs a folder"),
         (("train", "--data", "synthetic:ward", "--out", "full"), "full"),

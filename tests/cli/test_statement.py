@@ -21,8 +21,7 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import pixelize
-from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sidecar_of, stamp
-from dpose.release.sealing import sealed
+from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sealed, sidecar_of, stamp
 from dpose.runs.statement_files import open_statement
 from dpose.training.plan import TrainingPlan
 from refusals import refused
@@ -131,7 +130,14 @@ def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     source, released = tmp_path / "street.png", tmp_path / "released.png"
     write_image(source, np.zeros((48, 64, 3), np.uint8))
-    said = ("--curator", "Ward 7", "--contact", "dpo@example.org", "--why-epsilon", "our board's")
+    said = (
+        "--set",
+        "about.curator=Ward 7",
+        "--set",
+        "about.contact=dpo@example.org",
+        "--set",
+        "about.why_epsilon=our board's",
+    )
     told(capsys, "pixelize", source, "--epsilon", 2, "--out", released, *said)
     shown = told(capsys, "statement", "show", released)
     for word in ("Ward 7", "dpo@example.org", "our board's", "Several times as much", "32: 4, 48: 6"):

@@ -126,11 +126,11 @@ def test_a_node_with_another_dpose_is_refused(tmp_path, capsys):
     [
         (["--engine", "slurm"], "needs a partition"),
         (["--engine", "mesos"], "mesos"),
-        (["--engine", "slurm", "--partition", "local", "--slurm", "nodes"], "KEY=VALUE"),
-        (["--engine", "slurm", "--partition", "local", "--slurm", "hours=3"], "hours"),
-        (["--engine", "slurm", "--partition", "night"], "night"),
-        (["--partition", "night"], "--engine slurm"),
-        (["--no-wait"], "--engine slurm"),
+        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.nodes"], "PATH=VALUE"),
+        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.hours=3"], "hours"),
+        (["--engine", "slurm", "--set", "job.partition=night"], "night"),
+        (["--set", "job.partition=night"], "--engine slurm"),
+        (["--set", "job.wait=false"], "--engine slurm"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path, capsys, arguments, named):
@@ -157,7 +157,7 @@ class Submitted:
 
 def train_command(out):
     run = ["train", "--data", "synthetic:ward", "--method", "non-private", "--out", str(out)]
-    return [*run, "--engine", "slurm", "--partition", "local"]
+    return [*run, "--engine", "slurm", "--set", "job.partition=local"]
 
 
 def test_a_second_job_for_a_run_is_refused_while_the_first_one_goes(tmp_path, capsys, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_second_job_for_a_run_is_refused_while_the_first_one_goes(tmp_path, ca
         return Submitted(folder)
 
     monkeypatch.setattr("dpose.engines.slurm.submit", send)
-    assert main([*train_command(tmp_path / "run"), "--no-wait"]) == 0
+    assert main([*train_command(tmp_path / "run"), "--set", "job.wait=false"]) == 0
     told = capsys.readouterr().out
     assert f"tail -f {log / '1_0_log.out'}" in told
     assert f"kill {os.getpid()}" in told
@@ -177,7 +177,7 @@ def test_a_second_job_for_a_run_is_refused_while_the_first_one_goes(tmp_path, ca
     assert f"job {os.getpid()} is still at work" in line
     assert len(submitted) == 1
     (log / "exit").write_text("0\n")  # as the job leaves it
-    assert main([*train_command(tmp_path / "run"), "--no-wait"]) == 0
+    assert main([*train_command(tmp_path / "run"), "--set", "job.wait=false"]) == 0
     assert len(submitted) == 2
 
 
@@ -197,7 +197,7 @@ def test_a_choice_among_settings_is_one_job(tmp_path, capsys, monkeypatch):
         "--out",
         str(tmp_path / "best"),
     ]
-    assert main([*tune, "--engine", "slurm", "--partition", "local", "--no-wait"]) == 0
+    assert main([*tune, "--engine", "slurm", "--set", "job.partition=local", "--set", "job.wait=false"]) == 0
     (job,) = jobs
     assert job.begin == job.go_on, "the same command goes on, at no further cost"
     assert job.begin[3:6] == ("dpose", "tune", "--config")
@@ -301,7 +301,7 @@ def test_a_training_is_requeued_and_counts_no_step_twice(tmp_path):
     out, log = tmp_path / "run", tmp_path / "run.slurm"
     dpose = (sys.executable, "-m", "dpose")
     train = "--data synthetic:ward --limit 60 --epochs 10 --batch-size 20 --preset nano --strategy scratch"
-    budget = "--epsilon 8 --delta 1e-3 --accountant rdp"
+    budget = "--epsilon 8 --delta 1e-3 --set plan.accountant=rdp"
     job = submit(
         CommandJob(
             begin=(*dpose, "train", *train.split(), *budget.split(), "--out", str(out)),

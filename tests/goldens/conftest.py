@@ -10,8 +10,9 @@ from clips import write as write_clip
 from goldens import doors
 from goldens.pictures import COLOUR, GREY
 
-POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3 --accountant rdp"
-POSE += " --preset nano --strategy light --validation-data none --canaries 20 --canary-kind gradient"
+POSE = "train --data synthetic:ward --limit 12 --epochs 1 --batch-size 12 --epsilon 2 --delta 1e-3"
+POSE += " --set plan.accountant=rdp --preset nano --strategy light"
+POSE += " --set data.validation_data=none --set canaries.count=20 --set canaries.kind=gradient"
 SCORES = {
     "mean": "--epsilon 1",
     "mean, gaussian": "--epsilon 1 --delta 1e-5",

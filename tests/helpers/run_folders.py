@@ -23,7 +23,7 @@ from dpose.privacy.queries import Query
 from dpose.privacy.seal import Seal, run_digests
 from dpose.privacy.sections import About
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.report.page import write_run_report
+from dpose.runs.reporting import write_run_report
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import model_card
 from dpose.training.plan import TrainingPlan

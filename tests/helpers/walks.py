@@ -107,8 +107,8 @@ def train_command() -> Callable[[], object]:
         *command.split(),
         "--preset",
         "nano",
-        "--validation-data",
-        "none",
+        "--set",
+        "data.validation_data=none",
         "--out",
         str(Path(sys.argv[2]) / "run"),
     ]

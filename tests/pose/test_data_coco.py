@@ -92,7 +92,7 @@ class TestWhole:
         assert any("mine.json, the only label file" in line for line in opened(tmp_path).report)
         assert len(opened(tmp_path, annotations="mine.json")) == 1
         write(tmp_path, name="other.json")
-        with refused("labels-ambiguous", where="--annotations"):
+        with refused("labels-ambiguous", where=",annotations=FILE"):
             opened(tmp_path)
         with refused("file-missing", where="gone.json"):
             opened(tmp_path, annotations="gone.json")

@@ -244,9 +244,16 @@ def test_a_private_run_of_two_steps_from_first_weights(tmp_path, monkeypatch, ca
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     save_model(tiny(skeleton="coco"), tmp_path / "first")
-    told = ["--epsilon", "8", "--delta", "1e-3", "--batch-size", "8", "--epochs", "1", "--seed", "3"]
+    told = ["--epsilon", "8", "--delta", "1e-3", "--batch-size", "8", "--epochs", "1", "--set", "seed=3"]
     run = str(tmp_path / "run")
-    first = ["--init", str(tmp_path / "first"), "--data", "synthetic:ward", "--validation-data", "none"]
+    first = [
+        "--init",
+        str(tmp_path / "first"),
+        "--data",
+        "synthetic:ward",
+        "--set",
+        "data.validation_data=none",
+    ]
     assert main(["train", *first, *told, "--out", run]) == 0, capsys.readouterr().err
     assert main(["verify", run]) == 0
     assert "2 reserved steps" in capsys.readouterr().out

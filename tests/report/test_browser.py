@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpose.runs.report.page import write_run_report
-from dpose.runs.report.pictures import PosePair
+from dpose.report.tiles import PosePair
+from dpose.runs.reporting import write_run_report
 
 WIDTHS = (360, 768, 1280)
 SLOW = pytest.mark.slow

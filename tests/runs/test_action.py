@@ -19,7 +19,7 @@ from dpose.runs.account import set_budget_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.noised_score import evaluate_noised
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run

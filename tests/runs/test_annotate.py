@@ -272,7 +272,7 @@ class TestPeople:
 
     def test_nobody_is_said_and_the_picture_is_written_undrawn(self, grey, tmp_path):
         done = run(Walkers([]), [grey], tmp_path / "o.png", results=tmp_path / "r.json")
-        assert done.lines() == ["Nobody was found: 1 picture is written undrawn"]
+        assert done.lines() == ["No people were found: 1 picture is written undrawn"]
         assert np.array_equal(read_image(tmp_path / "o.png"), read_image(grey))
         document = json.loads((tmp_path / "r.json").read_text())
         assert (len(document["images"]), document["annotations"]) == (1, [])

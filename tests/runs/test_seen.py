@@ -21,7 +21,7 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
 from dpose.training.first_weights import FirstWeights
@@ -162,15 +162,15 @@ class TestRefused:
         words += [
             "--init",
             str(weights(tmp_path / "m")),
-            "--init-data",
-            "crowdpose",
+            "--set",
+            "model.init_data=crowdpose",
             "--out",
             str(tmp_path / "run"),
         ]
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "CrowdPose (as --init-data says), and COCO's val split may have pictures in common" in line
-        assert main([*words[:-4], "--init-data", ",", *words[-2:]]) == 2
+        assert main([*words[:-4], "--set", "model.init_data=,", *words[-2:]]) == 2
         assert "[trained-on-missing]" in capsys.readouterr().err
 
     def test_public_training_is_not(self, tmp_path):

@@ -17,7 +17,7 @@ from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.report.reading import read_run, score_of
+from dpose.runs.reading import read_run, score_of
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
 from dpose.runs.train import explain_task, train_task

@@ -36,8 +36,8 @@ PLAN += [
     "nano",
     "--strategy",
     "light",
-    "--validation-data",
-    "none",
+    "--set",
+    "data.validation_data=none",
 ]
 FEATURES = ["--method", "fpdp-sgd", "--public", "synthetic:ward:public"]
 
@@ -48,7 +48,7 @@ def genuine(tmp_path_factory):
     place = tmp_path_factory.mktemp("genuine")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic_module, "SPLITS", {"train": 40, "val": 8, "test": 8, "public": 110})
-        assert main([*PLAN, "--canaries", "20", "--out", str(place / "dp")]) == 0
+        assert main([*PLAN, "--set", "canaries.count=20", "--out", str(place / "dp")]) == 0
         assert main([*PLAN, *FEATURES, "--out", str(place / "views")]) == 0
     record_query(place / "dp", Query("mean PCKh@0.5", "ward:test, 9 units"))
     audit, result = (

@@ -14,7 +14,7 @@ from dpose.pose.folder import find_model
 from dpose.runs import pose
 from dpose.runs.account import identity_of_data
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.report.reading import score_of
+from dpose.runs.reading import score_of
 from dpose_scene.splits import SPLITS
 from quick import quick  # noqa: F401
 from refusals import refused

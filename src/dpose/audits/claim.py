@@ -149,7 +149,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
 def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
     planted = statement.canaries
     if planted is None:
-        raise DposeError("commitment-missing", NO_MARKS, str(folder), "train with --canaries")
+        raise DposeError("commitment-missing", NO_MARKS, str(folder), "train with canaries.count")
     if statement.kind is not Kind.PRIVATE:
         raise DposeError(
             "claim-missing",

@@ -33,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     except complaint as error:
+        if said := _as_setting(error, sys.argv[1:] if arguments is None else arguments):
+            _complain(f"{said} [option-is-setting]")
+            return 2
         _complain(" ".join(error.format_message().split()))
         return int(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
@@ -42,8 +45,24 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
     except MemoryError:
-        _complain("out of memory; try a smaller --microbatch-size or --preset")
+        _complain("out of memory; try a smaller --preset or --set microbatch_size=1")
         return 2
+
+
+def _as_setting(error: Any, words: list[str]) -> str:
+    """How an option that a command does not have is written as a setting; "" if it is none."""
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    settings = getattr(context.command.callback, "settings", None) if context else None
+    if settings is None or option is None:
+        return ""
+    from dpose.cli.settings import spelling
+
+    place = next(i for i, word in enumerate(words) if word.partition("=")[0] == option)
+    _, equals, value = words[place].partition("=")
+    following = words[place + 1 : place + 2]
+    typed = value if equals else following[0] if following and not following[0].startswith("--") else "VALUE"
+    written = spelling(settings.known, option, typed)
+    return f"{option} is now {written}" if written else ""
 
 
 @cache

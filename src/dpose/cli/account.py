@@ -25,7 +25,7 @@ class ShownByDefault(TyperGroup):
         return super().parse_args(ctx, self._complete(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """As `parse_args`, for whoever asks for the command alone."""
+        """As `parse_args`, for callers that need the command alone."""
         return super().resolve_command(ctx, self._complete(args))
 
     def _complete(self, args: list[str]) -> list[str]:
@@ -43,7 +43,7 @@ app.add_typer(budget, name="budget")
 
 Data = Annotated[str, typer.Argument(help="NAME[:ROOT][:SPLIT], as a run would read them.")]
 Delta = Annotated[
-    float | None, typer.Option(help="At which epsilon is told. Default: the runs' own, or 1e-5.")
+    float | None, typer.Option(help="The delta of the epsilons shown. Default: the runs' own, or 1e-5.")
 ]
 Unit = Annotated[
     str | None,
@@ -55,7 +55,7 @@ Unit = Annotated[
 Owner = Annotated[
     str,
     typer.Option(
-        help="A name that whoever changes or lifts the budget must give again. It is kept as a hash, and is no "
+        help="A name that must be given again to change or lift the budget. It is kept as a hash, and is no "
         "authentication: roles of a PostgreSQL are (docs/guide/account.md)."
     ),
 ]
@@ -115,13 +115,13 @@ def show(
     """What read the pictures, and what it took of them: one epsilon for each kind of neighbours.
 
     The figure is of the picture that has given most; pictures that nothing read together compose in parallel. What
-    cannot be told for the neighbours asked about counts as infinite, and the words say which and why.
+    has no bound for the chosen neighbours counts as infinite, and the words say which and why.
     """
     from dpose.account.words import DELTA
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 
     console = plain_console()
-    asked = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
+    units = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
     if delta is not None and not 0 < delta < 1:
         raise DposeError(
             "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
@@ -152,18 +152,18 @@ def show(
             "see dpose account budget set --help",
         )
     if html is not None:
-        from dpose.runs.report.account import write_account_page
+        from dpose.runs.account_page import write_account_page
 
         with console.status("drawing the page"):
-            path = write_account_page(html, data, picture, delta, console, asked, limit, account)
+            path = write_account_page(html, data, picture, delta, console, units, limit, account)
         console.print(f"Written: {path}", soft_wrap=True)
         return
     from dpose.runs.account import account_of, account_of_picture
 
     if picture is not None:
-        console.print(account_of_picture(picture, delta, console, asked, account))
+        console.print(account_of_picture(picture, delta, console, units, account))
     else:
-        console.print(account_of(data, delta, console, asked, limit, account))
+        console.print(account_of(data, delta, console, units, limit, account))
 
 
 @budget.command(
@@ -219,8 +219,8 @@ def _set(
     from dpose.runs.account import set_budget_of
 
     console = plain_console()
-    asked: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
-    said = set_budget_of(data, epsilon, delta, console, asked, owner=owner, limit=limit, where=account)
+    units: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
+    said = set_budget_of(data, epsilon, delta, console, units, owner=owner, limit=limit, where=account)
     console.print(said, soft_wrap=True)
 
 

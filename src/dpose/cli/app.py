@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dpose.cli import account, audit, clips, data, release, statement
-from dpose.cli.data import Annotations, with_annotations
-from dpose.cli.export import export
-from dpose.cli.noised_score import NoisedScore
+from dpose.cli.evaluate import evaluate
 from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import refuse_stores, with_stores
-from dpose.cli.run_options import Limit, Seed
-from dpose.cli.studio import studio
+from dpose.cli.run_options import Seed
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.cli.tune import tune
 from dpose.errors import DposeError
@@ -29,7 +24,8 @@ app = typer.Typer(
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
     pretty_exceptions_enable=False,
 )
 
@@ -58,7 +54,8 @@ app.add_typer(statement.app, name="statement")
 
 app.command(
     "train",
-    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
+    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
+    "All settings: dpose train --settings",
 )(train)
 app.command(
     "tune",
@@ -73,129 +70,9 @@ app.command(
 )(plan)
 
 
-@app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")
-@expand_groups
-def evaluate(
-    data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
-    run: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A run or model folder, or the name of a model that comes with dpose. Default: that of predict."
-        ),
-    ] = None,
-    annotations: Annotations = None,
-    whole_pictures: Annotated[
-        bool,
-        typer.Option("--whole-pictures", help="Look for people in whole pictures; use no boxes."),
-    ] = False,
-    detections: Annotated[
-        str | None,
-        typer.Option(
-            help="For AP: a detector's boxes (COCO results JSON), relative to ROOT. Default: the labels' own."
-        ),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
-    ] = None,
-    limit: Limit = None,
-    out: Annotated[
-        Path | None, typer.Option(help="A JSON file to write the score to, besides evaluations/ of the run.")
-    ] = None,
-    groups: Annotated[
-        bool,
-        typer.Option(
-            "--groups",
-            help="By groups of people: who pays for privacy. Of private data with --epsilon.",
-        ),
-    ] = False,
-    before: Annotated[
-        Path | None,
-        typer.Option(help="With --groups: a model to compare with, as one trained without privacy."),
-    ] = None,
-    noised: NoisedScore = NoisedScore(),  # noqa: B008  (frozen)
-) -> None:
-    """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
-
-    Where none is named, the model that dpose predict takes. People are scored in the labels' boxes; with
-    --whole-pictures they have to be found first, and whoever is not found counts as missed.
-
-    The model's statement lists scores on held-out private data, and the account has them: as scores without noise,
-    which a budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all
-    their joints.
-    """
-    console = plain_console()
-    spec = with_annotations(data, annotations)
-    if run is not None and predictions is not None:
-        raise DposeError(
-            "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
-        )
-    with_noise = noised.epsilon is not None
-    if whole_pictures and (predictions or detections or with_noise or groups):
-        raise DposeError(
-            "whole-pictures-conflict",
-            "a score of whole pictures uses no boxes, is without noise and of everybody",
-            "--whole-pictures",
-            "leave out the other option",
-        )
-    if out is not None and (predictions or (groups and not with_noise)):
-        raise DposeError("out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out")
-    if groups or before:
-        if predictions is not None or not groups or detections is not None or (with_noise and before):
-            raise DposeError(
-                "groups-conflict",
-                "groups are of a model's own scores, with noise of one model by itself",
-                "--groups",
-            )
-    elif with_noise and (predictions is not None or detections is not None):
-        raise DposeError(
-            "epsilon-with-predictions",
-            "noise goes on scores of a model, of each unit by itself",
-            "--epsilon",
-            "leave out the other file",
-        )
-    asked = noised.asked()
-    if predictions is not None:
-        from dpose.runs.scoring import score_file
-
-        console.print(score_file(predictions, spec, console))
-        return
-    model = _model(run, console)
-    if asked is not None:
-        from dpose.runs.group_scores import GROUPS
-        from dpose.runs.noised_score import evaluate_noised
-
-        asked = replace(asked, groups=GROUPS) if groups else asked
-        found: object = evaluate_noised(model, spec, asked, limit=limit, out=out, console=console)
-        console.print(found, highlight=False)
-        return
-    if groups:
-        from dpose.runs.group_scores import evaluate_groups, group_table
-
-        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
-        return
-    from dpose.runs.evaluate import evaluate_run
-
-    scores = evaluate_run(
-        model,
-        spec,
-        limit=limit,
-        detections=detections,
-        whole_pictures=whole_pictures,
-        out=out,
-        console=console,
-    )
-    console.print(scores[0])
-
-
-def _model(run: Path | None, console: Console) -> Path:
-    """The model folder that is scored: of a path, of a name that comes with dpose, or what `dpose predict` takes."""
-    from dpose.pose.folder import PREDICTOR, find_model
-
-    if run is not None:
-        return find_model(str(run))
-    console.print(f"Model: {PREDICTOR}, which comes with dpose", highlight=False)
-    return find_model(PREDICTOR)
+app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")(
+    evaluate
+)
 
 
 @app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")
@@ -227,10 +104,53 @@ app.command(epilog="Example: dpose predict photo.jpg; dpose predict runs/a photo
 )
 
 
-app.command(epilog="Example: dpose export runs/a pose.onnx")(export)
+@app.command(epilog="Example: dpose export runs/a pose.onnx")
+def export(
+    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
+    pictures: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Pictures to compare the two models on (may be repeated). Default: parts of a photograph."
+        ),
+    ] = None,
+) -> None:
+    """Write a model as ONNX, after checking that it finds every joint where the model does."""
+    from dpose.runs.export import export_run
+
+    done = export_run(run, out, pictures or [])
+    plain_console().print(
+        f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
+        f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
-app.command(epilog="Example: dpose studio --folder photos --folder runs")(studio)
+@app.command(epilog="Example: dpose studio --folder photos --folder runs")
+def studio(
+    folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder that it may read: of pictures, clips or runs. May be given again."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where releases are written.")] = Path("released"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0 for any that is free.")] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
+) -> None:
+    """A page on this machine: release pictures and clips, plan trainings, look at runs and at the account.
+
+    Only this machine can reach it, with the address that is printed. It asks nothing of any other host.
+    """
+    try:
+        from dpose.studio.server import serve_studio
+    except ImportError as error:
+        raise DposeError(
+            "package-missing", f"the studio needs {error.name}", "dpose studio", "pip install dpose[studio]"
+        ) from error
+
+    serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())
 
 
 @app.command(epilog="Example: dpose report runs/a")
@@ -304,7 +224,7 @@ def demo(
     ] = None,
     seed: Seed = None,
 ) -> None:
-    """Train privately on a ward nobody may see, from public weights; print what it bought, and write a report."""
+    """Train privately on rendered pictures of a ward, from public weights; print the result and write a report."""
     from dpose.runs.demo import run_demo
 
     console = plain_console()

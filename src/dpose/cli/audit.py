@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import expand_groups, option
-from dpose.cli.run_options import (
-    DATA,
-    GUARANTEE,
-    METHOD,
-    MODEL,
-    BatchSize,
-    ClipNorm,
-    Epochs,
-    LearningRate,
-    Limit,
-    as_config,
-)
+from dpose.cli.options import Settings, expand_groups, option
+from dpose.cli.run_options import RUN, TRAIN
 from dpose.privacy.rounding import between, lower, upper
 
 if TYPE_CHECKING:
@@ -33,8 +21,8 @@ app = typer.Typer(
     help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
 )
 
-Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.", GUARANTEE)]
-Delta = Annotated[float, option("The claim: delta.", GUARANTEE)]
+Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.")]
+Delta = Annotated[float, option("The claim: delta.")]
 Alpha = Annotated[float, option("Probability that a true claim is flagged.")]
 Seed = Annotated[int | None, option("Makes the audit reproducible.", min=0)]
 Out = Annotated[Path, option("The folder to make; must not exist.")]
@@ -45,31 +33,24 @@ def audit() -> None:
     """Attack the guarantee. Exit code 0: not refuted. 1: FLAGGED, the claim is refuted. 2: a mistake."""
 
 
-@dataclass(frozen=True)
-class AuditedRun:
-    """The runs that are audited; placed in a configuration by their names."""
-
-    private: Annotated[
-        str, option("The data: NAME[:ROOT][:SPLIT]. Every run adds to what they have spent.", DATA, "--data")
-    ]
-    epsilon: Epsilon
-    delta: Delta
-    method: Annotated[str, option("The method to audit.", METHOD)] = "dp-sgd"
-    preset: Annotated[str, option("nano (CPU), 5m, 11m or 21m.", MODEL)] = "nano"
-    init: Annotated[str | None, option("A model folder to start from.", MODEL)] = None
-    limit: Limit = 500
-    epochs: Epochs = 4
-    expected_batch_size: BatchSize = 125
-    clip_norm: ClipNorm = 1.0
-    lr: LearningRate = 1e-3
-    seed: Seed = None
-
-
-@dataclass(frozen=True)
-class CanaryRun(AuditedRun):
-    """One run, of units and canaries."""
-
-    relation: Annotated[str, option("zero-out or replace.", GUARANTEE)] = "zero-out"
+AUDITED = {
+    path: TRAIN.named[path]
+    for path in (
+        "data.private",
+        "data.limit",
+        "model.preset",
+        "model.init",
+        "plan.method",
+        "plan.epsilon",
+        "plan.delta",
+        "plan.epochs",
+        "plan.expected_batch_size",
+    )
+}
+"""Settings of the runs that are audited, which have options."""
+CANARY_RUN = Settings(
+    (RUN,), AUDITED, {"data.limit": 500, "plan.epochs": 4.0, "plan.expected_batch_size": 125}
+)
 
 
 @app.command(
@@ -77,7 +58,7 @@ class CanaryRun(AuditedRun):
 )
 @expand_groups
 def training(
-    run: CanaryRun,
+    settings: Annotated[dict[str, Any], CANARY_RUN],
     *,
     out: Out,
     canaries: Annotated[int, option("How many; each is in on the toss of a coin.")] = 500,
@@ -94,7 +75,7 @@ def training(
 
     console = Console()
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
-    report = audit_training(RunConfig.from_options(as_config(run)), how, out, console)
+    report = audit_training(RunConfig.from_options(settings), how, out, console)
     show_audit(report, console)
     leave(report.findings.flagged, out, console)
 
@@ -104,7 +85,7 @@ def claim(
     folder: Annotated[Path, typer.Argument(help="The released model: its run folder, with its ledger.")],
     opening: Annotated[
         Path | None,
-        typer.Option(help="What opens the commitment in its statement; whoever trained it has it."),
+        typer.Option(help="What opens the commitment in its statement, from those who trained it."),
     ] = None,
     commitment: Annotated[
         str | None,
@@ -138,14 +119,14 @@ def opening(
     *,
     out: Annotated[Path, typer.Option(help="The file to write; must not exist.")],
 ) -> None:
-    """Write what opens a model's commitment to its canaries, to hand it to whoever audits the model."""
+    """Write what opens a model's commitment to its canaries, for the auditor of the model."""
     from dpose.audits.claim import hand_over
     from dpose.files import write_atomic
 
     handed = hand_over(folder, out)
     write_atomic(out, handed.to_json(), 0o600)
     Console().print(
-        f"{out} opens the commitment {handed.commitment}.\nWhoever has it can audit the model: dpose audit claim "
+        f"{out} opens the commitment {handed.commitment}.\nIts holder can audit the model: dpose audit claim "
         f"{folder} --opening {out}",
         highlight=False,
         soft_wrap=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from dpose.cli.options import expand_groups
 from dpose.cli.release_options import (
+    ABOUT,
     Again,
     Chroma,
     Colours,
@@ -25,6 +25,7 @@ from dpose.cli.release_options import (
     Public,
     Restore,
     Seed,
+    about_of,
     asked_neighbours,
     draw_hidden,
     release_with,
@@ -34,13 +35,11 @@ from dpose.cli.release_options import (
     tell_each,
 )
 from dpose.cli.remote import with_stores
-from dpose.cli.run_options import AboutOptions
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
-    from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.batch import Work
     from dpose.release.jobs import Job
 
 
@@ -64,7 +63,7 @@ def release_video(
     ],
     delta: Annotated[str, typer.Option(help="Probability that the bound may fail, above 0. Say 1e-5.")],
     output: OutputOptions,
-    about: AboutOptions,
+    settings: Annotated[dict[str, Any], ABOUT],
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -115,13 +114,14 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind_video, release_file
-    from dpose.release.config import SPLIT, ReleaseConfig
+    from dpose.release.batch import Work
+    from dpose.release.config import SPLIT, Projection
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_videos
+    from dpose.release.plans import bind_video
 
     asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
-    config = ReleaseConfig.of_grid(
+    config = Projection.of(
         epsilon,
         delta,
         asked,
@@ -134,11 +134,12 @@ def release_video(
         clip_segment=clip_segment,
         paper=paper,
         split=SPLIT if split is None else split,
-    ).restored(restore)
+        restore=restore,
+    )
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
-    found = [(replace(job, about=about.said()), info) for job, info in found]
+    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
     if explain_picture is not None:
         draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)
@@ -150,20 +151,15 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-    if engine is not None:
-        from dpose.release.corpus_items import Work
-
-        work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
-        release_with(engine, workers, [job for job, _ in found], work, output, console)
-        return
-    _write_each(release_file, config, found, output, console, seed=seed, public=public, again=again)
+    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+    _release_videos(work, found, output, console, engine, workers)
 
 
 def obfuscate(
     paths: Paths,
     method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     output: OutputOptions,
-    about: AboutOptions,
+    settings: Annotated[dict[str, Any], ABOUT],
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
@@ -190,9 +186,9 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
-    from dpose.release.faces import face_finder
+    from dpose.release.batch import Work
     from dpose.release.jobs import find_videos
-    from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
+    from dpose.release.obfuscate import HOLD, check_method
 
     check_method(method)
     if method != "face-blur" and (detector is not None or hold is not None):
@@ -202,66 +198,38 @@ def obfuscate(
             "detector",
             "leave --detector and --hold out",
         )
-    finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
-    console = Console()
-
-    def write(info: VideoInfo, target: Path, _: str, **others: Any) -> PrivacyStatement:
-        return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
-
+    work = Work(
+        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, public, again
+    )
+    if work.finder is not None and engine is None:
+        work = replace(work, detector=work.finder)  # read once
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    found = [(replace(job, about=about.said()), info) for job, info in found]
-    if engine is not None:
-        from dpose.release.corpus_items import Work
-
-        work = Work(None, method, detector, hold, seed, output.keep_audio, public, again)
-        release_with(engine, workers, [job for job, _ in found], work, output, console)
-        return
-    asked = asked_of(method, finder, hold)
-    _write_each(write, asked, found, output, console, seed=seed, public=public, again=again)
+    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
+    _release_videos(work, found, output, Console(), engine, workers)
 
 
-def _write_each(
-    write: Callable[..., PrivacyStatement],
-    what: ReleaseConfig | str,
+def _release_videos(
+    work: Work,
     found: list[tuple[Job, VideoInfo]],
     output: OutputOptions,
     console: Console,
-    *,
-    seed: int | None,
-    public: bool,
-    again: bool,
+    engine: str | None,
+    workers: int,
 ) -> None:
-    from dpose.release.files import job_seed, record_names
-    from dpose.release.sifting import skip_finished
+    from dpose.release.batch import release_all, skip_finished
+    from dpose.release.jobs import record_names
 
-    sound, jobs = output.keep_audio, [job for job, _ in found]
-    sifted = skip_finished(
-        jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console
-    )
+    if engine is not None:
+        release_with(engine, workers, [job for job, _ in found], work, output, console)
+        return
+    sifted = skip_finished([job for job, _ in found], work, console=console)
     say_lines(sifted.lines, console)
-    if not sifted.todo:
+    if not (todo := sifted.todo):
         return
     infos = {job.place: info for job, info in found}
-    names = record_names(sifted.todo, output.folder())
-
-    def each(progress: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
-        for job in sifted.todo:
-            statement = write(
-                infos[job.place],
-                job.target,
-                what,
-                seed=job_seed(job, 0, seed),
-                keep_sound=sound,
-                progress=progress,
-                public=public,
-                again=again,
-                original=job.original,
-                about=job.about,
-            )
-            yield job, statement
-
-    frames = sum(infos[job.place].frames for job in sifted.todo)
-    tell_each(each, len(sifted.todo), frames, console)
-    if not isinstance(what, str):
-        say_sum(len(sifted.todo), console)
+    names = record_names(todo, output.folder())
+    frames = sum(infos[job.place].frames for job in todo)
+    tell_each(lambda advance: release_all(todo, work, progress=advance), len(todo), frames, console)
+    if work.config is not None:
+        say_sum(len(todo), console)
     output.say_names(names, console)

@@ -4,85 +4,90 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from annotated_types import Ge
 from rich.console import Console
 
-from dpose.cli.options import option
-from dpose.cli.run_options import RunOptions
+from dpose.cli.options import Settings, option
+from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.runs.config import RunConfig
 
-CLUSTER = "The cluster"
+Engine = Annotated[
+    str | None,
+    option("slurm: as a job on --set job.partition=NAME, requeued before its time is up until it is done."),
+]
 
 
 @dataclass(frozen=True)
-class JobOptions:
-    """How jobs are submitted."""
+class Job:
+    """How a job of a cluster is submitted.
 
-    partition: Annotated[
-        str | None, option("The cluster's partition; local: this machine, by submitit alone.", CLUSTER)
-    ] = None
-    slurm: Annotated[
-        list[str] | None,
-        option(
-            "KEY=VALUE, by submitit's names: timeout_min, nodes, tasks_per_node, gpus_per_node, mem_gb, "
-            "slurm_signal_delay_s, slurm_account, ... As often as needed.",
-            CLUSTER,
-        ),
-    ] = None
+    Attributes:
+        partition: The cluster's partition; "local" for this machine, by submitit alone.
+        wait: Wait until the job ends; false submits it, says how to follow it, and returns.
+        slurm: Other settings by submitit's names: timeout_min, nodes, tasks_per_node, gpus_per_node, mem_gb,
+            slurm_signal_delay_s, slurm_account, ..., each as in job.slurm.timeout_min=240.
+    """
 
-    def checked(self) -> tuple[str, dict[str, Any]]:
-        """The partition and the settings.
-
-        Raises:
-            DposeError: there is no partition, or a setting is none.
-        """
-        from dpose.engines.slurm import parsed_settings
-
-        if self.partition is None:
-            raise DposeError(
-                "partition-missing",
-                "needs a partition",
-                "--engine slurm",
-                "give --partition NAME; local is this machine",
-            )
-        return self.partition, parsed_settings(self.slurm or [])
+    partition: str | None = None
+    wait: bool = True
+    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
-    """Where a command runs."""
+class Carrying:
+    """How a command is carried out, which changes nothing of what it makes.
 
-    engine: Annotated[
-        str | None, option("slurm: as a job, requeued before its time is up until it is done.", CLUSTER)
-    ] = None
-    job: JobOptions = field(default_factory=JobOptions)
-    no_wait: Annotated[
-        bool, option("Submit the job, say how to follow it, and return.", CLUSTER, "--no-wait")
-    ] = False
+    Attributes:
+        microbatch_size: Views in memory at once: the gradient of a larger batch is accumulated over several passes. By
+            default as many as fit.
+        job: How its job is submitted, with `--engine slurm`.
+    """
 
-    def check(self) -> None:
-        """Refuse what nothing would read.
+    microbatch_size: Annotated[int, Ge(1)] | None = None
+    job: Job = Job()
+
+    @classmethod
+    def taken_from(cls, settings: dict[str, Any], engine: str | None) -> Carrying:
+        """Take what is said of it out of a command's settings.
 
         Raises:
-            DposeError: there is something of a job without `--engine slurm`.
+            DposeError: a value is invalid; or something is said of a job without `--engine slurm`.
         """
-        if self.engine is None and (self.no_wait or self.job != JobOptions()):
+        mine = {f.name: settings.pop(f.name) for f in fields(cls) if f.name in settings}
+        found = checked(cls, mine)
+        if engine != "slurm" and found.job != Job():
             raise DposeError(
-                "option-needs-slurm",
-                "is a job's",
-                "--partition, --slurm, --no-wait",
-                "say --engine slurm with it",
+                "option-needs-slurm", "is a job's", "--set job. ...", "say --engine slurm with it"
             )
+        return found
+
+
+CARRYING = Settings((("", "dpose.cli.cluster:Carrying"),))
+"""The settings of a command that has no others."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Commands as jobs.
+
+    Attributes:
+        engine: Which kind of cluster; "slurm".
+        job: How they are submitted.
+    """
+
+    engine: str
+    job: Job
 
     def train(
         self,
-        run: RunOptions,
+        settings: dict[str, Any],
         file: Path | None,
         out: Path | None,
         resume: Path | None,
@@ -90,6 +95,14 @@ class ClusterOptions:
         console: Console,
     ) -> int:
         """Submit a training and wait for it.
+
+        Args:
+            settings: As `RunConfig` takes them.
+            file: What they override.
+            out: The run folder to make.
+            resume: The run folder to go on with, instead.
+            microbatch_size: The micro-batch; None to fit it on the node.
+            console: Where it is said what happens.
 
         Returns:
             What it exited with.
@@ -110,17 +123,12 @@ class ClusterOptions:
         log = _log_folder(folder)
         with self._submitting(log) as send:
             if resume is not None:
-                data = {
-                    "private": run.data.private or None,
-                    "public": run.data.public,
-                    "validation_data": run.data.validation_data,
-                }
-                config = whole_config(folder, {"data": data, "model": {"init": run.model.init}})
+                config = whole_config(folder, places_in(settings))
             else:
-                config = RunConfig.from_options(asdict(run), file)
+                config = RunConfig.from_options(settings, file)
                 check_free(folder, may_be_empty=True, may_be_locked=True)
             write_private(log / "config.yaml", yaml.safe_dump(config.to_dict()))
-            views = () if microbatch_size is None else ("--microbatch-size", str(microbatch_size))
+            views = () if microbatch_size is None else ("--set", f"microbatch_size={microbatch_size}")
             send(
                 ("train", "--config", str(log / "config.yaml"), "--out", str(folder), *views),
                 ("train", "--resume", str(folder), *_places(config)),
@@ -171,29 +179,36 @@ class ClusterOptions:
             raise DposeError(
                 "engine-unsupported", "runs on slurm, or here without it", f"--engine {self.engine}"
             )
-        partition, settings = self.job.checked()
+        partition = self.job.partition
+        if partition is None:
+            raise DposeError(
+                "partition-missing",
+                "needs a partition",
+                "--engine slurm",
+                "give --set job.partition=NAME; local is this machine",
+            )
         private_folder(log)
-        told = log / "exit"
+        exit_file = log / "exit"
 
         def send(begin: Sequence[str], go_on: Sequence[str], begun: Path) -> None:
-            told.unlink(missing_ok=True)
+            exit_file.unlink(missing_ok=True)
             job = CommandJob(
                 begin=python("dpose", *begin),
                 go_on=python("dpose", *go_on),
                 begun=str(begun),
-                told=str(told),
+                told=str(exit_file),
                 version=version_of("dpose"),
             )
-            JobNote.of(submit(job, log, partition, settings), partition).write(log)
+            JobNote.of(submit(job, log, partition, self.job.slurm), partition).write(log)
 
         with locked_folder(log):
-            check_no_job(log, told)
+            check_no_job(log, exit_file)
             yield send
 
     def _followed(
         self, folder: Path, go_on: str, console: Console, progress: Callable[[], str] | None = None
     ) -> int:
-        """Say which job was submitted and, unless nobody waits, what it does until it ends: its exit code."""
+        """Print which job was submitted and, if the command waits, its progress; return its exit code."""
         from dpose.engines.one_job import JobNote
         from dpose.engines.slurm import wait_for
         from dpose.runs.progress import progress_line
@@ -203,7 +218,7 @@ class ClusterOptions:
         note = JobNote.read(log)
         assert note is not None  # as it was written
         console.print(f"Job {note.id}, its log: {note.log}", highlight=False, soft_wrap=True)
-        if self.no_wait:
+        if not self.job.wait:
             console.print(
                 f"To follow it: tail -f {note.log}; to end it: {note.ending}. Its exit code will be in {log / 'exit'}; "
                 f"a run that stands still goes on with {go_on}",
@@ -240,9 +255,18 @@ def _places(config: RunConfig) -> tuple[str, ...]:
     """Where data and first weights are, as `--resume` takes them: a node may not know."""
     data = config.data
     named: list[tuple[str, str | None]] = [("--data", spec) for spec in data.sources]
-    named += [
-        ("--public", data.public),
-        ("--validation-data", data.validation_data),
-        ("--init", config.model.init),
-    ]
-    return tuple(word for name, spec in named if spec for word in (name, spec))
+    named += [("--public", data.public), ("--init", config.model.init)]
+    words = [word for name, spec in named if spec for word in (name, spec)]
+    return (
+        *words,
+        *(("--set", f"data.validation_data={data.validation_data}") if data.validation_data else ()),
+    )
+
+
+def places_in(settings: dict[str, Any]) -> dict[str, Any]:
+    """Where data and first weights are, of a command's settings: what may be given again for a stopped run."""
+    data, model = settings.get("data", {}), settings.get("model", {})
+    return {
+        "data": {name: data.get(name) for name in ("private", "public", "validation_data")},
+        "model": {"init": model.get("init")},
+    }

@@ -40,7 +40,7 @@ def check(
 ) -> None:
     """Count pictures, people and joints, decode every picture, tell what is wrong, draw a contact sheet.
 
-    What it prints and draws are the data themselves: they are for whoever may see the pictures.
+    What it prints and draws are the data themselves: only those who may see the pictures may see them.
     """
     from dpose.engines import engine as opened
     from dpose.files import write_atomic

@@ -1,60 +1,152 @@
-"""Options in groups: a group is a frozen dataclass whose fields are options, and a command takes it whole.
+"""Options in groups, which a command takes whole.
 
-A field is `Annotated[TYPE, option(HELP, PANEL)] = DEFAULT`; where the default stands elsewhere, `= unset("TEXT")` says
-it in the help and gives None. A field may be a group again, so that the options of a command can have the form of the
-configuration that they fill in.
+A group is a frozen dataclass whose fields are options, `Annotated[TYPE, option(HELP)] = DEFAULT`; where the default
+stands elsewhere, `= unset("TEXT")` says it in the help and gives None. Or it is `Annotated[dict, Settings(...)]`:
+settings of a configuration, some with options of their own and all others by `--set PATH=VALUE`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, field, fields, is_dataclass
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
 
+from dpose.cli.settings import Setting, parsed, put, settings_of
+from dpose.errors import DposeError
 
-def option(help: str, panel: str | None = None, *names: str, **rules: Any) -> Any:
+
+def option(help: str, *names: str, **rules: Any) -> Any:
     """An option for `Annotated`.
 
     Args:
         help: What it does.
-        panel: The heading in `--help` that it stands under.
         names: Such as "--data", where it is not called as its field or parameter.
         rules: Others of `typer.Option`: min, max.
     """
-    return typer.Option(..., *names, help=help, rich_help_panel=panel, **rules)
+    return typer.Option(..., *names, help=help, **rules)
 
 
 def unset(default: str) -> Any:
-    """The default of a group's field that is None where the option is not given; `default` says what that means."""
+    """The default of a field whose option may be left out: None, shown in the help as `default`."""
     return field(default=None, metadata={"default": default})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a command, for `Annotated[dict[str, Any], Settings(...)]`: nested values, where some were given.
+
+    Attributes:
+        classes: Configuration classes, as `settings_of` takes them.
+        named: Settings with options of their own, and their names, such as "--batch-size"; empty for the last part of
+            the path.
+        defaults: Values of this command where none is given, by path.
+    """
+
+    classes: tuple[tuple[str, str], ...]
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Mapping[str, Setting]:
+        """All settings, by path."""
+        return settings_of(*self.classes)
+
+    def options(self) -> Iterator[inspect.Parameter]:
+        """The options, as parameters of a command."""
+        kinds = {"int": int, "float": float, "bool": bool, "list": list[str]}
+        for path, names in self.named.items():
+            setting, default = self.known[path], self.defaults.get(path)
+            text = setting.help
+            if default is not None:
+                text = f"{text.partition(' Default: ')[0]} Default: {default}."
+            names = names or ("--" + path.rpartition(".")[2].replace("_", "-"),)
+            kind = kinds.get(setting.kind, str)
+            yield _parameter(_key(path), kind | None, option(text, *names))
+        yield _parameter(
+            "other_settings",
+            list[str] | None,
+            option("Any other setting of --settings; may be repeated.", "--set", metavar="PATH=VALUE"),
+        )
+        listing = option(
+            "List all settings with their types and defaults.",
+            "--settings",
+            callback=self._listed,
+            is_eager=True,
+        )
+        yield _parameter("list_settings", bool, listing, False)
+
+    def fold(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Nested values of what was given, which is taken out of `given`.
+
+        Raises:
+            DposeError: a setting of `--set` is unknown or given twice.
+        """
+        values: dict[str, Any] = {}
+        given.pop("list_settings")
+        for path in self.named:
+            value = given.pop(_key(path))
+            if value is not None and value != []:
+                put(values, path, value)
+        for text in given.pop("other_settings") or ():
+            put(values, *parsed(self.known, text))
+        for path, value in self.defaults.items():
+            with contextlib.suppress(DposeError):
+                put(values, path, value)
+        return values
+
+    def _listed(self, wanted: bool) -> None:
+        if wanted:
+            for setting in self.known.values():
+                kind = "|".join(setting.choices) or {"values": "mapping"}.get(setting.kind, setting.kind)
+                default = f" = {setting.default}" if setting.default else ""
+                print(f"{setting.path}: {kind}{default}")
+                print(textwrap.indent(textwrap.fill(setting.text.replace("`", ""), 96), "    "))
+            raise typer.Exit
+
+
+def _key(path: str) -> str:
+    return f"setting__{path.replace('.', '__')}"
+
+
+def _parameter(name: str, kind: Any, info: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """`command` as Typer takes it: a parameter that is a group of options becomes its fields, in its place."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    chosen = {name: s for name, kind in hints.items() for s in get_args(kind)[1:] if isinstance(s, Settings)}
     options: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
             options += _fields(groups[name])
+        elif name in chosen:
+            options += chosen[name].options()
         else:
             options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
     @functools.wraps(command)
     def unfolding(**given: Any) -> None:
         folded = {name: _fold(kind, given) for name, kind in groups.items()}
+        folded |= {name: settings.fold(given) for name, settings in chosen.items()}
         command(**folded, **given)
 
     unfolding.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     unfolding.__annotations__ = {option.name: option.annotation for option in options}
+    unfolding.settings = next(iter(chosen.values()), None)  # type: ignore[attr-defined]
     return unfolding
 
 
@@ -86,7 +178,7 @@ def _fields(kind: Any, before: str = "") -> Iterator[inspect.Parameter]:
 
 
 def _named(f: Field[Any], annotation: Any) -> Any:
-    """The annotation of a field with its option's name, which the parameter's may differ from, and its default told."""
+    """The annotation of a field with its option's name, which may differ from the parameter's."""
     kind, info = get_args(annotation)
     info = copy.copy(info)
     # Typer's own way to write a name, `Option("--name")`, leaves it where a default would stand

@@ -7,19 +7,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from dpose.cli.options import expand_groups, option, plain_console, unset
-from dpose.cli.run_options import PlanBasics
+from dpose.cli.options import Settings, expand_groups, option, plain_console, unset
+from dpose.cli.run_options import TRAIN
+from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.release.capacity import Forecast
 
-CORPUS = "A corpus to be released"
+PLAN = Settings(
+    (("plan.", "dpose.training.plan:TrainingPlan"),),
+    {path: names for path, names in TRAIN.named.items() if path.startswith("plan.")},
+)
 
 
 @dataclass(frozen=True)
@@ -27,31 +31,27 @@ class CorpusOptions:
     """A corpus, and who would release it."""
 
     corpus: Annotated[
-        int | None, option("How many pictures or videos: time, memory, disk and cost.", CORPUS, min=1)
+        int | None, option("How many pictures or videos: time, memory, disk and cost.", min=1)
     ] = None
-    size: Annotated[str | None, option("Of each, WxH in pixels.", CORPUS)] = unset("1920x1080")
-    mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.", CORPUS)] = unset(
-        "pixelize"
-    )
-    frames: Annotated[int | None, option("Of each video.", CORPUS, min=1)] = unset("250")
-    workers: Annotated[str | None, option("Comma-separated numbers.", CORPUS)] = unset("1,2,8,64")
+    size: Annotated[str | None, option("Of each, WxH in pixels.")] = unset("1920x1080")
+    mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.")] = unset("pixelize")
+    frames: Annotated[int | None, option("Of each video.", min=1)] = unset("250")
+    workers: Annotated[str | None, option("Comma-separated numbers.")] = unset("1,2,8,64")
     price_hour: Annotated[
         float | None,
-        option("Of one processor for an hour, in your money: adds what it costs.", CORPUS, min=0),
+        option("Of one processor for an hour, in your money: adds what it costs.", min=0),
     ] = None
-    measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.", CORPUS)] = (
-        unset("those that come with dpose")
+    measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.")] = unset(
+        "those that come with dpose"
     )
-    json: Annotated[bool, option("Print JSON.", CORPUS, "--json")] = False
+    json: Annotated[bool, option("Print JSON.", "--json")] = False
 
 
 @expand_groups
 def plan(
     *,
-    units: Annotated[
-        int | None, option("Of a training: how many units (pictures) there are.", None, min=1)
-    ] = None,
-    plan: PlanBasics,
+    units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,
+    settings: Annotated[dict[str, Any], PLAN],
     corpus: CorpusOptions,
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data.
@@ -63,7 +63,7 @@ def plan(
             "plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them"
         )
     if corpus.corpus is not None:
-        if plan != PlanBasics():
+        if settings:
             raise DposeError(
                 "option-of-trainings",
                 "a corpus has no such plan",
@@ -84,33 +84,42 @@ def plan(
             "leave it out, or give --corpus",
         )
     console = plain_console()
-    nominal = units if plan.relation == "add-or-remove" else None
-    chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
+    given = settings.get("plan", {})
+    if given.get("relation") == "add-or-remove":
+        given.setdefault("nominal_units", units)
+    chosen = checked(TrainingPlan, given, "plan.")
     with console.status("calibrating"):
         text = explain_plan(chosen, units)
     console.print(text, highlight=False, soft_wrap=False)
 
 
-def _plan_corpus(asked: CorpusOptions) -> None:
+def _plan_corpus(corpus_options: CorpusOptions) -> None:
     from dpose.release.capacity import FRAMES, SHIPPED, Corpus, Figures, beyond, forecast
 
-    assert asked.corpus is not None
-    size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", asked.size or "1920x1080")
+    assert corpus_options.corpus is not None
+    size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", corpus_options.size or "1920x1080")
     if size is None or not int(size[1]) * int(size[2]):
         raise DposeError(
-            "size-malformed", f"must be WxH in pixels, not {asked.size!r}", "--size", "say --size 1920x1080"
+            "size-malformed",
+            f"must be WxH in pixels, not {corpus_options.size!r}",
+            "--size",
+            "say --size 1920x1080",
         )
-    mechanism = asked.mechanism or "pixelize"
-    if asked.frames is not None and mechanism == "pixelize":
+    mechanism = corpus_options.mechanism or "pixelize"
+    if corpus_options.frames is not None and mechanism == "pixelize":
         raise DposeError(
             "frames-of-pictures", "pictures have none", "--frames", "say --mechanism release-video with it"
         )
-    corpus = Corpus(asked.corpus, int(size[1]), int(size[2]), mechanism, asked.frames or FRAMES)
-    figures = Figures.read(asked.measured or SHIPPED)
-    rows = list(forecast(figures, corpus, _counts(asked.workers or "1,2,8,64"), asked.price_hour))
+    corpus = Corpus(
+        corpus_options.corpus, int(size[1]), int(size[2]), mechanism, corpus_options.frames or FRAMES
+    )
+    figures = Figures.read(corpus_options.measured or SHIPPED)
+    rows = list(
+        forecast(figures, corpus, _counts(corpus_options.workers or "1,2,8,64"), corpus_options.price_hour)
+    )
     far = beyond(figures, corpus)
-    if asked.json:
-        found = {"corpus": asdict(corpus), "measured": figures.told, "extrapolated": far}
+    if corpus_options.json:
+        found = {"corpus": asdict(corpus), "measured": figures.source, "extrapolated": far}
         typer.echo(json.dumps({**found, "forecasts": [row.to_dict() for row in rows]}, indent=1))
         return
     console = plain_console()
@@ -127,7 +136,7 @@ def _plan_corpus(asked: CorpusOptions) -> None:
             else []
         ),
         *([far] if far else []),
-        f"Measured on {figures.told}.",
+        f"Measured on {figures.source}.",
         "Each worker has a processor to itself, and disk and network keep up: docs/guide/planning.md.",
     ]
     console.print("\n".join(lines), soft_wrap=True)

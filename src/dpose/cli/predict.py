@@ -29,47 +29,39 @@ def predict(
     out: Annotated[
         Path | None, option("The drawn file, or a folder for several. Default: NAME-pose beside one.")
     ] = None,
-    box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.", WHERE)] = None,
+    box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.")] = None,
     labels: Annotated[
         str | None,
-        option(
-            "People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo.", WHERE
-        ),
+        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo."),
     ] = None,
     detections: Annotated[
         Path | None,
-        option("From COCO's results JSON, by the number a picture is called, or of a frame.", WHERE),
+        option("From COCO's results JSON, by the number a picture is called, or of a frame."),
     ] = None,
     detector: Annotated[
         str | None,
-        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision.", WHERE),
+        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision."),
     ] = None,
     detector_kind: Annotated[
-        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.", WHERE)
+        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.")
     ] = None,
-    least: Annotated[
-        float, option("Leave out detected people with a lower score.", WHERE, min=0, max=1)
-    ] = 0.5,
+    least: Annotated[float, option("Leave out detected people with a lower score.", min=0, max=1)] = 0.5,
     skeleton: Annotated[
         str | None,
-        option(
-            "coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own.", DRAWN
-        ),
+        option("coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own."),
     ] = None,
-    threshold: Annotated[float, option("Do not draw joints with a lower score.", DRAWN, min=0, max=1)] = 0.0,
-    canvas: Annotated[str, option("picture, or blank: the skeletons alone.", DRAWN)] = "picture",
+    threshold: Annotated[float, option("Do not draw joints with a lower score.", min=0, max=1)] = 0.0,
+    canvas: Annotated[str, option("picture, or blank: the skeletons alone.")] = "picture",
     hide_faces: Annotated[
-        bool, option("Fill the face of everybody who is found. Guarantees nothing.", DRAWN, "--hide-faces")
+        bool, option("Fill the face of everybody who is found. Guarantees nothing.", "--hide-faces")
     ] = False,
-    smooth: Annotated[
-        bool, option("Smooth the joints of videos (one-euro filter).", DRAWN, "--smooth")
-    ] = False,
+    smooth: Annotated[bool, option("Smooth the joints of videos (one-euro filter).", "--smooth")] = False,
     flip: Annotated[
-        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.", DRAWN)
+        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.")
     ] = True,
-    json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.", WRITTEN)] = None,
-    yolo: Annotated[Path | None, option("A folder of YOLO-pose labels, with data.yaml.", WRITTEN)] = None,
-    label_studio: Annotated[Path | None, option("Label Studio's pre-annotations.", WRITTEN)] = None,
+    json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.")] = None,
+    yolo: Annotated[Path | None, option("A folder of YOLO-pose labels, with data.yaml.")] = None,
+    label_studio: Annotated[Path | None, option("Label Studio's pre-annotations.")] = None,
 ) -> None:
     """Find people in pictures and video, and draw their joints.
 

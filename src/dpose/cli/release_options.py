@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.cli.options import Settings
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
+    from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.batch import Work
     from dpose.release.config import ReleaseConfig
-    from dpose.release.corpus_items import Work
     from dpose.release.jobs import Job
 
 Colours = Annotated[
@@ -52,7 +54,7 @@ ExplainPicture = Annotated[
 ]
 Public = Annotated[
     bool,
-    typer.Option("--public", help="Nobody in these files needs protection: the account does not count them."),
+    typer.Option("--public", help="The files need no protection: the account does not count them."),
 ]
 Again = Annotated[
     bool,
@@ -64,8 +66,7 @@ EngineName = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        help="Who works on many files: local (--workers processes of this machine), ray (a Ray cluster started here "
-        "for this command) or ray://HOST:PORT. Killed, the same command goes on. Default: this process.",
+        help="Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
     ),
 ]
 EngineWorkers = Annotated[int, typer.Option("--workers", min=1, help="An engine's processes.")]
@@ -85,7 +86,7 @@ def asked_neighbours(
     Raises:
         DposeError: both are given, or neither is understood.
     """
-    from dpose.release.protect import either
+    from dpose.release.objects import either
 
     return either(neighbours, protect, face_size, drawn=drawing is not None) or default
 
@@ -107,8 +108,8 @@ def draw_hidden(
     """
     from dpose.media.images import read_pixels
     from dpose.release.explain_picture import draw_explanation
-    from dpose.release.files import plan_of
-    from dpose.release.protect import FACE_SIZE, parse_face
+    from dpose.release.objects import FACE_SIZE, parse_face
+    from dpose.release.plans import plan_of
 
     if len(jobs) != 1:
         raise DposeError(
@@ -132,6 +133,17 @@ def draw_hidden(
         else None
     )
     draw_explanation(plan, file, rate=rate, face=parse_face(face_size or FACE_SIZE), released=shown)
+
+
+ABOUT = Settings((("about.", "dpose.privacy.sections:About"),))
+"""What a statement says of who releases something."""
+
+
+def about_of(settings: dict[str, Any]) -> About:
+    """What was said of the release; the rest is not stated."""
+    from dpose.privacy.sections import About
+
+    return About(**settings.get("about", {}))
 
 
 @dataclass(frozen=True)
@@ -187,7 +199,7 @@ def tell_each(
         run: Called with what advances the frames; yields each file with its statement, once it is written; None for
             one of which something else was said.
         files: How many files there are.
-        frames: How many frames they have together; None where nobody has counted.
+        frames: How many frames they have together; None if they were not counted.
         console: Where to.
 
     Returns:
@@ -229,8 +241,8 @@ def release_with(
     """
     from dpose.engines import engine
     from dpose.release.corpus import release_corpus
+    from dpose.release.jobs import names_file
     from dpose.release.manifest import MANIFEST
-    from dpose.release.names import names_file
 
     out = output.folder()
     if jobs[0].target.parent != out and jobs[0].target == out:
@@ -259,9 +271,9 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
 
 
 def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
-    """Say what a preset protects and what it does not, where one was asked for."""
+    """Say what a preset protects and what it does not, if one was chosen."""
     if protect is not None:
-        from dpose.release.protect import FACE_SIZE, preset_line
+        from dpose.release.objects import FACE_SIZE, preset_line
 
         console.print(preset_line(protect, face_size or FACE_SIZE), highlight=False)
 
@@ -270,6 +282,6 @@ def say_sum(files: int, console: Console) -> None:
     """Say that epsilons add up, where there are several files."""
     if files > 1:
         console.print(
-            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
+            "Each file has this epsilon for itself; for a person or thing in several of them, epsilons add up.",
             highlight=False,
         )

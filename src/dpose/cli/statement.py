@@ -75,7 +75,7 @@ def key(file: Annotated[Path, typer.Argument(help="The file of the private key t
 
     public = new_key(file)
     plain_console().print(
-        f"Written: {file} (private: keep it, and give it to nobody) and {public} (publish it where those who check "
+        f"Written: {file} (private: keep it secret) and {public} (publish it where those who check "
         "signatures know that it is yours)",
         soft_wrap=True,
     )
@@ -104,7 +104,7 @@ def sign(
 def verify(
     artefact: Artefact,
     key: Annotated[
-        Path, typer.Option("--key", help="The public key of whoever shall have signed, known from elsewhere.")
+        Path, typer.Option("--key", help="The expected signer's public key, from a source that you trust.")
     ],
 ) -> None:
     """Check a signature with a public key; then whatever `dpose verify` checks."""
@@ -114,7 +114,7 @@ def verify(
     console, opened = plain_console(), open_statement(artefact)
     found = check_signature(opened.file, opened.statement, key)
     lines = [
-        f"the signature holds: whoever has the private key to {key_fingerprint(found.key)} signed just this file, "
+        f"the signature holds: the holder of the private key to {key_fingerprint(found.key)} signed just this file, "
         f"and so the seal {found.seal[:16]}... that binds it to what it is about; on {found.date}, as they say",
         "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
     ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dpose.cli.cluster import ClusterOptions
+from dpose.cli.cluster import CARRYING, Carrying, Cluster, Engine
 from dpose.cli.options import command_line, expand_groups, plain_console
 from dpose.errors import DposeError
 
@@ -39,9 +39,6 @@ def tune(
     delta: Annotated[
         float | None, typer.Option(help="Of everything, well below 1 / number of units. Default: the file's.")
     ] = None,
-    microbatch_size: Annotated[
-        int | None, typer.Option(min=1, help="Views in memory at once. Default: as many as fit.")
-    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -55,7 +52,8 @@ def tune(
             "--discard", help="Give an unfinished choice for OUT up: delete its key and its trials."
         ),
     ] = False,
-    cluster: ClusterOptions,
+    engine: Engine = None,
+    settings: Annotated[dict[str, Any], CARRYING],
 ) -> None:
     """Choose settings privately: train a random number of times, keep the best, and claim what all of it costs.
 
@@ -65,7 +63,7 @@ def tune(
     so nothing counts them while it runs. Stopped, the same command goes on where it was, at no further cost.
     """
     console = plain_console()
-    cluster.check()
+    carrying = Carrying.taken_from(settings, engine)
     if config is None and not discard:
         raise DposeError(
             "grid-missing", "choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml"
@@ -84,18 +82,15 @@ def tune(
     if explain:
         console.print(explain_tuning(grid, law, console), highlight=False)
         return
-    if cluster.engine is not None:
+    views = carrying.microbatch_size
+    if engine is not None:
         check_free(out, may_be_empty=True)
-        given = {
-            "--trials": trials,
-            "--epsilon": epsilon,
-            "--delta": delta,
-            "--microbatch-size": microbatch_size,
-        }
+        memory = None if views is None else f"microbatch_size={views}"
+        given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--set": memory}
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-        raise typer.Exit(cluster.tune(config, out, words, console))
+        raise typer.Exit(Cluster(engine, carrying.job).tune(config, out, words, console))
     try:
-        done = tune_runs(grid, law, out, console, command=command_line(), microbatch_size=microbatch_size)
+        done = tune_runs(grid, law, out, console, command=command_line(), microbatch_size=views)
     except KeyboardInterrupt:
         console.print(
             f"Stopped. The same command goes on, at no further cost; to give it up: dpose tune --discard --out {out}",

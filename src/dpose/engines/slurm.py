@@ -165,7 +165,7 @@ def submit_all(
             return [executor.submit(job) for job in jobs]
     except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
         raise DposeError(
-            "job-refused", f"cannot be submitted: {error}", f"--partition {partition}"
+            "job-refused", f"cannot be submitted: {error}", f"job.partition={partition}"
         ) from error
 
 
@@ -185,8 +185,8 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
             raise DposeError(
                 "slurm-setting-malformed",
                 "must be KEY=VALUE",
-                f"--slurm {word}",
-                "say --slurm timeout_min=240",
+                f"job.slurm: {word}",
+                "write timeout_min=240",
             )
         try:
             found[key] = int(value) if value.isdecimal() else float(value)

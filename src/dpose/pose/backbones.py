@@ -135,7 +135,7 @@ def _build_blazepose(kind: str, size: tuple[int, int], norm: str, pretrained: bo
             "input-size-fixed",
             f"takes pictures of {SIDE}x{SIDE} alone",
             f"preset blazepose:{kind}",
-            "leave --input-size out",
+            "leave model.input_size out",
         )
     trunk = BlazePoseTrunk(kind)
     return trunk, nn.Identity(), trunk.channels
@@ -257,7 +257,7 @@ def check_strategy(strategy: str, temperature: float | None, *, started: bool, m
         raise DposeError(
             "temperature-without-init",
             "there are no first weights whose logits it could divide",
-            f"--temperature {temperature:g}",
+            f"model.temperature={temperature:g}",
             "give --init FOLDER, or leave it out",
         )
     if started and strategy == "scratch":

@@ -116,7 +116,7 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
             "input-size-fixed",
             f"has weights for pictures of {model.config.input_size[0]}x{model.config.input_size[1]} alone ({other[0]})",
             model.config.preset,
-            "leave --input-size and --stride out, or start from others: --init imagenet, --strategy scratch",
+            "leave model.input_size and model.stride out, or start from others: --init imagenet, --strategy scratch",
         )
     made.load_state_dict({name: tensors[name] for name in wanted})
     return made
@@ -133,7 +133,7 @@ def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
         raise DposeError(
             "temperature-without-bins",
             f"divides logits of bins, which {config.codec} does not have",
-            f"--temperature {temperature:g}",
+            f"model.temperature={temperature:g}",
             "leave it out",
         )
     return layers

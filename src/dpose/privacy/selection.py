@@ -48,7 +48,7 @@ class Selection:
             raise DposeError(
                 "nominal-units-missing",
                 "a limit under add-or-remove, and only there, needs a nominal number of units",
-                "--nominal-units",
+                "plan.nominal_units",
             )
 
     def chosen(self, names: Sequence[str]) -> list[int]:

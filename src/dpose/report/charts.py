@@ -284,7 +284,7 @@ def paired_dots(
     """A row a joint: a hollow dot before, a full one after, and the way between them.
 
     Args:
-        rows: (joint, before, after), percentages; None where there is none.
+        rows: (joint, before, after), percentages; None if there is none.
         describes: What a reader who cannot see the chart should know.
         before: What the hollow dots are; empty where there are none.
         after: What the full dots are.
@@ -361,7 +361,7 @@ class Spending:
     Attributes:
         when: The day, for readers.
         what: Which kind of reader it was; one kind has one colour.
-        epsilon: Of all until then; None where it added nothing that has a bound.
+        epsilon: Epsilon of all artefacts so far; None if this one has no bound.
     """
 
     when: str

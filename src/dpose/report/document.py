@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -15,10 +15,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.report.inline import Inline, showable
-from dpose.report.markdown import markdown
 from dpose.report.numbers import day
 from dpose.report.palette import PALETTE
-from dpose.report.results import Block, Bullets, Figure, Group, Section, Table
+from dpose.report.results import (
+    Block,
+    Bullets,
+    Card,
+    Command,
+    Figure,
+    Group,
+    Numbers,
+    Section,
+    Table,
+    Text,
+    Tile,
+)
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser may load for the page: nothing. No script either, should one ever slip in."""
@@ -34,7 +45,7 @@ class Report:
         source: What it was written from, in words.
         subject: Of what it is, for the window's title; "" where the title says so.
         summary: The title in a sentence.
-        panel: What nobody may overlook.
+        panel: The main message, above everything else.
         facts: Names with their values; those without a value are left out.
         notes: What the reader must know before all else.
         tables: What was found.
@@ -80,7 +91,7 @@ class Report:
         """The same as Markdown, with links to the figures' files."""
         head: list[Block] = [*([self.panel] if self.panel else []), Bullets(self.notes)]
         head += [Bullets([f"{name}: {value}" for name, value in self.facts.items() if value])]
-        return markdown(self.title, head, self.all_sections)
+        return _markdown(self.title, head, self.all_sections)
 
     def write(
         self,
@@ -149,3 +160,49 @@ def _template() -> Any:
     environment.filters["day"] = day
     environment.tests["inline"] = lambda value: isinstance(value, Inline)
     return environment.get_template("page.html.j2")
+
+
+def _markdown(title: str, head: Iterable[Block], sections: Iterable[Section]) -> str:
+    """The text of a report: `head` stands above all sections, which have content."""
+    lines = [f"# {title}", *_blocks(head, 2)]
+    for section in sections:
+        lines += ["", f"## {section.title}", *_blocks(section.blocks, 3)]
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(blocks: Iterable[Block], level: int) -> Iterator[str]:
+    """Lines; each block begins with an empty one."""
+    for block in blocks:
+        if isinstance(block, Group):
+            if block.title:
+                yield from ("", f"{'#' * level} {block.title}")
+            yield from _blocks(block.blocks, level + bool(block.title))
+        elif lines := list(_lines(block)):
+            yield from ("", *lines)
+
+
+def _lines(block: Block) -> Iterator[str]:
+    match block:
+        case str():
+            yield from [block] if block else []
+        case Text(parts):
+            yield "".join(parts).strip()
+        case Numbers(named, after):
+            yield ", ".join(f"{name} {value}" for name, value in named) + (f" {after}" if after else "")
+        case Bullets(items):
+            yield from (f"* {item}" for item in items)
+        case Table():
+            yield from [block.title, ""] if block.title else []
+            yield from (_row(block.head), _row(("---",) * len(block.head)), *map(_row, block.rows))
+        case Figure(name):
+            yield f"![{block.words}]({name}.png)" if name else block.words
+        case Card(title, rows):
+            yield from (f"{title}:", "", *(f"* {name}: {value}" for name, value in rows))
+        case Command(line):
+            yield f"    {line}"
+        case Tile(title):
+            yield title
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,4 +1,4 @@
-"""Text, and the few words that stand out in it. Whatever is no `Markup` becomes text on a page, whoever wrote it."""
+"""Text, and the few words that stand out in it. Anything but `Markup` is escaped on a page."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from dpose.report.palette import LIGHT, SERIES
 from dpose.report.results import Figure
 
 WIDTH = 400
-"""Of a chart of a page: about that wide on a phone and on a desk, so that its text keeps its size."""
+"""Width of a chart on a page: about that wide on a phone and on a desk, so that its text keeps its size."""
 PANEL = 260
 """Longer side of a picture in a sheet, pixels."""
 LONGEST = 20
@@ -47,7 +47,7 @@ COLOURS = {
 }
 LINES = {"paper": "--", "dpose": "-", "public": "-", "private": "-"}
 DARK_INK, PALE_INK = "#10151a", "#fefefe"
-"""Of text on coloured cells, which are the same on light and dark paper."""
+"""Colours of text on coloured cells, which are the same on light and dark paper."""
 
 Curve = Sequence[tuple[float, float]]
 Setting = TypeVar("Setting", bound=float)
@@ -98,7 +98,7 @@ def svg(figure: Canvas, describes: str) -> Markup:
     for axes in figure.axes:
         axes.patch.set_visible(False)
     for text in figure.findobj(Writing):
-        if text.get_color() == "black":  # nobody gave it a colour, and dark paper needs another
+        if text.get_color() == "black":  # it has no colour of its own, and dark paper needs another
             text.set_color(LIGHT["soft"])
     # the salt tells the identifiers of a page's charts apart
     with styled(**{"svg.hashsalt": describes.encode("utf-8", "replace").decode()}):

@@ -30,8 +30,8 @@ def print_table(table: Table, console: Console) -> None:
     shown, left = fitting(table, console.width)
     console.print(_drawn(shown))
     if left:
-        told = f"left out here, this terminal being narrow; results.md has all: {', '.join(left)}"
-        console.print(told, style="dim", highlight=False, markup=False)
+        omitted = f"left out here, this terminal being narrow; results.md has all: {', '.join(left)}"
+        console.print(omitted, style="dim", highlight=False, markup=False)
 
 
 def fitting(table: Table, width: int) -> tuple[Table, tuple[str, ...]]:

@@ -37,7 +37,7 @@ from dpose.privacy.rounding import as_given
 from dpose.units import Unit
 
 EXAMPLE = SampledGaussian(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
-"""What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
+"""The run that illustrates a budget before anything was charged: steps of `EXAMPLE_BATCH` at this noise."""
 EXAMPLE_BATCH = 2048
 
 
@@ -53,7 +53,7 @@ def account_of(
 
     Args:
         data: NAME[:ROOT][:SPLIT]; None for everything.
-        delta: At which epsilon is told; the largest of the runs' own by default.
+        delta: The delta of the epsilons shown; the largest of the runs' own by default.
         console: Where progress goes.
         asked: For which neighbours; empty for what the runs and releases are about.
         limit: Only so many units of `data`, chosen by name.
@@ -81,7 +81,7 @@ def account_of(
 
 @contextlib.contextmanager
 def _as_written(where: Where) -> Iterator[None]:
-    """What stands in an account's tables, and is no longer what was written, is told as that."""
+    """Report an account whose tables do not hold what was written."""
     try:
         yield
     except (KeyError, ValueError, TypeError, OverflowError) as error:
@@ -93,11 +93,11 @@ def _as_written(where: Where) -> Iterator[None]:
 def account_of_picture(
     file: Path, delta: float | None, console: Console, asked: Sequence[Neighbours] = (), where: Where = None
 ) -> RenderableType:
-    """Which artefacts read one photo or clip, and one figure for each of the neighbours asked about.
+    """Which artefacts read one photo or clip, and one figure for each of the chosen neighbours.
 
     Args:
         file: It.
-        delta: At which epsilon is told; the largest of the artefacts' own by default.
+        delta: The delta of the epsilons shown; the largest of the artefacts' own by default.
         console: Where progress goes.
         asked: For which neighbours; empty for those of the artefacts, and the whole picture.
         where: The account.
@@ -190,7 +190,7 @@ def set_budget_of(
         delta: At which it is counted.
         console: Where progress goes.
         asked: What it is for; by default a video where the data are videos, otherwise an image.
-        owner: A word that whoever changes or lifts it must give; "" where anybody may.
+        owner: A word that must be given to change or lift it; "" for none.
         limit: Only so many units, chosen by name.
         where: The account.
 
@@ -211,7 +211,7 @@ def set_budget_of(
     ]
     if owner:
         lines.append(
-            "Only whoever gives its owner's name again may change or lift it with dpose. A name is no "
+            "It can be changed or lifted with dpose only with its owner's name. A name is no "
             "authentication: who may write to the account's database, and knows its key, can write anything."
         )
     lines += filter(None, [large_delta(delta, identity.units)])
@@ -262,7 +262,7 @@ def identity_of_data(data: str, console: Console, limit: int | None = None) -> I
     Raises:
         DposeError: they cannot be read.
     """
-    # here and not above: models bring torch, which whoever lists the account should not have to load
+    # here and not above: models bring torch, which listing the account does not need
     from dpose.action.data import VideoUnits, open_videos
     from dpose.action.model import ActionConfig
     from dpose.pose.data import open_data

@@ -129,13 +129,13 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     """The units that a run trains on.
 
     Raises:
-        DposeError: another unit than a video is asked for, or the videos cannot be read.
+        DposeError: the unit is not a video, or the videos cannot be read.
     """
     if (config.plan.unit or UNIT) != UNIT:
         raise DposeError(
             "unit-unsupported",
             f"action data has no unit {config.plan.unit!r}",
-            "--unit",
+            "plan.unit",
             f"leave it out, or say {UNIT}",
         )
     videos = open_videos(_source(config), purpose="train", limit=selection(config))
@@ -169,10 +169,13 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(
-            "temperature-of-poses", "is for poses", f"--temperature {choice.temperature:g}", "leave it out"
+            "temperature-of-poses",
+            "is for poses",
+            f"model.temperature={choice.temperature:g}",
+            "leave it out",
         )
     if choice.codec is not None:
-        raise DposeError("codec-of-poses", "is for poses", f"--codec {choice.codec}", "leave it out")
+        raise DposeError("codec-of-poses", "is for poses", f"model.codec={choice.codec}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(
@@ -232,7 +235,7 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
 
 
 def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validation | None:
-    """As configured; by default the held-out films of people who are nobody."""
+    """The configured validation data; by default held-out films of rendered people."""
     if config.data.validation_data == "none" or (config.data.validation_data is None and not own.public):
         return None
     spec = ActionSpec.parse(config.data.validation_data or f"{own.name}:{own.root}").for_purpose("evaluate")
@@ -240,7 +243,7 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--validation-data {config.data.validation_data}",
+            f"data.validation_data={config.data.validation_data}",
             "watch public or held-out data",
         )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)

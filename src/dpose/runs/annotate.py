@@ -73,9 +73,9 @@ def annotate(
 ) -> Annotated:
     """Draw the people found in pictures and videos.
 
-    A file that cannot be read is told and skipped; if none can be, that is an error. A drawn video has the
+    A file that cannot be read is reported and skipped; if none can be, that is an error. A drawn video has the
     frames, times and length of the one it was drawn from, and no sound; a person in it keeps a number
-    (`dpose.pose.tracks`). Where nobody is found the picture is written as it is.
+    (`dpose.pose.tracks`). A picture without people is written as it is.
 
     Args:
         finder: Of people and their joints.

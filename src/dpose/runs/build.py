@@ -83,7 +83,7 @@ def watched(config: RunConfig) -> DataSpec | None:
         raise DposeError(
             "watched-data-protected",
             "these are the units the run protects; their score would be outside any guarantee",
-            f"--validation-data {config.data.validation_data}",
+            f"data.validation_data={config.data.validation_data}",
             "watch public or held-out data",
         )
     return spec
@@ -98,7 +98,7 @@ def _to_watch(config: RunConfig) -> DataSpec | None:
 
 
 def public_split(config: RunConfig) -> DataSpec | None:
-    """The public split of what a run trains on, the first that is not itself protected; None where there is none.
+    """The public split of what a run trains on, the first that is not itself protected; None if there is none.
 
     Raises:
         DposeError: what the run trains on is no data spec.
@@ -112,7 +112,7 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 
 def shows_nobody(config: RunConfig) -> bool:
-    """Whether nobody in the data that a run trains on needs protection, by what they are called."""
+    """True if the data that a run trains on are public by their names."""
     specs = [any_spec(name) for name in config.data.sources]
     return all(spec is not None and spec.for_purpose("train").public for spec in specs)
 
@@ -132,12 +132,12 @@ def shown_spec(spec: DataSpec) -> str:
 
 
 def _skeleton(config: RunConfig) -> str:
-    """Of the joints that the first data are labelled with; those of others are brought to them."""
+    """Name of the skeleton that the first data are labelled with; the labels of others are brought to it."""
     return sources(config)[0].for_purpose("train").skeleton.name
 
 
 def first_weights(config: RunConfig) -> Path | None:
-    """The model folder that a run starts from: as configured, else what comes with dpose; None where there is none.
+    """The model folder that a run starts from: as configured, else what comes with dpose; None if there is none.
 
     One on the Hub is fetched. Of another library's it may be a file, too.
 
@@ -153,7 +153,7 @@ def first_weights(config: RunConfig) -> Path | None:
 
 
 def backbone_file(config: RunConfig) -> Path | None:
-    """The file of a backbone's weights that a run starts from; None where `init` is something else."""
+    """The file of a backbone's weights that a run starts from; None if `init` is something else."""
     path = Path(config.model.init or "")
     of_a_backbone = path.suffix in SUFFIXES and not path.is_dir() and not is_elsewhere(path)
     return path if of_a_backbone else None
@@ -232,13 +232,13 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     else:
         model = load_model(first)
         own = model.config.input_size, model.config.stride
-        asked = choice.input_size or own[0], choice.stride or own[1]
-        if asked != own:
+        wanted = choice.input_size or own[0], choice.stride or own[1]
+        if wanted != own:
             how = "the head was resampled" if model.codec.bin_layers else "the model was taken"
             caveats.append(
-                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
+                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(wanted[0])}, {wanted[1]}"
             )
-            model = resize(model, *asked)
+            model = resize(model, *wanted)
         start = FirstWeights.of(first, said=choice.init_data, called=_called(config))
         before = model.config.codec
         if choice.codec not in (None, before):
@@ -246,8 +246,8 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
                 raise DposeError(
                     "temperature-of-fresh-head",
                     f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
-                    f"--temperature {choice.temperature:g}",
-                    "leave it or --codec out",
+                    f"model.temperature={choice.temperature:g}",
+                    "leave it or model.codec out",
                 )
             _seed(config)
             model = change_codec(model, choice.codec)
@@ -312,7 +312,7 @@ def check_seen(config: RunConfig) -> None:
             raise DposeError(
                 "init-data-without-init",
                 "there are no first weights to say that of",
-                f"--init-data {choice.init_data}",
+                f"model.init_data={choice.init_data}",
                 "give --init",
             )
         return
@@ -397,7 +397,7 @@ def selection(config: RunConfig) -> Selection | None:
 
 
 def published_count(config: RunConfig, count: int) -> int:
-    """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
+    """The number of units that may be published: `count`, or under add-or-remove the constant that stands for it."""
     nominal = config.plan.nominal_units
     return count if nominal is None else min(nominal, config.data.limit or nominal)
 
@@ -423,7 +423,7 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
 
 
 def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
-    """The public units of a run; None where it was given none.
+    """The public units of a run; None without public data.
 
     Raises:
         DposeError: they cannot be read, or are the private ones by name.

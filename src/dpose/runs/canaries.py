@@ -76,7 +76,7 @@ def plant(
         choice: Which canaries.
         folder: The run folder; a run that goes on keeps the canaries that it began with.
         resume: Whether the folder holds a run to go on with.
-        console: Where the commitment is told: whoever is to audit the model should have it before it is trained.
+        console: Where the commitment is printed: the auditor should have it before the model is trained.
 
     Raises:
         DposeError: the model is too small for so many canaries, the task has no pictures for input canaries, or the
@@ -90,7 +90,7 @@ def plant(
     opening = _shared(opening, place)
     console.print(
         f"{choice.count:,} {choice.kind} canaries among the units. The commitment to which of them are in: "
-        f"{opening.commitment}\nGive it to whoever is to audit the model: now, before it is trained.",
+        f"{opening.commitment}\nGive it to the auditor of the model now, before it is trained.",
         highlight=False,
         soft_wrap=True,
     )
@@ -160,7 +160,7 @@ def _room(params: Mapping[str, torch.Tensor], count: int) -> dict[str, Any]:
         raise DposeError(
             "canary-weights-too-few",
             f"the largest trainable parameter has {size:,} weights, too few for {count:,} gradient canaries",
-            "--canaries",
+            "canaries.count",
             f"plant at most {size // 2:,}",
         )
     rng = np.random.default_rng(secrets.randbits(256))
@@ -208,7 +208,7 @@ def _rendered(
         raise DposeError(
             "canary-kind-unsupported",
             f"no pictures are made for canaries of {entry.name}",
-            "--canary-kind",
+            "canaries.kind",
             "use gradient",
         )
     key = Key.from_seed(int(str(made_from["seed"]), 16))
@@ -218,8 +218,8 @@ def _rendered(
         raise DposeError(
             "canaries-too-many",
             f"there are {len(views):,} pictures for canaries, and as many that stay out are needed",
-            "--canaries",
-            f"plant at most {len(views) // 2:,}, or use --canary-kind gradient",
+            "canaries.count",
+            f"plant at most {len(views) // 2:,}, or use canaries.kind=gradient",
         )
     return views
 
@@ -237,7 +237,7 @@ def _blank(units: UnitDataset) -> View:
 
 
 def _begun(folder: Path) -> Opening | None:
-    """The opening of a run that goes on; None where it died before it was committed to."""
+    """The opening of a run that goes on; None if it died before its commitment."""
     ledger = folder / "ledger.jsonl"
     if not ledger.exists():
         return None
@@ -259,5 +259,5 @@ def _shared(opening: Opening | None, place: ProcessGroup) -> Opening:
     """The first process's opening, in every process."""
     content = opening.to_json().encode() if opening else b""
     size = place.highest(len(content))
-    told = place.bytes_from_first(content.ljust(size))
-    return Opening.of(json.loads(told), "the first process's canaries")
+    received = place.bytes_from_first(content.ljust(size))
+    return Opening.of(json.loads(received), "the first process's canaries")

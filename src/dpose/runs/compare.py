@@ -15,7 +15,7 @@ from dpose.files import file_json, file_text, write_atomic
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
-from dpose.runs.report.reading import score_of
+from dpose.runs.reading import score_of
 from dpose.training.folder import read_statement
 
 K = TypeVar("K")
@@ -105,7 +105,7 @@ def _known(value: Any, kind: type[K]) -> K:
 
 
 def _main(result: Any) -> tuple[str, float] | None:
-    """The metric's name and the one number in percent that stands for a result; None where nobody was scored."""
+    """The metric's name and the one number in percent that stands for a result; None if there was nothing to score."""
     score = score_of(result)
     value = score.main_percent if score else None
     return None if score is None or value is None else (score.main_name, value)
@@ -158,7 +158,7 @@ def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
         raise DposeError(
             "watched-scores-missing",
             "no run watched a score, so there is nothing to draw",
-            fix="train with --validation-data",
+            fix="train with data.validation_data",
         )
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(10, 4.2), width_ratios=(3, 2), layout="constrained", sharey=True

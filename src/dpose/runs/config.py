@@ -26,15 +26,15 @@ class DataChoice(BaseModel):
     """Which data.
 
     Attributes:
-        private: The data spec to train on, `NAME[:ROOT][:SPLIT][,annotations=FILE]`; or a list of several, whose
-            labels are brought to the joints of the first.
-        public: Extra data nobody needs protected.
+        private: The data to train on, `NAME[:ROOT][:SPLIT][,annotations=FILE]`, such as lspet:/data/lspet:private.
+            Several are one, with labels brought to the joints of the first.
+        public: Public data, for subspaces and scales. They are not protected.
         validation_data: Public or held-out data to score while training; by default the data's public split, where it
             has one, and "none" for none.
-        limit: Use only so many units, a fixed choice by name.
+        limit: Use only so many units: a fixed choice by name, always the same.
         units: How many units there are: what a run is explained for where the data are not at hand.
         views: For actions, the clips of a video in its gradient; more than one is MultiClip-DP.
-        public_licence: Under which the public data may be used, for the statement; of rendered people it is known.
+        public_licence: The licence of the public data, for the statement; that of rendered people is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,26 +64,25 @@ class ModelChoice(BaseModel):
     """Which model, and which of its parameters train.
 
     Attributes:
-        preset: A backbone: "nano", "lite0", "5m", "11m", "21m", "timm:NAME" or a registered one
-            (`dpose.pose.backbones`), for actions "nano" or "mvit-b"; ignored where `init` names a model.
-        init: A model folder to start from (transformers' ViTPose and mmpose's files are read, too), "hf:OWNER/NAME" for
-            one on the Hub, or the name of public weights that come with dpose; or "imagenet", timm's
-            weights of the preset's backbone; or a file of weights of that backbone, by timm's names, .safetensors or
-            .pth. By default those of the preset that come with dpose, where there are some. For mvit-b also a
-            safetensors file of torchvision's weights.
-        strategy: "light" (poses), "finetune", "full" or "scratch" (from nothing); by default finetune where there are
-            first weights, else scratch.
+        preset: The backbone: nano, lite0, 5m, 11m, 21m or timm:NAME; for actions nano or mvit-b. Or a registered one
+            (`dpose.pose.backbones`). Ignored where `init` names a model.
+        init: First weights: a model folder, a file, hf:OWNER/NAME, or public weights of dpose. Folders and files may be
+            transformers' ViTPose and mmpose's, too. "imagenet" is timm's weights of the preset's backbone; a file may
+            hold weights of that backbone by timm's names, .safetensors or .pth, for mvit-b torchvision's. By default
+            those of the preset that come with dpose, where there are some.
+        strategy: What learns: light (for poses), finetune, full or scratch (from nothing). "light" trains small
+            convolutions, norms and biases, and bears noise best; "finetune" the last stage and the head. By default
+            finetune where there are first weights, else scratch.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
-        codec: How the head says where joints are (`dpose.pose.codec`): "simcc", "heatmap", "heatmap-deconv",
-            "regression", or one that was registered. By default that of the model that `init` names, else the preset's
+        codec: How the head says where joints are: simcc, heatmap, heatmap-deconv or regression. Or one that was
+            registered (`dpose.pose.codec`). By default that of the model that `init` names, else the preset's
             own. A model of another codec keeps its backbone and gets a fresh head.
         temperature: What the logits of first weights for poses are divided by before the first step (`temper` in
             `dpose.pose.heads`); None for 1, as they are.
         init_data: Data sets that these first weights have learnt from, names with commas between them, or "unknown";
             added to what they say themselves (`dpose.training.trained_on`). Private data of such a set are refused.
-        init_licence: Under which these first weights may be used, for the statement; of those that come with dpose it
-            is known.
+        init_licence: The licence of the first weights, for the statement; that of weights of dpose is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -130,8 +129,8 @@ class RunConfig(BaseModel):
     """A whole run.
 
     Attributes:
-        version: Of this format.
-        task: What is learnt, by a name in `dpose.runs.tasks.TASKS`.
+        version: The version of this format.
+        task: What is learnt: pose, action, or a registered task (`dpose.runs.tasks.TASKS`).
         data: Which data.
         model: Which model.
         plan: Method, budget, sampling, clipping.
@@ -139,10 +138,10 @@ class RunConfig(BaseModel):
         augment: "none", "private" (mild) or "public" (strong); by the method's kind when None.
         precision: "float32", or "bf16" for forward and backward passes in bfloat16. Gradients are clipped, summed and
             noised in float32 all the same. None: bf16 for `non-private` on a GPU, else float32.
-        seed: Reproducible and without guarantee; None draws from the operating system.
+        seed: A seed makes the run reproducible and takes its guarantee away; by default the operating system draws.
         canaries: Planted among the units, and committed to before the first step; None for none.
         about: What the statement says of who releases the model, to whom, what for and why so.
-        recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
+        recipe: recommended: settings chosen beforehand, where nothing else is said. See `dpose.runs.recipes`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -164,8 +163,8 @@ class RunConfig(BaseModel):
     @classmethod
     def _recipe(cls, values: Any) -> Any:
         """What the recipe says, where nothing else is said."""
-        asked = values.get("recipe") if isinstance(values, dict) else None
-        recipe = RECIPES.get(asked) if isinstance(asked, str) else None
+        name = values.get("recipe") if isinstance(values, dict) else None
+        recipe = RECIPES.get(name) if isinstance(name, str) else None
         if recipe is None:
             return values
         task = _task(values)
@@ -178,13 +177,13 @@ class RunConfig(BaseModel):
             )
         plan = values.get("plan")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
-        # what is no number is told by whoever reads the plan
+        # anything but a number is refused by the plan
         return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
 
     @model_validator(mode="before")
     @classmethod
     def _unit(cls, values: Any) -> Any:
-        """The unit that the data are opened with where none is asked for: the task's."""
+        """The unit of the task, unless the plan names one."""
         if not isinstance(values, dict):
             return values
         plan, unit = values.get("plan"), _task(values).unit
@@ -201,7 +200,7 @@ class RunConfig(BaseModel):
                 "precision-unsupported",
                 f"is not for {self.task}",
                 f"precision {self.precision}",
-                "leave --precision out",
+                "leave precision out",
             )
         return self
 
@@ -251,7 +250,7 @@ class RunConfig(BaseModel):
         """A configuration from options, over a YAML file where there is one.
 
         Args:
-            given: As `from_dict` takes them; None where an option was not given.
+            given: As `from_dict` takes them; None for an option that was not given.
             file: What the options override.
 
         Raises:

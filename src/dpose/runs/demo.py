@@ -1,7 +1,7 @@
 """`dpose demo`: the main job on data that needs no download, in minutes.
 
-The public weights that come with dpose learnt from `studio`, rendered people who are nobody. Here they go on to learn
-from `ward`, which stands for the pictures that nobody may see: other light, other cameras, beds, blankets, noise. The
+The public weights that come with dpose learnt from `studio`, rendered people. Here they go on to learn
+from `ward`, which stands for private pictures: other light, other cameras, beds, blankets, noise. The
 table shows what that bought at epsilon 1, on ward pictures of people who are in no training set.
 """
 

@@ -82,19 +82,19 @@ class Annotated:
         people = "1 person" if self.people == 1 else f"{self.people:,} people"
         several = self.pictures + self.videos > 1
         drawn = " and ".join(made)
-        told = [f"{drawn} drawn, {people}"]
+        lines = [f"{drawn} drawn, {people}"]
         if not self.people:
-            told = [f"Nobody was found: {drawn} {'are' if several else 'is'} written undrawn"]
+            lines = [f"No people were found: {drawn} {'are' if several else 'is'} written undrawn"]
         if self.look.hide_faces:
-            told.append(
+            lines.append(
                 f"{_many(self.faces, 'face')} hidden in {people}; people who were not found keep their faces, and "
                 "bodies, clothes and places are always shown: nothing is guaranteed"
             )
         if self.look.blank:
-            told.append(GAIT)
+            lines.append(GAIT)
         if self.problems:
-            told += [*self.problems, count_problems(len(self.problems))]
-        return told
+            lines += [*self.problems, count_problems(len(self.problems))]
+        return lines
 
 
 def _many(count: int, of: str) -> str:

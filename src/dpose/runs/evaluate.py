@@ -125,8 +125,8 @@ def record_score(
     Args:
         folder: A run or model folder.
         name: Of the data, as readers elsewhere may see it.
-        public: Whether nobody in the data needs protection.
-        units: How many were scored; None where that is not told.
+        public: True if the data are public.
+        units: How many were scored; None if that is not published.
         result: The model's.
         beside: Other models' results on the same data, by name.
         statement: The model's.
@@ -139,7 +139,7 @@ def record_score(
     Raises:
         DposeError: the score must be recorded and cannot be, or `out` cannot be written.
     """
-    # a model that claims nothing can be scored where nobody may write, and where no ledger came with it
+    # a model that claims nothing can be scored in a read-only folder, and where no ledger came with it
     shipped = is_shipped(folder)
     kept = not shipped and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
     outside = statement is not None and not public and (kept or statement.kind != "none")
@@ -192,8 +192,8 @@ def record_query(folder: Path, query: Query) -> None:
     """
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-    def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+    def restated(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         ledger.query(query.to_dict())
         return before.with_query(query)
 
-    reseal(folder, asked)
+    reseal(folder, restated)

@@ -99,7 +99,7 @@ def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ..
     most = found.rates[FALSE_POSITIVES]
     one = plan.unit or "unit"
     return (
-        f"whoever guesses whether one {one} was in, with false alarms of "
+        f"an attacker who guesses whether one {one} was in, with false alarms of "
         f"{as_given(100 * FALSE_POSITIVES)} %, is right at most {upper(most, 3, times=100)} % of the times that it was",
         *curve_words(found),
     )

@@ -1,4 +1,4 @@
-"""The people found in pictures and frames, in COCO's fields and with the joints that were asked for."""
+"""The people found in pictures and frames, in COCO's fields and with the requested joints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, OWN, SKELETONS, JointMap, Skeleton, check_skeleton, joint_map
 
 ROOM = 0.08
-"""Of the sides of the box around somebody's joints: how much wider it is on each side. So it is likest to the boxes
-that people draw (of eight people in COCO's pictures 0.77 of the union is common, and 0.68 without)."""
+"""Share of the sides of the box around somebody's joints: how much wider it is on each side. It is then
+likest to the boxes that people draw (of eight people in COCO's pictures 0.77 of the union is common, without 0.68)."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Found:
     """One person of a picture or frame, ready to be drawn and written.
 
     Attributes:
-        pose: Joints of the skeleton that was asked for; nan, with score 0, where the finder has no such joint.
+        pose: Joints of the requested skeleton; nan, with score 0, where the finder has no such joint.
         score: In [0, 1], of the person.
         box: (4,), x0, y0, x1, y1 around the person, pixels.
         track: The person's number in a video; None in a picture.
@@ -63,7 +63,7 @@ def joints_asked(own: Skeleton, name: str | None = None) -> JointMap:
 
 
 def mapped(pose: Pose, way: JointMap) -> Pose:
-    """A finder's joints as those asked for; scores are held to [0, 1]."""
+    """A finder's joints as those of the requested skeleton; scores are held to [0, 1]."""
     return Pose(way.points(pose.keypoints), np.clip(np.nan_to_num(way.values(pose.scores)), 0, 1))
 
 

@@ -51,7 +51,7 @@ class GroupScore:
     Attributes:
         group: Whom it is about, as in "age: child".
         units: How many.
-        before: Share of visible joints found by the model before, %; None where there is none.
+        before: Share of visible joints found by the model before, %; None without such a model.
         after: By this one.
     """
 
@@ -202,9 +202,9 @@ def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Conso
         for group in found
     )
 
-    def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+    def restated(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         return replace(before, results=results)
 
-    reseal(folder, told)
+    reseal(folder, restated)
     if (folder / "report.html").exists():
         make_report(folder, console=console)

@@ -19,7 +19,7 @@ from dpose.privacy.keys import forget_key, keys_kept
 
 NONE = "No key is kept on this machine: every private run that it knows is finished or given up."
 WHY = (
-    "Whoever holds a run's key can take its noise away. It is kept so that a stopped run can go on at no cost "
+    "The holder of a run's key can take its noise away. It is kept so that a stopped run can go on at no cost "
     "(dpose train --resume RUN; of a choice among trials the same dpose tune again), and deleted when the run ends. To "
     "give a run up: dpose keys RUN --discard; a choice: dpose tune --discard --out RUN"
 )

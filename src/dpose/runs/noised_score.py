@@ -54,7 +54,7 @@ class NoisedResult:
     Attributes:
         metric: As in "PCKh, mean over images, noised".
         main: The column that stands for all; the only one.
-        threshold: The metric's; None where it has none.
+        threshold: The metric's; None if it has none.
         ratio: The score, in [0, 1].
         price: What it cost, in words.
     """
@@ -127,7 +127,7 @@ class NoisedGroups:
 def evaluate_noised(
     folder: Path,
     data: str,
-    asked: NoisedQuery,
+    query: NoisedQuery,
     *,
     limit: int | None = None,
     out: Path | None = None,
@@ -141,7 +141,7 @@ def evaluate_noised(
     Args:
         folder: A run or model folder.
         data: A data spec; the split defaults to validation.
-        asked: What is released, and what it may cost.
+        query: What is released, and what it may cost.
         limit: Use only so many units, a fixed choice by name.
         out: A file to write the score with its statement to as well; needed of weights that come with dpose, beside
             which nothing is written.
@@ -149,7 +149,7 @@ def evaluate_noised(
         noise: Where the noise comes from; fresh and secret where None. Nothing is guaranteed with one that is seeded.
 
     Raises:
-        DposeError: no model, no data, nobody in them needs protection, the run protects them, the task's scores are not
+        DposeError: no model, no data, the data are public, the run protects them, the task's scores are not
             by unit, or a budget leaves too little.
     """
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
@@ -160,25 +160,25 @@ def evaluate_noised(
     check_kept(folder, out)
     # what can fail for reasons of its own does so before anything is spent
     named = task.metric().compute()
-    if asked.joints is not None:
+    if query.joints is not None:
         counts_of(named)
     source = noise or AesNoise(Key.fresh())
     protected, reserved = reserve_noised_score(
         folder,
         statement,
         scored.units,
-        asked,
+        query,
         seeded=source.seeded,
         name=scored.name,
         same=scored.same,
         console=console,
     )
     with committing(reserved):
-        hidden = asked.relation is Relation.ADD_REMOVE
+        hidden = query.relation is Relation.ADD_REMOVE
         units = None if hidden else len(protected.data)
-        values = _values(asked, task, model, protected.data, None if hidden else console)
-        result = _result(named, asked, noised_sums(asked, values, source), units, protected.neighbours)
-        privacy = score_statement(asked, protected.neighbours, units, result.metric, seeded=source.seeded)
+        values = _values(query, task, model, protected.data, None if hidden else console)
+        result = _result(named, query, noised_sums(query, values, source), units, protected.neighbours)
+        privacy = score_statement(query, protected.neighbours, units, result.metric, seeded=source.seeded)
         seen = seen_line(trained_on(folder), scored.names.declared)
         if seen:
             console.print(seen, highlight=False, soft_wrap=True)
@@ -223,7 +223,7 @@ def _by_unit(scored: ScoredData) -> Task:
     if scored.public:
         raise DposeError(
             "noise-unneeded",
-            "nobody in these data needs protection, and a score of them costs nothing",
+            "these data are public, and a score of them costs nothing",
             scored.name,
             "leave --epsilon out",
         )
@@ -238,56 +238,56 @@ def _by_unit(scored: ScoredData) -> Task:
 
 
 def _values(
-    asked: NoisedQuery, task: Task, model: torch.nn.Module, units: UnitDataset, console: Console | None
+    query: NoisedQuery, task: Task, model: torch.nn.Module, units: UnitDataset, console: Console | None
 ) -> Any:
     """What each unit adds to the sums, as the query takes it: private."""
-    if asked.joints is None:
+    if query.joints is None:
         return unit_scores(task, model, units, console=console)
-    counts = unit_joints(task, model, units, asked.joints, console=console)
-    return (members_of(units, asked.groups), counts) if asked.groups else counts
+    counts = unit_joints(task, model, units, query.joints, console=console)
+    return (members_of(units, query.groups), counts) if query.groups else counts
 
 
 def _result(
-    named: Result, asked: NoisedQuery, sums: Sums, units: int | None, near: Neighbours
+    named: Result, query: NoisedQuery, sums: Sums, units: int | None, near: Neighbours
 ) -> NoisedResult | NoisedGroups:
-    price = price_of(asked, near)
-    if asked.groups:
-        return _groups(asked, sums, price)
+    price = price_of(query, near)
+    if query.groups:
+        return _groups(query, sums, price)
     words = named.to_dict()
-    kind = f"mean over {near.unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
+    kind = f"mean over {near.unit}s" if query.joints is None else f"pooled, {query.joints} joints a unit"
     return NoisedResult(
         metric=f"{words['metric']}, {kind}, noised",
         main=words["main"],
         threshold=words.get("threshold"),
-        ratio=ratio_of(asked, sums, units if asked.joints is None else None),
+        ratio=ratio_of(query, sums, units if query.joints is None else None),
         price=price,
     )
 
 
-def _groups(asked: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
+def _groups(query: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
     """Everybody is the first attribute's groups together, by their noised sizes: post-processing, and rough."""
-    found = shares_of(asked, sums)
-    shares, sizes = found[: len(asked.groups[0][1])].T
+    found = shares_of(query, sums)
+    shares, sizes = found[: len(query.groups[0][1])].T
     known = ~np.isnan(shares) & (sizes > 0)
     total = float(sizes[known].sum())
     everybody = float((shares[known] * sizes[known]).sum() / total) if total else float("nan")
     by_name = {
-        name: (float(share), float(size)) for name, (share, size) in zip(asked.names, found, strict=True)
+        name: (float(share), float(size)) for name, (share, size) in zip(query.names, found, strict=True)
     }
     told = {EVERYBODY: (everybody, float(sizes.sum()))} | by_name
     return NoisedGroups(
-        f"joints found by groups, {asked.joints} a unit, noised",
+        f"joints found by groups, {query.joints} a unit, noised",
         {name: share for name, (share, _) in told.items()},
         {name: size for name, (_, size) in told.items()},
         price,
     )
 
 
-def price_of(asked: NoisedQuery, near: Neighbours) -> str:
+def price_of(query: NoisedQuery, near: Neighbours) -> str:
     """What a noised score costs, in words."""
-    dearer = asked.joints is not None and not near.replaces
+    dearer = query.joints is not None and not near.replaces
     return (
-        f"It costs epsilon {upper(asked.epsilon)} at delta {as_given(asked.delta or 0)} for {near} "
+        f"It costs epsilon {upper(query.epsilon)} at delta {as_given(query.delta or 0)} for {near} "
         f"({near.relation.words}), which stands in the account of these data"
         + (f", there as the larger price of one {near.unit} exchanged for another" if dearer else "")
         + ". Every further run of the command is another release, and adds as much."

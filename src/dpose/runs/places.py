@@ -41,7 +41,7 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
 
     Args:
         folder: The run folder.
-        given: As `RunConfig` takes them, paths that stand in place of the run's own; None where one was not given.
+        given: As `RunConfig` takes them, paths that stand in place of the run's own; None for one that was not given.
 
     Raises:
         DposeError: it has none; or its paths are not kept on this machine and not given.
@@ -62,12 +62,14 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
 def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     """Options whose paths are shortened in the run folder and not given."""
     data, model = given.get("data", {}), given.get("model", {})
-    asked = {
+    options = {
         "--data": (None if data.get("private") else config.data.sources),
         "--public": (None if data.get("public") or not config.data.public else (config.data.public,)),
-        "--validation-data": (None if data.get("validation_data") else (config.data.validation_data,)),
+        "--set data.validation_data": (
+            None if data.get("validation_data") else (config.data.validation_data,)
+        ),
     }
-    found = [name for name, specs in asked.items() if specs and any(map(in_a_folder, specs))]
+    found = [name for name, specs in options.items() if specs and any(map(in_a_folder, specs))]
     init = config.model.init
     known = not init or init == IMAGENET or init in shipped_weights() or init.startswith(PREFIX)
     if not known and not model.get("init"):

@@ -25,7 +25,7 @@ class NoiseNeeded:
 
     Attributes:
         accountant: Which.
-        sigma: The noise multiplier; None where it has no bound for the plan's relation.
+        sigma: The noise multiplier; None if it has no bound for the plan's relation.
         epsilon: What that costs.
     """
 
@@ -43,7 +43,7 @@ class PlanFigures:
         steps: Optimizer steps.
         rate: The sampling rate q.
         noise: By each accountant; none for a method without noise.
-        attackers: What no attacker can do; None where it is of no use, or without noise.
+        attackers: What no attacker can do; None if it is of no use, or without noise.
     """
 
     n: int
@@ -75,13 +75,13 @@ class PlanFigures:
             ValueError, TypeError, KeyError, DposeError: it did not.
         """
         noise = tuple(NoiseNeeded(Accountant(a), _number(s), _number(e)) for a, s, e in values["noise"])
-        told = values["attackers"]
+        bound = values["attackers"]
         return cls(
             int(values["n"]),
             int(values["steps"]),
             float(values["rate"]),
             noise,
-            None if told is None else AttackerBound.read(told, "attackers"),
+            None if bound is None else AttackerBound.read(bound, "attackers"),
         )
 
 
@@ -95,12 +95,12 @@ def plan_figures(plan: TrainingPlan, units: int) -> PlanFigures:
     Raises:
         DposeError: as `TrainingPlan.bind`.
     """
-    asked = {"plan": plan.to_dict(), "units": units}
-    remembered = memo.recall(KIND, asked)
+    request = {"plan": plan.to_dict(), "units": units}
+    remembered = memo.recall(KIND, request)
     if remembered is not None:
         return PlanFigures.from_dict(remembered)
     figures = _computed(plan, plan.bind(units))
-    memo.remember(KIND, asked, figures.to_dict())
+    memo.remember(KIND, request, figures.to_dict())
     return figures
 
 

@@ -34,11 +34,9 @@ from dpose.runs.build import (
     watched,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED
-from dpose.runs.scoring import pictures_of, score_boxes, score_whole_pictures
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
 from dpose.training.canaries import wrong_labels
@@ -106,6 +104,8 @@ def scored(
     Raises:
         DposeError: the data cannot be read, or have no use for `detections`.
     """
+    from dpose.runs.scoring import pictures_of, score_boxes
+
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
     coco = spec.dataset.oks
@@ -113,7 +113,7 @@ def scored(
         raise DposeError(
             "detections-unsupported", "takes no detections: its people have boxes of their own", spec.name
         )
-    # a detector finds people where nobody is labelled, too
+    # a detector also finds people who are not labelled
     units = (
         _scored_units(spec, model.config, limit)
         if detections is None
@@ -139,6 +139,8 @@ def scored_whole(
     Raises:
         DposeError: the data cannot be read.
     """
+    from dpose.runs.scoring import pictures_of, score_whole_pictures
+
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
     units = pictures_of(spec, model.config.input_size, limit)
@@ -195,6 +197,8 @@ def explain(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
+    from dpose.runs.explain import explain_plan
+
     model = described_model(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
@@ -203,13 +207,13 @@ def explain(config: RunConfig) -> RenderableType:
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
-    told = [lines, explain_plan(config.plan, count, model.input_size)]
+    parts = [lines, explain_plan(config.plan, count, model.input_size)]
     stage = stage_data(config)
     if stage:
-        told += [
+        parts += [
             Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy.")
         ]
-    return Group(*told)
+    return Group(*parts)
 
 
 def _refuse_shared(data: PoseUnits, console: Console) -> None:
@@ -247,7 +251,7 @@ def _scored_units(spec: DataSpec, model: PoseConfig, limit: int | None) -> PoseU
 
 
 def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -> tuple[PoseTask, list[View]]:
-    """Rendered people, who are nobody, with joints drawn at random: the task and at most `count` views."""
+    """Rendered people with joints drawn at random: the task and at most `count` views."""
     assert isinstance(model, PoseModel)
     config = model.config
     task = PoseTask(config.skeleton, model.codec)

@@ -25,12 +25,12 @@ from dpose.runs.tasks import on_device
 
 @dataclass(frozen=True)
 class Predictor:
-    """What finds people, and what is to be told of it.
+    """What finds people, and what the command prints of it.
 
     Attributes:
         finder: On the device where there is one.
         called: Its name.
-        chance: About what the joints' scores of a model are that knows nothing; None where nobody knows.
+        chance: About what the joints' scores of an untrained model are; None if unknown.
     """
 
     finder: PeopleFinder
@@ -74,7 +74,7 @@ def joint_table(document: Mapping[str, Any], chance: float | None = None) -> Ren
         chance: `Predictor.chance`: where most scores are near it, that is said.
 
     Returns:
-        None where there is nobody, or more than one.
+        None unless there is exactly one person.
     """
     if len(document["annotations"]) != 1:
         return None

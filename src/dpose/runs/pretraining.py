@@ -55,7 +55,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     check_settings(config)
     check_free(out, may_be_empty=True)
     place = process_group()
-    place.highest(0)  # nobody makes a folder before everybody has looked
+    place.highest(0)  # all processes look before one makes a folder
     folder = out.with_name(f"{out.name}-public")
     stage = _stage(config, spec)
     if place.first:
@@ -101,7 +101,7 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
 
 
 def stage_data(config: RunConfig) -> DataSpec | None:
-    """What the stage would learn from; None where there is no stage."""
+    """What the stage would learn from; None without a stage."""
     if config.recipe is None or config.model.init or not config.plan.kind.private:
         return None
     if config.model.strategy == "scratch":

@@ -1,4 +1,4 @@
-"""How far a run is, by its log: for whoever waits for it from outside."""
+"""Progress of a run, read from its log by another process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END_BYTES = 1 << 16
 
 
 def progress_line(folder: Path) -> str:
-    """How far the run in `folder` is, "step 12 of 600"; "" where it has taken none, or nobody can read its log."""
+    """How far the run in `folder` is, "step 12 of 600"; "" if it has taken none, or its log cannot be read."""
     file = folder / "log.jsonl"
     try:
         with file.open("rb") as log:

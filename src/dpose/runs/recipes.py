@@ -34,7 +34,7 @@ class Recipe:
     chosen_on: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
-        """The private run's settings at a budget; None where the noise is given instead."""
+        """The private run's settings at a budget; None if the noise is given instead."""
         share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
         optimizer = {**self.private["optimizer"], "lr": self.private["optimizer"]["lr"] * share}
         return {**self.private, "optimizer": optimizer}

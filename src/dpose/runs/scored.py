@@ -66,10 +66,10 @@ def reserve_score(
 
     Args:
         folder: A run or model folder.
-        statement: Its; None where it has none.
+        statement: The model's statement; None if it has none.
         units: What is to be scored.
         name: Of the data, as readers elsewhere may see it.
-        public: Whether nobody in the data needs protection.
+        public: True if the data are public.
         same: Whether the data have the name of those that the run was trained on.
         unit: What a unit of the data is.
         console: Where progress goes.
@@ -109,7 +109,7 @@ def reserve_noised_score(
 
     Args:
         folder: A run or model folder.
-        statement: Its; None where it has none.
+        statement: The model's statement; None if it has none.
         units: What is to be scored; all of them need protection.
         query: The release.
         seeded: Whether its noise comes from a seed, which bounds nothing.
@@ -131,7 +131,7 @@ def reserve_noised_score(
     if query.relation is not Relation.ADD_REMOVE:  # which hides how many there are
         if not protected.identity.units:
             raise DposeError(
-                "nobody-to-score", "there is nobody to score", name, "check the data and --limit"
+                "nobody-to-score", "there are no people to score", name, "check the data and --limit"
             )
         if query.delta:
             check_delta(query.delta, protected.identity.units)
@@ -175,7 +175,7 @@ def reserve_labels(
 
     Args:
         place: Where the results go.
-        units: The pictures that are there; None where none is.
+        units: The pictures that are there; None if there are none.
         absent: Of each absent picture, a text of its name and labels.
         name: Of the data.
         console: Where progress goes.
@@ -189,7 +189,7 @@ def reserve_labels(
     if absent and budgets():
         raise DposeError(
             "budget-match-unknown",
-            "a budget stands, and whether it is for these pictures cannot be told while they are absent",
+            "a budget stands, and whether it is for these pictures is unknown while they are absent",
             name,
             "put the pictures where the labels look for them",
         )
@@ -228,7 +228,7 @@ def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeErro
             else "; their score without noise is outside any guarantee"
         ),
         name,
-        "evaluate on a held-out split, which shares no picture and nobody with them, and no frame of a video",
+        "evaluate on a held-out split, which shares no picture and no person with them, and no frame of a video",
     )
 
 

@@ -67,8 +67,8 @@ def score_boxes(
         there = {image.id for image in labels.pictures}
         count = sum(len(found) for image, found in boxes.items() if image in there)
         elsewhere = sum(map(len, boxes.values())) - count
-        told = f"Boxes: {count:,} of {file.name}"
-        console.print(f"{told}, {elsewhere:,} of other pictures" if elsewhere else told, highlight=False)
+        lines = f"Boxes: {count:,} of {file.name}"
+        console.print(f"{lines}, {elsewhere:,} of other pictures" if elsewhere else lines, highlight=False)
         _tell(problems.summary(), console)
     with _progress(console, len(labels.pictures)) as advance:
         result = keypoint_ap(model, labels, boxes, advance=advance)
@@ -106,7 +106,7 @@ def score_whole_pictures(
 
 
 def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) -> PoseUnits:
-    """Data whose pictures are read where nobody is labelled, too: all of these are units, for the account.
+    """Data whose pictures without labelled people are read, too: all of these are units, for the account.
 
     Args:
         spec: The data, with its split.
@@ -136,8 +136,8 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
 def score_file(predictions: Path, data: str, console: Console) -> APResult | PCKhResult:
     """The score of a file of predictions by itself: COCO's results format, or MPII's order as `.mat` or JSON.
 
-    A score of labels that need protection tells of them whoever predicted, and is charged to their account. Labels
-    suffice: pictures that are absent are scored too, and charged by their labels (`reserve_labels`).
+    A score of labels that need protection depends on them, no matter who predicted, and is charged to their
+    account. Labels suffice: pictures that are absent are scored too, and charged by their labels (`reserve_labels`).
 
     Args:
         predictions: The file.
@@ -173,13 +173,13 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
 
 
 def _units(spec: DataSpec) -> PoseUnits:
-    size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
+    size = PoseConfig(preset="nano").input_size  # of no matter: files are compared by their content
     return open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
 
 
 def _absent(labels: Labels) -> list[str]:
-    """Of each picture with people to learn from that is not there, its name and labels in one text."""
-    told = []
+    """Name and labels, in one text, of each missing picture with people to learn from."""
+    lines = []
     for picture in labels.pictures:
         if picture.path is None and picture.learnt:
             learnt = [p for p in picture.people if p.person is not None]
@@ -187,12 +187,12 @@ def _absent(labels: Labels) -> list[str]:
                 p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist())
                 for p in learnt
             ]
-            told.append(f"{picture.name} {people}")
-    return told
+            lines.append(f"{picture.name} {people}")
+    return lines
 
 
 def _labels(spec: DataSpec, console: Console, limit: int | None) -> Labels:
-    """The labels of people who are scored by OKS; what they are is told."""
+    """The labels of people who are scored by OKS, after a line about them is printed."""
     if not spec.dataset.oks:
         raise _unsupported(spec)
     labels = _opened(spec)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dpose.action.data.spec import ActionSpec
 from dpose.data_spec import Spec
 from dpose.pose.data.spec import DataSpec
 
 
 def any_spec(text: str) -> Spec | None:
-    """The spec of poses or of videos that `text` writes; None where no data have its name.
+    """The spec of poses or of videos that `text` writes; None if no data have its name.
 
     Raises:
         DposeError: data of that name have no such option.
     """
     name = text.partition(":")[0].partition(",")[0]
-    kinds: tuple[type[Spec], ...] = (DataSpec, ActionSpec)
-    return next((kind.parse(text) for kind in kinds if name in kind.datasets), None)
+    if name in ("", "none"):
+        return None
+    if name in DataSpec.datasets:
+        return DataSpec.parse(text)
+    from dpose.action.data.spec import ActionSpec
+
+    return ActionSpec.parse(text) if name in ActionSpec.datasets else None
 
 
 def in_a_folder(text: str | None) -> bool:

@@ -43,7 +43,7 @@ class StatementFile:
 
     @property
     def name(self) -> str:
-        """Of the artefact."""
+        """SHA-256 of the artefact."""
         return self.folder.resolve().name if self.folder else self.file.name
 
 
@@ -93,10 +93,10 @@ def _text(file: Path) -> str:
     try:
         return file_bytes(file, LARGEST).decode()
     except (OSError, UnicodeDecodeError) as error:
-        told = f" ({error.strerror})" if isinstance(error, OSError) else ""
+        reason = f" ({error.strerror})" if isinstance(error, OSError) else ""
         raise DposeError(
             "statement-missing",
-            f"there is no readable privacy statement{told}",
+            f"there is no readable privacy statement{reason}",
             str(file),
             "name a run, model or release",
         ) from error

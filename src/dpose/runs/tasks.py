@@ -41,10 +41,10 @@ class PreparedRun:
         model: On its device.
         units: What the run trains on.
         data_name: Of these data, as readers elsewhere may see it.
-        title: Of these data, for whoever starts the run.
+        title: The name of these data, for the user who starts the run.
         start: Where the model's weights are from.
-        report: What the data say of themselves, where nobody in them needs protection: it counts labels and people.
-        public: Extra data nobody needs protected.
+        report: Counts of labels and people, if the data are public.
+        public: Extra public data.
         validation_data: Scored while training.
         facts: For the statement.
     """
@@ -70,11 +70,11 @@ class ScoredData:
         units: Not augmented.
         name: As readers elsewhere may see it.
         unit: What a unit is.
-        public: Whether nobody in them needs protection.
+        public: True if the data are public.
         same: Whether they have the name of those that the run was trained on.
         score: A model's result on them, and the number of units that were scored.
         report: What the data say of themselves.
-        task: Scores a unit by itself, for scores with noise; None where there is no such score.
+        task: Scores a unit by itself, for scores with noise; None without such a score.
         names: Which public sets they are.
     """
 
@@ -136,10 +136,10 @@ class TaskEntry:
         recipes: Whether recipes were chosen for it.
         precisions: What its losses can be computed in.
         pictures: Whether a report can show its pictures.
-        canary_views: For input canaries of a model: the task, and so many views of nobody with labels drawn at random
-            (fewer where there are not so many); None where there are none.
+        canary_views: The task and so many views of rendered people with random labels, for input canaries of a model
+            (fewer if there are not so many); None without them.
         learns: What a run of a configuration learns from: its units, then the public ones that its method reads. None
-            where that cannot be opened again: whether other data hold copies of it is then told by content alone.
+            where that cannot be opened again: whether other data hold copies of it is then decided by content alone.
         whole_pictures: As `scored`, of scores in whole pictures and without the labels' boxes; None where there are
             none.
     """
@@ -163,7 +163,7 @@ class TaskEntry:
 DEFAULT_TASK = "pose"
 """What is meant where a configuration or a model folder names none."""
 TASKS: dict[str, TaskEntry | str] = {"pose": "dpose.runs.pose", "action": "dpose.runs.action"}
-"""Every task by name: its entry, or the module whose `ENTRY` it is, imported when it is first asked for."""
+"""Every task by name: its entry, or the module whose `ENTRY` it is, imported when it is first needed."""
 
 
 def register_task(entry: TaskEntry) -> TaskEntry:

@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 
 from dpose.files import check_free
 from dpose.runs.build import public_licence, published_count, shows_nobody
-from dpose.runs.canaries import plant
 from dpose.runs.config import RunConfig
 from dpose.runs.places import learnt_from, places_of, shown_settings, typed_command, whole_config
 from dpose.runs.reporting import make_report, show_report
@@ -67,7 +66,7 @@ def train_run(
     console = console if place.first else Console(quiet=True)
     if not resume:
         check_free(out, may_be_empty=True, may_be_locked=True)  # one killed before its first step
-    place.highest(0)  # nobody makes the folder before everybody has looked
+    place.highest(0)  # all processes look before one makes the folder
     found = task_entry(config.task).prepare(config, console)
     config = found.config
     if config.plan.kind.reads_private_data:
@@ -81,6 +80,8 @@ def train_run(
         show_report(found.report, console)
     task, units, opening = found.task, found.units, None
     if config.canaries:
+        from dpose.runs.canaries import plant
+
         planted = plant(found, config.canaries, out, resume=resume, console=console)
         task, units, opening = planted.task, planted.units, planted.opening
     run = train(

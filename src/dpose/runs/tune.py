@@ -9,7 +9,7 @@ logs them, no progress counts them, and the account holds one charge for the law
 
 **Resumed.** Everything is drawn from one key, which is kept until the end. A tuning that was stopped goes on when it is
 started again with the same settings and data: same K, same settings, and an unfinished trial is begun again under its
-own key. Nobody has seen anything of it, so that nothing is charged twice.
+own key. Nothing of it was published, so that nothing is charged twice.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _State:
         id: Of the charge, of the kept key and of the run that comes out.
         settings: `TuningProblem.digest`.
         following: The trial to take next.
-        best: The best trial so far; None where none came to an end.
+        best: The best trial so far; None if none came to an end.
         setting: The setting of that trial; the first one, whose plan a default carries, where there is none.
         score: Its noised score, as `float.hex`.
         microbatch_size: The micro-batch of the first trial, and so of all.
@@ -197,7 +197,7 @@ def tune_runs(
         console.print(_price(problem.tuning, config.delta), highlight=False)
         if warning := large_delta(config.delta, problem.whole.units):
             console.print(warning, highlight=False, soft_wrap=True)
-        # the key last: cut off between the two, it would be kept for a choice that nobody finds again
+        # the key last: cut off between the two, it would be kept for a choice that no command finds again
         state.write(work)
         if kept is None:
             keep_key(state.id, StoredKey(key, problem.data, {}), state_dir)
@@ -391,7 +391,7 @@ def _publish(
         if state.best is None:
             with tempfile.TemporaryDirectory(
                 dir=work
-            ) as own:  # as a trial's head, it is nobody's until it is chosen
+            ) as own:  # as a trial's head, it belongs to no run until it is chosen
                 _write_default(problem, state, known, folder, command, Path(own))
         else:
             _copy(work / f"trial-{state.best}" / "run", folder)

@@ -116,12 +116,12 @@ class TuningConfig:
                 where,
                 "leave canaries out",
             )
-        asked = {"epsilon": epsilon, "delta": delta, "accountant": Accountant.RDP.value}
+        typed = {"epsilon": epsilon, "delta": delta, "accountant": Accountant.RDP.value}
         given = base.get("plan") or {}
         if not isinstance(given, Mapping):
             raise DposeError("section-not-mapping", "plan holds no keys and values", where)
-        overridden = {key: value for key, value in asked.items() if value is not None and key != "accountant"}
-        base["plan"] = filled_in({**given, **overridden}, asked)
+        overridden = {key: value for key, value in typed.items() if value is not None and key != "accountant"}
+        base["plan"] = filled_in({**given, **overridden}, typed)
         settings, runs = [], []
         for values_ in itertools.product(*(choices for _, choices in axes)):
             chosen = {path: value for (path, _), value in zip(axes, values_, strict=True)}

@@ -54,8 +54,8 @@ class TuningProblem:
     @property
     def digest(self) -> str:
         """Of the settings."""
-        told = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        content = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def data(self) -> str:
@@ -148,7 +148,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
 def priced_trials(
     config: TuningConfig, law: TrialLaw, units: int, scored: int
 ) -> tuple[tuple[BoundPlan, ...], Tuning]:
-    """The noise of every setting and of the score, so that everything together costs what was asked for."""
+    """The noise of every setting and of the score, so that everything together costs the budget."""
     check_delta(config.delta, units + scored)
     rough = [plan.bind(units) for plan in config.plans([1.0] * len(config.runs))]
     kinds = [(bound.sampling_rate, bound.steps) for bound in rough]

@@ -75,7 +75,7 @@ def noised_trial_score(
 def unit_joints(
     task: Task, model: torch.nn.Module, dataset: UnitDataset, joints: int, *, console: Console | None = None
 ) -> NDArray[np.int64]:
-    """Of each unit, how many joints were found and how many missed, (n, 2); at most `joints` of them together.
+    """Number of found and of missed joints of each unit, (n, 2); at most `joints` of them together.
 
     Which of a unit's visible joints count is a fixed order of hashes of the unit's name and the places of view and
     joint, so every joint has the same chance and no other unit plays a part.

@@ -3,7 +3,7 @@
 for line in verify_run("runs/mpii").lines:
     print(line)
 
-Ledger and seal are chains of hashes without a secret: whoever edits a run folder can write both anew. So whatever
+Ledger and seal are chains of hashes without a secret: anyone who edits a run folder can write both anew. So whatever
 follows from plan, configuration and ledger is computed again here and compared with what stands in statement and card.
 docs/threat-model.md says of every field of a statement whether it is computed again, or bound by the seal alone.
 """
@@ -57,7 +57,7 @@ class Verification:
 
     Attributes:
         statement: As read.
-        spent: Epsilon of everything reserved; None where nothing is claimed.
+        spent: Epsilon of everything reserved; None if nothing is claimed.
         lines: The findings, ready to print.
     """
 
@@ -164,7 +164,7 @@ def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Se
 
 
 def _refuse_links_out(folder: Path) -> None:
-    """Refuse a folder whose files lie elsewhere: whoever is given it does not get them, or others change them."""
+    """Refuse a folder whose files lie elsewhere: a copy of it lacks them, and others may change them."""
     for file in (
         *(folder / name for name in RUN_FILES),
         folder / "privacy.json",

@@ -36,9 +36,9 @@ def check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path) 
     """
     try:
         said = content["run"][FIRST]
-        told = dict(said["trained_on"])
-        how = str(told.pop("how"))
-        start = TrainedOn.from_dict(told, str(path), how)
+        said_of = dict(said["trained_on"])
+        how = str(said_of.pop("how"))
+        start = TrainedOn.from_dict(said_of, str(path), how)
         charged, given = bool(said["charged"]), tuple(map(str, said["conditional_on"]))
         digest = str(said["sha256"])
         own = TrainedOn.from_dict(content[ENTRY], str(path))
@@ -90,7 +90,7 @@ def _check_passed_on(start: TrainedOn, own: TrainedOn, path: Path) -> None:
 def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None:
     """Refuse a model that does not say of itself which sets its configuration names.
 
-    Of data in a common format nothing is asked: which set they are the folder shows, and that is elsewhere.
+    Data in a common format are not checked: which set they are is known from their folder, which is elsewhere.
 
     Raises:
         DposeError: one is left out.
@@ -118,7 +118,7 @@ def given_of_first(first: Inherited, unit: str) -> tuple[str, ...]:
         first: As `check_first` gives them.
         unit: What the run protects.
     """
-    # whom a run that the account has charged learnt from is told by content; of other weights the names are told
+    # whom a run that the account has charged learnt from is known by content; of other weights by names
     named = first.digest and first.learnt.people and first.learnt.how and not (first.charged or first.facts)
     which = f"the first weights{short_digest(first.digest)}"
     return (*first.conditions, *([named_line(first.learnt, unit, which)] if named else []))
@@ -133,8 +133,8 @@ def check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> 
     if not first.facts or (statement.tuning is not None and not statement.inputs):
         return  # other weights; or a choice of no trial, which has no inputs
     licence = first.learnt.licence or LICENCE
-    told = [i.licence for i in statement.inputs if i.sha256 == first.digest]
-    if not told or any(each != licence for each in told):
+    said_of = [i.licence for i in statement.inputs if i.sha256 == first.digest]
+    if not said_of or any(each != licence for each in said_of):
         raise DposeError(
             "inputs-licence-missing",
             f"inputs do not say the licence of the first weights, {licence}",

@@ -7,11 +7,11 @@ import torch
 from dpose.training.arithmetic import slow_in_bfloat16
 
 FEW = 500
-"""Below so many units a private run is told what that means."""
+"""Below so many units a private run warns."""
 
 
 def few_units(count: int) -> str | None:
-    """A warning about a private run on `count` units; None where there are enough.
+    """A warning about a private run on `count` units; None if there are enough.
 
     The noise is as large as one unit's share must be hidden, whatever their number: what many units agree on stands out
     from it, what a few agree on does not.
@@ -26,7 +26,7 @@ def few_units(count: int) -> str | None:
 
 
 def slow_in_bf16(device: torch.device) -> str | None:
-    """A warning about a processor that has no instructions for bfloat16; None where it has, or is not known."""
+    """A warning about a processor that has no instructions for bfloat16; None if it has, or is unknown."""
     if not slow_in_bfloat16(device):
         return None
     return "this processor has neither AMX nor AVX512-BF16: bf16 is slower on it than float32"

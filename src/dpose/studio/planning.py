@@ -52,10 +52,10 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
         f"--epsilon {as_given(plan.epsilon or 0)} --delta {as_given(plan.delta or 0)} --method {plan.method}"
     )
     if plan.relation is not Relation.ZERO_OUT:
-        options += f" --relation {plan.relation.value}"
+        options += f" --set plan.relation={plan.relation.value}"
     if plan.accountant is not Accountant.PLD:
-        options += f" --accountant {plan.accountant.value}"
-    nominal = "" if plan.nominal_units is None else f" --nominal-units {plan.nominal_units}"
+        options += f" --set plan.accountant={plan.accountant.value}"
+    nominal = "" if plan.nominal_units is None else f" --set plan.nominal_units={plan.nominal_units}"
     attack = _attack(event, plan.relation)
     return {
         "numbers": [

@@ -1,6 +1,6 @@
 """The runs page: what stands in run folders, verified on demand, followed while they train, stopped and gone on with.
 
-Only what `dpose.runs.report.reading` lets through is shown of a log: of a private run nothing without noise.
+Only what `dpose.runs.reading` lets through is shown of a log: of a private run nothing without noise.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
         DposeError: it is none, or its statement is broken or claims less than its events cost.
     """
     # here: it brings what models are made of, which the other pages do without
-    from dpose.runs.report.reading import read_run
+    from dpose.runs.reading import read_run
 
     run = read_run(folder)
     if run.statement is not None:

@@ -20,7 +20,7 @@ from dpose.training.clip import PreClipping
 from dpose.training.gradients import Params, measured_gradients, trainable_params
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
-_ALONE = "--microbatch-size 1 takes one unit at a time"
+_ALONE = "--set microbatch_size=1 takes one unit at a time"
 
 
 def check_units_apart(
@@ -58,11 +58,11 @@ def check_units_apart(
             raise DposeError(
                 "precision-unsupported",
                 f"gradients cannot be computed in bfloat16: {error}",
-                fix="leave --precision out",
+                fix="leave precision out",
             ) from error
         if not apart:
             kind, fix = (
-                ("bfloat16", f"leave --precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
+                ("bfloat16", f"leave precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
             )
             raise DposeError(
                 "units-not-apart",

@@ -69,22 +69,22 @@ def check_plantable(plan: TrainingPlan, seed: int | None) -> None:
         raise DposeError(
             "method-without-canaries",
             f"canaries show nothing of {plan.method}",
-            "--canaries",
+            "canaries.count",
             f"choose {known}",
         )
     if plan.relation is Relation.ADD_REMOVE:
         raise DposeError(
             "canaries-of-secret-number",
             "canaries are zeroed out or replaced, so their number is public",
-            "--canaries",
+            "canaries.count",
             "use zero-out",
         )
     if seed is not None:
         raise DposeError(
             "canaries-with-seed",
             "a seeded run claims nothing that an audit could test",
-            "--canaries",
-            "leave --seed out",
+            "canaries.count",
+            "leave seed out",
         )
 
 

@@ -49,7 +49,7 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
             "precision-unsupported",
             "the residual loss has no passes in bfloat16",
             f"{plan.method}, private_loss residual",
-            "leave --precision out, or take the private loss plain",
+            "leave precision out, or take the private loss plain",
         )
     optimizer.build([p for p in model.parameters() if p.requires_grad], bound.steps)
     with open_parts(inputs, public) as parts:

@@ -106,7 +106,7 @@ class FirstWeights:
             path: The folder or the file.
             given: What is taken as given of them in particular.
             learnt: What they have learnt from, if the model's builder knows it; else what they say themselves.
-            said: What the user says of that (`--init-data`).
+            said: What the user says of that (`model.init_data`).
             called: What they are called besides, such as their name on a hub: readers are told this name.
 
         Raises:
@@ -356,7 +356,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 f"{run.unit}, {run.relation.value}), which cannot be added to this one (each {entry.unit}, "
                 f"{entry.relation.value})",
                 first.name,
-                "give the same --unit and --relation, or start from other weights",
+                "give the same plan.unit and plan.relation, or start from other weights",
             )
         if run.beyond and entry.relation is Relation.ADD_REMOVE:
             raise DposeError(
@@ -364,7 +364,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 f"the first weights learnt from the public views of some of these {entry.unit}s ({when}): a unit that "
                 "is added would bring its public view, so that add-or-remove cannot be claimed",
                 first.name,
-                "use --relation zero-out or replace, or start from other weights",
+                "use plan.relation=zero-out or replace, or start from other weights",
             )
 
 

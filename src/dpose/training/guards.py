@@ -196,7 +196,7 @@ def check_not_watched(
         raise DposeError(
             "watched-unit-private",
             f"watched unit {found}; its score would be outside any guarantee",
-            "--validation-data",
+            "data.validation_data",
             "watch public or held-out data, which share no picture and nobody with the units",
         )
 

@@ -48,12 +48,14 @@ class TrainingPlan:
     True
 
     Attributes:
-        method: A name in `METHODS`.
-        epsilon: The budget of the whole run; or give `noise_multiplier`.
-        delta: Must be below 1/n.
-        epochs: Passes over the data in expectation: steps = ceil(epochs * n / expected_batch_size).
+        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, fdp-sgd, fpdp-sgd, public-only or non-private. A name in
+            `METHODS`: pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales before it; fdp-sgd
+            and fpdp-sgd protect features.
+        epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
+        delta: The probability that the bound may fail, below 1 / number of units.
+        epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size).
         steps: Overrides `epochs`.
-        expected_batch_size: Units in a Poisson batch on average; the divisor of every noised sum.
+        expected_batch_size: Units in a Poisson batch on average. The divisor of every noised sum.
         clip_norm: The clipping norm C, the bound on a unit's gradient.
         normalise: Divide clipped gradients by C, so that C does not scale the optimizer's step.
         noise_multiplier: sigma, the noise's standard deviation over the sensitivity; calibrated when None.
@@ -115,7 +117,7 @@ class TrainingPlan:
             raise DposeError(
                 "average-last-out-of-range",
                 f"average_last is a share of the steps, in [0, 1], and not beside ema_decay, not {self.average_last:g}",
-                fix="leave one of them out, or give --ema 0",
+                fix="leave one of them out, or give plan.ema_decay=0",
             )
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant", OF_RUNS))
@@ -240,7 +242,7 @@ class TrainingPlan:
             raise DposeError(
                 "relation-differs",
                 f"the units were read for {near.relation.value} and the plan says {self.relation.value}",
-                "--relation",
+                "plan.relation",
                 "give protect() the plan's relation",
             )
         chosen = protected.selection
@@ -249,7 +251,7 @@ class TrainingPlan:
             raise DposeError(
                 "nominal-units-differ",
                 f"the units were limited as some of {chosen.nominal:,}, not of the plan's nominal number",
-                "--nominal-units",
+                "plan.nominal_units",
                 "give the selection and the plan the same nominal number of units",
             )
         return replace(self, unit=near.unit.value).bind(protected.identity.units, limit)
@@ -264,7 +266,7 @@ class TrainingPlan:
             raise DposeError(
                 "unit-differs",
                 f"the plan protects one {self.unit}, and a unit of these data is one {unit.value}",
-                "--unit",
+                "plan.unit",
                 "open the data with that unit, or leave the plan's out",
             )
 

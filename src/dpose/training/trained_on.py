@@ -29,7 +29,7 @@ ENTRY = "trained_on"
 """In `config.json`."""
 CONFIG, CARD = "config.json", "README.md"
 NOT_KNOWN = "unknown"
-"""What `--init-data` says if it is not known."""
+"""What `model.init_data` says if it is not known."""
 HERE = "as their config.json says"
 ALL = "and from nothing else"
 _FIELDS = {"datasets", "known", "licence", "note", "protected"}
@@ -132,7 +132,7 @@ def trained_on(place: str | Path, said: str | None = None, called: str = "") -> 
 
     Args:
         place: A model folder or a file of weights. Nothing of it is loaded.
-        said: What the user says (`--init-data`): names with commas between them, or "unknown".
+        said: What the user says (`model.init_data`): names with commas between them, or "unknown".
         called: What else the weights are called, such as their name on a hub.
 
     Raises:
@@ -167,7 +167,7 @@ def declared(folder: Path) -> TrainedOn | None:
 
 
 def said_by_user(text: str) -> TrainedOn:
-    """What `--init-data` says: names with commas between them, of which "unknown" leaves open that there is more.
+    """What `model.init_data` says: names with commas between them, of which "unknown" leaves open that there is more.
 
     >>> said_by_user("coco, AI Challenger").datasets, said_by_user("coco,unknown").known
     (('coco', 'aic'), False)
@@ -177,10 +177,12 @@ def said_by_user(text: str) -> TrainedOn:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise DposeError("trained-on-missing", "names no data", "--init-data", "write coco,aic, or unknown")
+        raise DposeError(
+            "trained-on-missing", "names no data", "model.init_data", "write coco,aic, or unknown"
+        )
     known = NOT_KNOWN not in names
     datasets = [_named(name) for name in names if name != NOT_KNOWN]
-    return TrainedOn(_once(datasets), known, how="as --init-data says" if datasets else "")
+    return TrainedOn(_once(datasets), known, how="as model.init_data says" if datasets else "")
 
 
 def learnt_by_run(start: TrainedOn, own: SetNames, *, guaranteed: bool, fitted_on: SetNames) -> TrainedOn:

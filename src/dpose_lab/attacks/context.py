@@ -94,9 +94,7 @@ class AttackConfig:
                 "identities-too-few", "two people are needed to mistake one for the other", "--identities"
             )
         if not all(64 <= side <= 1024 and side % 8 == 0 for side in self.size):
-            raise DposeError(
-                "size-out-of-range", "sides must be multiples of 8 between 64 and 1024", "--size"
-            )
+            raise DposeError("size-out-of-range", "sides must be multiples of 8 between 64 and 1024", "size")
         if Neighbours.parse(self.neighbours, CELL_FORMS).scope == "frame":
             raise DposeError(
                 "neighbours-without-frames", "pictures have no frames", "--neighbours", "write pixels:M"
@@ -305,5 +303,5 @@ def parse_size(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
     if not found:
-        raise DposeError("size-malformed", f"must be HEIGHTxWIDTH, not {text!r}", "--size", "as in 128x96")
+        raise DposeError("size-malformed", f"must be HEIGHTxWIDTH, not {text!r}", "size", "as in 128x96")
     return int(found[1]), int(found[2])

@@ -112,7 +112,9 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     check_auditable(plan, "is not attacked by these shadows")
     if plan.relation is not Relation.ZERO_OUT:
         raise DposeError(
-            "relation-unsupported", "shadow runs zero units out; another relation is not tested", "--relation"
+            "relation-unsupported",
+            "shadow runs zero units out; another relation is not tested",
+            "plan.relation",
         )
     check_free(out)
     model, _, _ = build_model(config)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from dpose.cli.options import command_line, expand_groups, plain_console
+from dpose.cli.options import Settings, command_line, expand_groups, plain_console
 from dpose.cli.release_options import EngineName, EngineWorkers, Public
+from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -25,50 +26,37 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     str,
-    typer.Option(
-        help="Whose pictures: synthetic:LOOK[:SPLIT], folder:ROOT (a folder in it for each person) or celeba:ROOT."
-    ),
+    typer.Option(help="synthetic:LOOK[:SPLIT], folder:ROOT (a folder for each person) or celeba:ROOT."),
 ]
 Out = Annotated[Path, typer.Option(help="The folder to make; must not exist.")]
 Releases = Annotated[
     list[str] | None,
     typer.Option(
-        help="none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; may be given again, or "
-        "several with commas. Raw pictures are always there. Default: dp."
+        help="none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."
     ),
 ]
 Blocks = Annotated[
     list[str] | None,
     typer.Option(
-        help="Sides of blocks, pixels, or auto, as in auto,8,16; may be given again. Default: auto, as dpose pixelize "
-        "chooses it; pixelate then has 16."
+        help="Sides of blocks, pixels, as in 8,16. Default: auto, as in dpose pixelize; 16 for pixelate."
     ),
 ]
 Parts = Annotated[
     list[str] | None,
-    typer.Option(help="Parts n along a side of complex blocks; above 1 with private regions. As in 1,4."),
+    typer.Option(help="Parts along a side of complex blocks, as in 1,4; above 1 with private regions."),
 ]
-Epsilons = Annotated[
-    list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5; may be given again.")
-]
+Epsilons = Annotated[list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5.")]
 Neighbours = Annotated[str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")]
 Restores = Annotated[
     list[str] | None,
-    typer.Option(
-        help="How private releases are restored: learned, tv or none; may be given again. Default: learned."
-    ),
+    typer.Option(help="How private releases are restored: learned (default), tv or none."),
 ]
 Attackers = Annotated[
     list[str] | None,
-    typer.Option(
-        help="plain (learnt from raw pictures), adaptive (learnt from released ones). Default: both."
-    ),
+    typer.Option(help="plain (learnt from raw pictures) or adaptive (from released ones). Default: both."),
 ]
 Identities = Annotated[int, typer.Option(min=2, help="How many people are attacked, at most.")]
 LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
-Pictures = Annotated[int, typer.Option(min=2, help="How many of each of those.")]
-Size = Annotated[str, typer.Option(help="HEIGHTxWIDTH of rendered pictures; files keep their own size.")]
-Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pixelization paper.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
 
 
@@ -109,15 +97,30 @@ class People:
 
 @dataclass(frozen=True)
 class Learning:
-    """What the attacker learns from, and how all pictures are made."""
+    """Whom the attacker learns from, with which noise, and who works."""
 
     learn_from: LearnFrom = 500
-    learn_pictures: Pictures = 5
-    size: Size = "128x96"
-    grey: Grey = False
     seed: Seed = 0
     engine: EngineName = None
     workers: EngineWorkers = 1
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """How pictures are made.
+
+    Attributes:
+        learn_pictures: Pictures of each person that the attacker learns from.
+        size: HEIGHTxWIDTH of rendered pictures; files keep their own size.
+        grey: Grey pictures, as in the pixelization paper.
+    """
+
+    learn_pictures: int = 5
+    size: str = "128x96"
+    grey: bool = False
+
+
+PICTURES = Settings((("", "dpose_lab.cli.attack:Pictures"),))
 
 
 class _Commands(Mapping[str, Any]):
@@ -168,6 +171,7 @@ def _command(name: str) -> Any:
         "people": People,
         "own": own,
         "learning": Learning,
+        "settings": Annotated[dict[str, Any], PICTURES],
     }
 
     def command(**given: Any) -> None:
@@ -186,9 +190,9 @@ def _command(name: str) -> Any:
         ]
     )
     grid = " --epsilon 5" if kind.chooses_releases else ""
-    alone = typer.Typer(add_completion=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
-    alone.command(name, epilog=example)(expand_groups(command))
+    alone.command(name, epilog=example, context_settings={"max_content_width": 120})(expand_groups(command))
     return typer.main.get_command(alone)
 
 
@@ -205,6 +209,7 @@ def _config(
     where: Where,
     people: People,
     learning: Learning,
+    settings: dict[str, Any],
     released: Released | None = None,
     chosen: Chosen | None = None,
 ) -> AttackConfig:
@@ -212,6 +217,7 @@ def _config(
     from dpose_lab.attacks.adversary import AttackerEffort
     from dpose_lab.attacks.context import ATTACKERS, AttackConfig, parse_size
 
+    pictures = checked(Pictures, settings)
     released, chosen = released or Released(), chosen or Chosen()
     return AttackConfig(
         data=where.data,
@@ -226,10 +232,10 @@ def _config(
         restorations=tuple(_listed(released.restore, ("learned",))),
         attackers=tuple(_listed(chosen.attacker, ATTACKERS)),
         identities=people.identities,
-        size=parse_size(learning.size),
-        in_grey=learning.grey,
+        size=parse_size(pictures.size),
+        in_grey=pictures.grey,
         public=where.public,
-        effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
+        effort=AttackerEffort(learning.learn_from, pictures.learn_pictures, learning.seed),
         command=command_line(),
         engine=learning.engine or "",
         workers=learning.workers,

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.audit import Alpha, AuditedRun, Delta, Epsilon, Out, Seed, leave, show_audit
-from dpose.cli.options import expand_groups, option
-from dpose.cli.run_options import GUARANTEE, BatchSize, Epochs, Limit, as_config
+from dpose.cli.audit import AUDITED, Alpha, Delta, Epsilon, Out, Seed, leave, show_audit
+from dpose.cli.options import Settings, expand_groups, option
+from dpose.cli.run_options import RUN
 from dpose.privacy.rounding import as_given, lower
 
 if TYPE_CHECKING:
     from dpose_lab.audits.mechanism_audit import MechanismAudit
 
 
-@dataclass(frozen=True)
-class HalfRuns(AuditedRun):
-    """Many runs, each on a random half of the units."""
-
-    limit: Limit = 200
-    epochs: Epochs = 8
-    expected_batch_size: BatchSize = 50
+HALF_RUNS = Settings(
+    (RUN,),
+    AUDITED,
+    {"data.limit": 200, "data.validation_data": "none", "plan.epochs": 8.0, "plan.expected_batch_size": 50},
+)
+"""Of many runs, each on a random half of the units."""
 
 
 @expand_groups
 def membership(
-    run: HalfRuns,
+    settings: Annotated[dict[str, Any], HALF_RUNS],
     *,
     out: Out,
     shadows: Annotated[int, option("Runs that the adversary learns from.")] = 16,
@@ -47,7 +45,7 @@ def membership(
     from dpose_lab.audits.membership import MembershipAudit, audit_membership
 
     console = Console()
-    config = RunConfig.from_options(as_config(run, validation_data="none"))
+    config = RunConfig.from_options(settings)
     how = MembershipAudit(shadows, targets, alpha, controls, workers)
     report = audit_membership(config, how, out, console)
     show_audit(report, console)
@@ -89,9 +87,9 @@ def mechanism(
 
 def release(
     name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
-    epsilon: Annotated[str, option("The claim: epsilon of each file.", GUARANTEE)],
+    epsilon: Annotated[str, option("The claim: epsilon of each file.")],
     delta: Annotated[
-        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.", GUARANTEE)
+        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.")
     ] = "0",
     samples: Annotated[
         int | None,

@@ -23,21 +23,21 @@ class GridRequest:
 
     Attributes:
         core: A named subset, small enough for a small machine.
-        methods: Of training.
-        strategies: "finetune", "full", "scratch".
-        variants: Of the recipe, for ablations.
-        epsilons: Budgets.
-        clip_norms: Clipping norms C.
-        repeat: Trainings of one setting, for error bars.
-        preset: Of the model.
-        init: A model folder to start from, or the name of public weights.
-        public: Data nobody needs protected, for subspaces.
-        evaluate: The data that models are tested on.
+        methods: Methods of training, with commas between them.
+        strategies: own (each method's), finetune, full or scratch.
+        variants: Rows of an ablation, beside the recipe as it is.
+        epsilons: Budgets, as in 0.2,0.8; also ones that the paper has not.
+        clip_norms: Clipping norms C, as in 0.1,1.0.
+        repeat: Trainings of each setting, for means and standard deviations.
+        preset: The backbone: nano, lite0, 5m, 11m or 21m.
+        init: A public model folder that finetune and full start from.
+        public: Public data, for the subspaces of pdp-sgd and fpdp-sgd. By default the data's own public split.
+        evaluate: The data that models are tested on. By default the data's test split, or its validation split.
         epochs: Passes over the data.
         batch_size: Units in a batch on average.
         optimizer: A class of `torch.optim`.
         lr: The highest learning rate.
-        show_pictures: Show pictures of the test data whatever they are.
+        show_pictures: Show pictures of the test data even if they are not declared public; the account counts them.
     """
 
     core: bool = False

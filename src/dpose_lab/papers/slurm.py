@@ -101,7 +101,7 @@ def job_settings(request: Request) -> dict[str, Any]:
             "partition-missing",
             "needs a partition",
             "--engine slurm",
-            "give --partition NAME; local is this machine",
+            "give --set job.partition=NAME; local is this machine",
         )
     settings = parsed_settings(request.slurm)
     if request.processes > 1:

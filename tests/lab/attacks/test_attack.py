@@ -84,8 +84,8 @@ def test_an_attack_from_elsewhere_is_a_command_with_its_options_and_a_report(mon
         "synthetic:ward",
         "--identities",
         "3",
-        "--size",
-        "64x64",
+        "--set",
+        "size=64x64",
         "--release",
         "pixelate",
         "--block",
@@ -111,7 +111,7 @@ def test_an_attack_from_elsewhere_is_a_command_with_its_options_and_a_report(mon
 
 def test_an_engines_workers_find_the_same(monkeypatch, tmp_path):
     monkeypatch.setitem(ATTACKS, "toy", f"{__name__}:Toy")
-    small = ["attack", "toy", "--data", "synthetic:ward", "--identities", "3", "--size", "64x64"]
+    small = ["attack", "toy", "--data", "synthetic:ward", "--identities", "3", "--set", "size=64x64"]
     small += ["--release", "pixelate", "--block", "8,16", "--attacker", "plain"]
     assert main([*small, "--out", str(tmp_path / "one")]) == 0
     at = Dying({1})

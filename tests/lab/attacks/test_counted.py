@@ -36,7 +36,7 @@ def staff(tmp_path):
 
 
 def attack(staff, out, *more):
-    asked = ["--identities", "2", "--learn-pictures", "2", "--release", "pixelate", "--block", "8"]
+    asked = ["--identities", "2", "--set", "learn_pictures=2", "--release", "pixelate", "--block", "8"]
     return main(["attack", "reid", "--data", f"folder:{staff}", *asked, "--out", str(out), *more])
 
 
@@ -100,7 +100,7 @@ def test_a_budget_refuses_it_before_anything_is_computed_or_written(staff, tmp_p
 
 @pytest.mark.parametrize(("look", "count"), [("studio", 0), ("ward", 1)])
 def test_rendered_people_who_stand_for_private_ones_are_counted_like_them(look, count, tmp_path):
-    small = ["--identities", "2", "--learn-from", "12", "--learn-pictures", "2", "--size", "64x64"]
+    small = ["--identities", "2", "--learn-from", "12", "--set", "learn_pictures=2", "--set", "size=64x64"]
     rest = ["--release", "pixelate", "--block", "8", "--attacker", "plain", "--out", str(tmp_path / "out")]
     assert main(["attack", "reid", "--data", f"synthetic:{look}", *small, *rest]) == 0
     assert [entry.stored.marks for entry in charges()] == [6] * count

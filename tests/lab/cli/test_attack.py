@@ -17,10 +17,10 @@ SMALL = [
     "4",
     "--learn-from",
     "12",
-    "--learn-pictures",
-    "2",
-    "--size",
-    "64x64",
+    "--set",
+    "learn_pictures=2",
+    "--set",
+    "size=64x64",
 ]
 FILES = {"index.html", "results.json", "results.md", "pictures.png"}
 
@@ -62,7 +62,7 @@ def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
 
 
 def test_all_four_on_the_public_view(capsys, tmp_path):
-    assert main(["attack", "view", *SMALL[:-2], "--epochs", "1", "--size", "128x96", "--out", "v"]) == 0
+    assert main(["attack", "view", *SMALL[:-2], "--epochs", "1", "--set", "size=128x96", "--out", "v"]) == 0
     assert {path.name for path in (tmp_path / "v").iterdir()} == {
         "attributes", "linkage", "public-view.json", "reconstruct", "reid",
     }  # fmt: skip
@@ -170,8 +170,8 @@ def test_what_cannot_be_released_is_said_and_the_rest_attacked(capsys, attack):
         ([*SMALL, "--epsilon", "5,none"], ("none",)),
         ([*SMALL, "--epsilon", "0"], ("epsilon",)),
         ([*SMALL, "--neighbours", "pixels:1/frame"], ("no frames",)),
-        ([*SMALL[:-1], "63x64"], ("multiples of 8",)),
-        ([*SMALL[:-1], "big"], ("HEIGHTxWIDTH",)),
+        ([*SMALL[:-1], "size=63x64"], ("multiples of 8",)),
+        ([*SMALL[:-1], "size=big"], ("HEIGHTxWIDTH",)),
         ([*SMALL, "--embedder", "nothing.onnx"], ("nothing.onnx",)),
     ],
 )

@@ -83,22 +83,22 @@ def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
         (["release-actions", "--data", "synthetic-clips"], "it takes --limit, --seed, --quick"),
         (["000/table2", "--data-public"], "takes no --data-public"),
         (["000/table2", "--quick"], "--core"),
-        (["ward-dp", "--variants", "full"], "ablation"),
-        (["ward-dp-ablation", "--variants", "none"], "lr-third"),
+        (["ward-dp", "--set", "variants=full"], "ablation"),
+        (["ward-dp-ablation", "--set", "variants=none"], "lr-third"),
         (["000/table2", "--epsilons", "0.2;0.8"], "0.2,0.8"),
         (["000/table2", "--epsilons", "0.2,-1"], "--epsilons"),
         (["000/table2", "--clip-norms", "small"], "--clip-norms"),
-        (["000/table2", "--strategies", "freeze"], "finetune, full, scratch"),
+        (["000/table2", "--set", "strategies=freeze"], "finetune, full, scratch"),
         (["000/table2", "--methods", "sgd"], "fpdp-sgd"),
         (["000/table2", "--data", "mpii:absent"], "absent"),
         (["000/table2", "--data", "synthetic:ward", "--data", "synthetic:studio"], "one --data"),
         (["000/table2", "--init", "absent"], "absent"),
         (["000/table2", "--preset", "huge"], "preset"),
-        (["000/table2", "--epochs", "0"], "epochs"),
-        (["000/table2", "--lr", "0"], "learning rate"),
-        (["000/table2", "--optimizer", "newton"], "newton"),
+        (["000/table2", "--set", "epochs=0"], "epochs"),
+        (["000/table2", "--set", "lr=0"], "learning rate"),
+        (["000/table2", "--set", "optimizer=newton"], "newton"),
         (["000/table2", "--public", "nothing"], "nothing"),
-        (["000/table2", "--evaluate", "nothing"], "nothing"),
+        (["000/table2", "--set", "evaluate=nothing"], "nothing"),
         (["003/humanart-dp"], "--data"),
         (["lspet-dp"], "--data"),
     ],
@@ -123,8 +123,8 @@ def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
         "0.2",
         "--clip-norms",
         "0.1",
-        "--epochs",
-        "1",
+        "--set",
+        "epochs=1",
         "--out",
         "t",
     ]
@@ -137,7 +137,7 @@ def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
     assert main(asked) == 0
     assert (tmp_path / "t" / "results.json").read_text() == before
     capsys.readouterr()
-    assert main([*asked, "--lr", "0.5"]) == 2
+    assert main([*asked, "--set", "lr=0.5"]) == 2
     assert "other settings (lr)" in capsys.readouterr().err
     # eight public units do not span fifty directions
     assert main([*asked[:-2], "--public", "synthetic:ward:public", "--methods", "pdp-sgd", "--out", "u"]) == 1

@@ -132,8 +132,8 @@ def test_a_request_goes_to_the_node_as_it_is(tmp_path):
     ("arguments", "named"),
     [
         (["--engine", "slurm"], "needs a partition"),
-        (["--partition", "night"], "--engine slurm"),
-        (["--engine", "slurm", "--partition", "local", "--slurm", "hours"], "KEY=VALUE"),
+        (["--set", "job.partition=night"], "--engine slurm"),
+        (["--engine", "slurm", "--set", "job.partition=local", "--set", "job.slurm.hours"], "PATH=VALUE"),
         (["--engine", "ray://127.0.0.1:1"], "no Ray cluster answers"),
     ],
 )

@@ -110,7 +110,9 @@ class VideoUnits:
     ) -> None:
         if not 1 <= views <= MAX_VIEWS:
             raise DposeError(
-                "views-out-of-range", f"a video has 1 to {MAX_VIEWS} clips, not {views}", f"--views {views}"
+                "views-out-of-range",
+                f"a video has 1 to {MAX_VIEWS} clips, not {views}",
+                f"data.views={views}",
             )
         for video in videos.videos:
             if video.action < 0 if labels == "action" else not video.attributes:

@@ -65,13 +65,13 @@ class LabelFile:
                 "labels-ambiguous",
                 f"several files could hold the labels: {names}",
                 str(root),
-                "say which with --annotations",
+                "say which, as in NAME:ROOT,annotations=FILE",
             )
         raise DposeError(
             "labels-missing",
             f"holds no {self.usual[split][0]}",
             str(root),
-            f"{self.get_it}, or name the file with --annotations",
+            f"{self.get_it}, or name the file, as in NAME:ROOT,annotations=FILE",
         )
 
 

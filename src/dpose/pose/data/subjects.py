@@ -37,7 +37,7 @@ class SubjectUnits:
                     "subjects-unknown",
                     "it is not known who this shows",
                     images.unit_id(index),
-                    "use --unit image",
+                    "use plan.unit=image",
                 )
             groups.setdefault(names[0], []).append(index)
         self._images = images

@@ -31,11 +31,11 @@ def check_options(name: str, asked: GridRequest) -> None:
         "--methods": asked.methods,
         "--strategies": asked.strategies,
         "--clip-norms": asked.clip_norms,
-        "--epochs": asked.epochs,
-        "--batch-size": asked.batch_size,
-        "--optimizer": asked.optimizer,
-        "--lr": asked.lr,
-        "--evaluate": asked.evaluate,
+        "epochs": asked.epochs,
+        "batch_size": asked.batch_size,
+        "optimizer": asked.optimizer,
+        "lr": asked.lr,
+        "evaluate": asked.evaluate,
     }
     for option, value in refused.items():
         if value not in (None, ()):

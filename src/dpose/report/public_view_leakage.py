@@ -10,9 +10,7 @@ from typing import Any
 
 from dpose.privacy.rounding import between
 from dpose.report.results import Block, Command, Table, Text
-from dpose.runs.report.record import RunRecord, mapping
-from dpose.training.methods import METHODS
-from dpose.training.public_view import WIDTHS
+from dpose.report.run import RunRecord, mapping
 
 FILE = "public_view.json"
 NAMES = {"blur": "Gaussian blur", "pixelize": "pixelization"}
@@ -28,13 +26,13 @@ TELLING = 4
 @cache
 def measured() -> Mapping[str, Any]:
     """What `dpose attack view` left: figures, settings, versions, and the command that makes them again."""
-    found: Mapping[str, Any] = json.loads((files("dpose.runs.report") / FILE).read_text(encoding="utf-8"))
+    found: Mapping[str, Any] = json.loads((files("dpose.report") / FILE).read_text(encoding="utf-8"))
     return found
 
 
 def given_away_section(run: RunRecord) -> tuple[Block, ...]:
     """Figures of attacks on the public view; nothing for methods that have none."""
-    method = METHODS.get(run.method)
+    method = run.facts
     if method is None or not method.public_views:
         return ()
     found = measured()
@@ -94,7 +92,7 @@ def _told(kind: str, found: Mapping[str, Any]) -> str:
 
 
 def _width(kind: str, width: Any, found: Mapping[str, Any]) -> str:
-    own = WIDTHS[kind] if width is None else float(width)
+    own = float(found["widths"][kind] if width is None else width)
     if own == found["widths"][kind]:
         return ""
     less = "less" if own > found["widths"][kind] else "more"

@@ -1,17 +1,24 @@
-"""How the run was made and how to check what is claimed for it."""
+"""The report of a run: its sections in their order, and those on how it was made and how to check its claim."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.report.curves import curves_section, diagnostics_section
+from dpose.report.document import Report
+from dpose.report.guarantee import guarantee_section, plain_fact
 from dpose.report.inline import Code
-from dpose.report.numbers import tidy
-from dpose.report.results import Block, Card, Command, Group, Table
-from dpose.runs.report.record import RunRecord
+from dpose.report.numbers import day, tidy
+from dpose.report.public_view_leakage import given_away_section
+from dpose.report.results import Block, Card, Command, Group, Section, Table
+from dpose.report.run import RunRecord, mapping
+from dpose.report.scores import joints_section, scores_section
+from dpose.report.tiles import PosePair, tiles_of
 
 GROUPS = {
     "data": "Data",
@@ -23,10 +30,85 @@ PLAIN = ("version", "task", "command", *GROUPS)
 """Keys of the settings that are shown elsewhere than among the run's single values."""
 
 
+def run_report(
+    run: RunRecord,
+    pictures: tuple[Block, ...],
+    recomputed: float | None,
+    now: datetime,
+    account: tuple[Block, ...] = (),
+) -> Report:
+    """What is shown of a run.
+
+    Args:
+        run: What was read of its folder.
+        pictures: The content of the section of pictures.
+        recomputed: Epsilon recomputed from the statement's events; None without a statement.
+        now: The report's date.
+        account: The content of the section of what the run's data have given in all.
+    """
+    model = run.model.get("preset")
+    size = run.model.get("input_size")
+    if isinstance(size, list) and len(size) == 2:
+        model = f"{model}, {size[0]} x {size[1]} pixels"
+    units = "" if run.units is None else f"{run.units:,} {run.statement.unit if run.statement else 'unit'}s"
+    return Report(
+        _title(run),
+        kind="dpose training report",
+        source=f"the run folder {run.name}",
+        subject=run.name,
+        summary=run.facts.sentence if run.facts else "",
+        panel=plain_fact(run),
+        facts={
+            "Run": run.name,
+            "Model": str(model or ""),
+            "Data": ", ".join(part for part in (run.data, units) if part),
+            "Steps": f"{run.steps:,}" if run.steps else "",
+            "Report of": day(now),
+        },
+        sections=(
+            Section("guarantee", "What is guaranteed", guarantee_section(run)),
+            Section("given-away", "What the public view gives away", given_away_section(run)),
+            Section("account", "What its data have given in all", account),
+            Section("scores", "Scores", scores_section(run)),
+            Section("curves", "While it trained", curves_section(run)),
+            Section("joints", "Joint by joint", joints_section(run)),
+            Section("pictures", "Pictures", pictures),
+            Section("diagnostics", "Diagnostics", diagnostics_section(run)),
+            Section("settings", "How it was made", settings_section(run)),
+            Section("check", "How to check the claim", check_section(run, recomputed)),
+        ),
+        now=now,
+    )
+
+
+def _title(run: RunRecord) -> str:
+    task = f"{run.task[:1].upper()}{run.task[1:]} model" if run.task else "Model"
+    return f"{task}, {run.method} training" if run.method else task
+
+
+def pictures_section(pairs: Sequence[PosePair], pictures_of: str, no_pictures: str) -> tuple[Block, ...]:
+    """The pictures, and how they were chosen; or why there are none.
+
+    Args:
+        pairs: Pictures that may be shown.
+        pictures_of: The data that they are of.
+        no_pictures: Why there are none.
+    """
+    if not pairs:
+        why = "No pictures were given to this report: a picture of private data is never shown."
+        return (no_pictures or why,)
+    named = f" of {pictures_of}" if pictures_of else ""
+    says = (
+        f"{len(pairs)} units{named}, chosen by name and not by how well they came out. Left: as labelled. Right: as "
+        "the model finds it. Orange is the person's own right side, blue the left, green the middle."
+    )
+    return says, Group(tiles_of(pairs), "tiles")
+
+
 def settings_section(run: RunRecord) -> tuple[Block, ...]:
     """Commands, settings and seed; after them versions and what it takes to check the claim."""
-    groups = {title: dict(_mapping(run.settings.get(key))) for key, title in GROUPS.items()}
-    # what the model is tells more than what was asked for: a default has been filled in
+    groups = {title: dict(mapping(run.settings.get(key))) for key, title in GROUPS.items()}
+    # the model's own values include defaults that the settings leave out
     groups["Model"] = {**groups["Model"], **run.model}
     groups["Run"] = {key: value for key, value in run.settings.items() if key not in PLAIN and key != "seed"}
     cards = [Card(title, rows) for title, values in groups.items() if (rows := _told(values))]
@@ -42,14 +124,14 @@ def check_section(run: RunRecord, recomputed: float | None) -> tuple[Block, ...]
 
     Args:
         run: The run.
-        recomputed: Epsilon as recomputed from the statement's events just now; None where there is none.
+        recomputed: Epsilon as recomputed from the statement's events just now; None without a statement.
     """
     statement = run.statement
     if statement is None or not statement.events:
         return ("No epsilon is claimed, so there is none to verify.",)
     says = (
         "This recomputes epsilon from the events below and once more from the steps that the ledger reserved, and "
-        "refuses a ledger that was altered, reordered or cut off. It cannot tell whether whoever trained the model "
+        "refuses a ledger that was altered, reordered or cut off. It cannot detect whether those who trained the model "
         "lied from the start; no software can."
     )
     again = ""
@@ -94,7 +176,7 @@ def _commands(value: Any) -> list[Command]:
 def _seed(run: RunRecord) -> str:
     seed = run.settings.get("seed")
     if seed is not None:
-        return f"{seed}: whoever knows it can repeat every draw"
+        return f"{seed}: anyone who knows it can repeat every draw"
     if run.statement is not None and run.statement.kind is Kind.PRIVATE:
         return "none: a fresh key from the operating system, which is not in this folder"
     return "none: drawn from the operating system"
@@ -122,7 +204,3 @@ def _quoted(name: str) -> str:
 
 def _exact(value: float | None) -> str:
     return "" if value is None else repr(float(value))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -3,7 +3,7 @@
 import pytest
 
 from dpose.pose.metrics import GROUPS, SCORED
-from dpose.runs.report.scores import ORDER
+from dpose.runs.reading import ORDER
 
 
 def test_before_and_after_of_the_watched_data(make_run, report):

@@ -10,7 +10,8 @@ from dpose.pose.data.units import PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
-from dpose.runs.report.pictures import BUDGET, LARGEST, PosePair, pose_tiles, tiles_of
+from dpose.report.tiles import BUDGET, LARGEST, PosePair, tiles_of
+from dpose.runs.reporting import pose_tiles
 from refusals import refused
 
 SIZE = (64, 48)
@@ -104,11 +105,11 @@ def test_pictures_stay_within_their_budget(monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
     pairs = [PosePair(str(k), noise, noise) for k in range(12)]
     budget = size(tiles_of(pairs)) // 2
-    monkeypatch.setattr("dpose.runs.report.pictures.BUDGET", budget)
+    monkeypatch.setattr("dpose.report.tiles.BUDGET", budget)
     tiles = tiles_of(pairs)
     assert len(tiles) == 12
     assert size(tiles) <= budget
-    monkeypatch.setattr("dpose.runs.report.pictures.BUDGET", 1000)
+    monkeypatch.setattr("dpose.report.tiles.BUDGET", 1000)
     with pytest.raises(ValueError, match="do not fit"):
         tiles_of(pairs)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpose.runs.report.public_view_leakage import LINES, WIDTHS, measured
+from dpose.report.public_view_leakage import LINES, measured
+from dpose.training.public_view import WIDTHS
 
 METHODS = {"fdp-sgd", "fpdp-sgd", "public-only"}
 

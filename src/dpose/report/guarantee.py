@@ -19,8 +19,7 @@ from dpose.privacy.words import (
 from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
-from dpose.runs.report.record import RunRecord
-from dpose.training.methods import METHODS, Method
+from dpose.report.run import MethodFacts, RunRecord
 
 UNPROTECTED = "everything: what the run would otherwise protect may be learnt from it"
 NO_STATEMENT = (
@@ -30,7 +29,7 @@ NO_STATEMENT = (
 
 
 def plain_fact(run: RunRecord) -> Group:
-    """The guarantee, or that there is none, as nobody can overlook it."""
+    """The guarantee, or that there is none, at the top of the page."""
     statement = run.statement
     if statement is None or statement.kind is not Kind.PRIVATE:
         public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
@@ -42,7 +41,7 @@ def plain_fact(run: RunRecord) -> Group:
         ("for each", statement.unit),
     )
     tested = (
-        f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
+        f"Anyone who tests whether a given {statement.unit} was used{beyond}, with false alarms on "
         f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
         f"were. {_strength(statement)}"
     )
@@ -59,7 +58,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     if statement is None:
         return (NO_STATEMENT,)
     said = words_of(statement)
-    protects, leaves_open = _sides(statement, METHODS.get(run.method))
+    protects, leaves_open = _sides(statement, run.facts)
     sides = [
         Group((Bullets(items),), f"side {kind}", title)
         for title, items, kind in (
@@ -78,7 +77,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     )
 
 
-def _sides(statement: PrivacyStatement, method: Method | None) -> tuple[Sequence[str], Sequence[str]]:
+def _sides(statement: PrivacyStatement, method: MethodFacts | None) -> tuple[Sequence[str], Sequence[str]]:
     """What is protected and what is not."""
     uncovered = [
         f"{query.what} of {query.data} ({query.purpose}): {coverage(query).replace('NOT', 'not')}"
@@ -103,7 +102,7 @@ def _reason(statement: PrivacyStatement | None) -> str:
 
 def _beyond(run: RunRecord) -> str:
     """What a unit is protected beyond; empty where all of it is."""
-    method = METHODS.get(run.method)
+    method = run.facts
     return " beyond its public view" if method and method.public_views else ""
 
 

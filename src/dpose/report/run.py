@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from dpose.action.data.spec import ActionSpec
-from dpose.data_spec import Purpose
-from dpose.errors import DposeError
-from dpose.pose.data.spec import DataSpec
 from dpose.privacy.statement import PrivacyStatement
 
 Points = tuple[tuple[int, float], ...]
@@ -25,12 +20,12 @@ class Score:
     Attributes:
         metric: As in "PCKh"; may be empty.
         threshold: The one that the columns show; None for metrics that have none.
-        columns: By name, in the metric's order; None where nothing was there to score.
+        columns: By name, in the metric's order; None if there was nothing to score.
         main: The column that stands for the whole.
         unit: Of the columns: "%", or "" for shares of one.
         joints: By threshold ("0.5"), then by joint.
-        people: How many were scored; None where unknown.
-        joints_seen: How many visible joints there were; None where unknown.
+        people: How many were scored; None if unknown.
+        joints_seen: How many visible joints there were; None if unknown.
         whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
     """
 
@@ -59,7 +54,7 @@ class Score:
 
     @property
     def main_percent(self) -> float | None:
-        """The main column in percent; None where nothing was there to score."""
+        """The main column in percent; None if there was nothing to score."""
         value = self.columns[self.main]
         return value if value is None or self.unit == "%" else 100 * value
 
@@ -79,7 +74,7 @@ class Watched:
 
     Attributes:
         name: Of the data.
-        public: Whether nobody in them needs protection.
+        public: True if the data are public.
         moments: At least one.
     """
 
@@ -94,9 +89,9 @@ class Evaluation:
 
     Attributes:
         data: Their name.
-        units: How many there were; None where unknown.
-        at: The day; None where unknown.
-        public: Whether nobody in them needs protection.
+        units: How many there were; None if unknown.
+        at: The day; None if unknown.
+        public: True if the data are public.
         trained_on: Whether the model was trained on them; never so for a run with a guarantee.
         score: Of this run.
         beside: Other models' scores on the same data, by name.
@@ -118,6 +113,25 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class MethodFacts:
+    """What a report says of a method.
+
+    Attributes:
+        sentence: What it does, in one sentence.
+        private: True if it protects the units.
+        public_views: True if it takes a view of each unit for public.
+        protects: What it protects, a line each.
+        leaves_open: What it does not protect, a line each.
+    """
+
+    sentence: str
+    private: bool
+    public_views: bool
+    protects: Sequence[str]
+    leaves_open: Sequence[str]
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """All that a report shows of a run folder.
 
@@ -126,15 +140,19 @@ class RunRecord:
         task: As in "pose".
         model: The model's own configuration.
         settings: The run's.
-        statement: None where the run left none: it is not finished, or was not made by dpose.
-        units: How many the plan was made for; None where unknown.
-        planned_steps: None where unknown.
+        statement: None if there is none: the run is not finished, or is not of dpose.
+        units: How many the plan was made for; None if unknown.
+        planned_steps: None if unknown.
         steps: The last step in the log; 0 without one.
         series: By key of the step lines.
         watched: Scores while training, a dataset each.
         diagnostics: By name.
         evaluations: Of the finished model.
         refused: Data whose scores stand in the folder and are not shown, because the run protects them.
+        sources: The data that were trained on, one by one, without the folders that they are in; empty if unknown.
+        data_are_public: True if there are such data and all of them are declared public.
+        facts: What the run's method protects; None if the method is unknown.
+        joint_order: The scored joints from head to foot.
     """
 
     name: str
@@ -150,6 +168,10 @@ class RunRecord:
     diagnostics: Mapping[str, Points] = field(default_factory=dict)
     evaluations: tuple[Evaluation, ...] = ()
     refused: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    data_are_public: bool = False
+    facts: MethodFacts | None = None
+    joint_order: tuple[str, ...] = ()
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -163,34 +185,8 @@ class RunRecord:
 
     @property
     def data(self) -> str:
-        """The data that were trained on, without the folder that they are in; empty where unknown."""
-        return " and ".join(map(str, self.sources))
-
-    @property
-    def data_are_public(self) -> bool:
-        """Whether nobody in the data that were trained on needs protection."""
-        return bool(self.sources) and all(spec.public for spec in self.sources)
-
-    @property
-    def sources(self) -> tuple[DataSpec | ActionSpec, ...]:
-        """The data that were trained on, one by one, without the folders that they are in; none where unknown."""
-        named = mapping(self.settings.get("data")).get("private")
-        specs = [spec_of(text(name), "train") for name in (named if isinstance(named, list) else [named])]
-        return tuple(spec for spec in specs if spec is not None)
-
-
-def spec_of(name: str, purpose: Purpose) -> DataSpec | ActionSpec | None:
-    """The data spec that `name` writes, as evaluations and statements name data; None where it is none.
-
-    A folder's path says nothing to whoever reads a statement, so only its last part is kept.
-    """
-    for kind in (DataSpec, ActionSpec):
-        try:
-            spec: DataSpec | ActionSpec = kind.parse(name).for_purpose(purpose)
-        except DposeError:
-            continue
-        return replace(spec, root=Path(spec.root).name)
-    return None
+        """The data that were trained on, without the folder that they are in; empty if they are unknown."""
+        return " and ".join(self.sources)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -14,14 +14,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dpose.action.data.spec import ActionSpec
+from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text, open_regular
-from dpose.pose.data.spec import DataSpec
-from dpose.pose.metrics import SCORED
+from dpose.pose.metrics import GROUPS, SCORED
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.runs.report.record import Evaluation, Moment, RunRecord, Score, Watched, mapping, spec_of, text
+from dpose.report.run import Evaluation, MethodFacts, Moment, RunRecord, Score, Watched, mapping, text
+from dpose.runs.specs import any_spec
 from dpose.training.methods import METHODS, Method
 
 NOISED_KEYS = ("noisy_gradient_norm", "lr")
@@ -31,6 +31,10 @@ VIEW_KEYS = ("public_loss", "public_gradient_norm")
 PLAIN_KEYS = ("loss", "lr")
 """What may be shown where nothing is guaranteed."""
 
+ORDER = tuple(
+    dict.fromkeys((GROUPS["Head"][0], 8, *(j for group in GROUPS.values() for j in reversed(group))))
+)
+"""The scored joints of MPII from head to foot. The upper neck (8) is in no group."""
 LARGEST = 1e100
 """No number beyond this is shown: nothing that dpose logs comes near, and sums of them would overflow."""
 HARMLESS = frozenset({"noisy", "noised", "public", "subspace", "surviving"})
@@ -60,7 +64,8 @@ def read_run(folder: Path) -> RunRecord:
         settings=mapping(config.get("run")),
         statement=_statement(folder / "privacy.json"),
     )
-    log = _Log(METHODS.get(run.method), run.statement, trained_on=run.sources)
+    method, sources = METHODS.get(run.method), _sources(run.settings)
+    log = _Log(method, run.statement, trained_on=sources)
     for line in _lines(folder / "log.jsonl"):
         log.add(line)
     evaluations = [
@@ -78,7 +83,37 @@ def read_run(folder: Path) -> RunRecord:
         },
         evaluations=tuple(evaluations),
         refused=tuple(sorted(log.refused)),
+        sources=tuple(map(str, sources)),
+        data_are_public=bool(sources) and all(spec.public for spec in sources),
+        facts=_facts(method) if method else None,
+        joint_order=tuple(MPII.joints[joint] for joint in ORDER),
     )
+
+
+def _facts(method: Method) -> MethodFacts:
+    summary = method.summary
+    # the name of a method keeps its small letter
+    first = summary if summary.split(",")[0] in METHODS else summary[:1].upper() + summary[1:]
+    return MethodFacts(f"{first}.", method.private, method.public_views, method.protects, method.leaves_open)
+
+
+def _sources(settings: Mapping[str, Any]) -> tuple[Spec, ...]:
+    """The data that a run was trained on, without the folders that they are in; empty if they are unknown."""
+    named = mapping(settings.get("data")).get("private")
+    specs = [spec_of(text(name), "train") for name in (named if isinstance(named, list) else [named])]
+    return tuple(spec for spec in specs if spec is not None)
+
+
+def spec_of(name: str, purpose: Purpose) -> Spec | None:
+    """The data spec that `name` writes, as evaluations and statements name data; None if it writes none.
+
+    Only the last part of a folder's path is kept: the rest says nothing to the reader of a statement.
+    """
+    try:
+        spec = any_spec(name)
+        return replace(spec.for_purpose(purpose), root=Path(spec.root).name) if spec else None
+    except DposeError:
+        return None
 
 
 class _Log:
@@ -88,7 +123,7 @@ class _Log:
         self,
         method: Method | None,
         statement: PrivacyStatement | None,
-        trained_on: Sequence[DataSpec | ActionSpec],
+        trained_on: Sequence[Spec],
     ) -> None:
         claims_nothing = statement is not None and statement.kind is Kind.NONE
         plain = claims_nothing and method is not None and not method.private
@@ -162,7 +197,7 @@ class _Log:
 
 
 def _evaluation(path: Path, log: _Log) -> Evaluation | None:
-    """The evaluation in a file; None where it holds none, or one that may not be shown, which `log` then notes."""
+    """The evaluation in a file; None if it holds none, or one that may not be shown, which `log` then notes."""
     try:
         values = mapping(json.loads(file_text(path, errors="replace")))
     except (OSError, ValueError, RecursionError):
@@ -198,7 +233,7 @@ def _interval(value: Any) -> tuple[float, float] | None:
 
 
 def _price(value: Any, path: Path) -> PrivacyStatement | None:
-    """A noised score's statement; None where there is none that adds up, so that nothing is claimed for the score."""
+    """A noised score's statement; None if there is none that adds up, so that nothing is claimed for the score."""
     if not isinstance(value, dict):
         return None
     try:

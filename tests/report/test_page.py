@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from dpose.runs.report.page import write_run_report
-from dpose.runs.report.pictures import PosePair
+from dpose.report.tiles import PosePair
+from dpose.runs.reporting import write_run_report
 from refusals import refused
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"

@@ -11,8 +11,8 @@ from dpose.account.words import datasets
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Section
-from dpose.runs.report.account import account_report, account_section
-from dpose.runs.report.reading import read_run
+from dpose.runs.account_page import account_report, account_section
+from dpose.runs.reading import read_run
 from stored import WARD, charged, run_charge
 
 RUN = f"{0:032x}"
@@ -57,7 +57,9 @@ def test_an_account_that_cannot_be_read_breaks_no_report(folder, monkeypatch):
 
 def test_public_data_have_no_account(folder):
     run = read_run(folder)
-    assert account_section(replace(run, settings={"data": {"private": "synthetic:studio"}}), folder) == ()
+    assert (
+        account_section(replace(run, sources=("synthetic:studio:train",), data_are_public=True), folder) == ()
+    )
 
 
 def test_the_page_says_what_is_left_and_escapes_names():

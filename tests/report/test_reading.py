@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dpose.runs.report.reading import read_run
+from dpose.runs.reading import read_run
 from refusals import refused
 
 PRIVATE = ["dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd"]

@@ -32,8 +32,8 @@ def test_settings_are_told_in_groups(make_run, report):
     ("method", "seed", "says"),
     [
         ("dp-sgd", None, "a fresh key from the operating system, which is not in this folder"),
-        ("dp-sgd", 7, "7: whoever knows it can repeat every draw"),
-        ("non-private", 7, "7: whoever knows it can repeat every draw"),
+        ("dp-sgd", 7, "7: anyone who knows it can repeat every draw"),
+        ("non-private", 7, "7: anyone who knows it can repeat every draw"),
         ("non-private", None, "none: drawn from the operating system"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pictures for a report: the true and the predicted skeleton side by side."""
+"""Pictures of a report: the true and the predicted skeleton side by side, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.media.drawing import draw_skeleton
 from dpose.media.images import encode_image
-from dpose.pose.data.units import PoseUnits
-from dpose.pose.model import PoseModel
-from dpose.pose.predict import predict_image
-from dpose.pose.skeletons import SKELETONS
-from dpose.privacy.selection import Selection
 from dpose.report.results import PictureBlock, Tile
 
-ZOOM = 2
 LARGEST = 384
 """Longer sides are scaled down to this: pictures are shown in columns of some 150 pixels."""
 BUDGET = 2_000_000
@@ -39,47 +32,6 @@ class PosePair:
     title: str
     true: NDArray[np.uint8]
     predicted: NDArray[np.uint8]
-
-
-def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[PosePair]:
-    """The first view of `count` units, chosen by name and not by how well they come out.
-
-    **Guarantee.** None: a picture is a release. The units must be public, or held out with everyone's consent.
-
-    Args:
-        model: Predicts; on any device, its mode is left as it is.
-        units: Not augmented.
-        count: How many at most.
-
-    Raises:
-        DposeError: `count` is below 1.
-    """
-    skeleton = SKELETONS[model.config.skeleton]
-    chosen = units.limit(Selection(count))
-
-    def drawn(
-        image: NDArray[np.uint8], points: NDArray[np.float64], shown: NDArray[np.float64]
-    ) -> NDArray[np.uint8]:
-        large = np.asarray(cv2.resize(image, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_CUBIC), np.uint8)
-        # pixel centres are whole numbers: the first pixel's centre moves from 0 to (ZOOM - 1) / 2
-        return draw_skeleton(large, (points + 0.5) * ZOOM - 0.5, shown, skeleton.edges, skeleton.colours)
-
-    tiles = []
-    for index in range(len(chosen)):
-        view = chosen.load(index, np.random.default_rng(0))[0]
-        found = predict_image(model, view.image).keypoints
-        tiles.append(
-            PosePair(
-                title=chosen.unit_id(index),
-                true=drawn(
-                    view.image,
-                    view.target["keypoints"].astype(np.float64),
-                    view.target["labelled"].astype(np.float64),
-                ),
-                predicted=drawn(view.image, found, np.ones(len(found))),
-            )
-        )
-    return tiles
 
 
 def tiles_of(pairs: Sequence[PosePair]) -> tuple[Tile, ...]:

@@ -5,22 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpose.pose.metrics import GROUPS
-from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.words import words_of
 from dpose.report.charts import paired_dots
 from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
 from dpose.report.numbers import at_most, change, day, percentage
 from dpose.report.results import Block, Figure, Group, Table, Text
-from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
+from dpose.report.run import Evaluation, RunRecord, Score, Watched
 
 THIS = "this model"
 BEFORE = "before training"
-ORDER = tuple(
-    dict.fromkeys((GROUPS["Head"][0], 8, *(j for group in GROUPS.values() for j in reversed(group))))
-)
-"""MPII's scored joints from head to foot; the upper neck (8) has no group of its own."""
 
 
 def scores_section(run: RunRecord) -> tuple[Block, ...]:
@@ -47,7 +41,7 @@ def joints_section(run: RunRecord) -> tuple[Block, ...]:
         return ()
     where, (old_name, old), (new_name, new) = found
     first = f"{new.threshold:g}" if new.threshold is not None else next(iter(new.joints))
-    names = [(MPII.joints[j], _spoken(MPII.joints[j])) for j in ORDER]
+    names = [(joint, _spoken(joint)) for joint in run.joint_order]
 
     def at(result: Score | None, threshold: str, joint: str) -> float | None:
         return result.joints.get(threshold, {}).get(joint) if result else None
@@ -157,7 +151,7 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Group:
 
 
 def _clear_lead(results: Sequence[Score]) -> int | None:
-    """Which model's mean is best by more than two standard errors of the difference; None where none is.
+    """Which model's mean is best by more than two standard errors of the difference; None if none is.
 
     A person counts as one observation, though there are up to fourteen joints to find: joints of one person come out
     well or badly together. So the error is overstated, the more so as the models are scored on the same people.

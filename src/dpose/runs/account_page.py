@@ -33,12 +33,11 @@ from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import identity_of_data, marks_of_file
-from dpose.runs.report.record import RunRecord
+from dpose.report.run import RunRecord
 from dpose.training.local_state import run_name
 
 POINTS = 24
-"""Of a chart: each is a composition of all that came before it."""
+"""The most points of a chart: each is a composition of all that came before it."""
 HEAD = ("When", "What", "Neighbours", "Epsilon", "Delta", "State")
 PARALLEL = (
     "A figure is of the picture that has given most: what shares no picture composes in parallel, because which "
@@ -66,7 +65,7 @@ def write_account_page(
         path: The page.
         data: Of these data alone: NAME[:ROOT][:SPLIT].
         picture: Of this photo or clip alone.
-        delta: At which epsilon is told; None for the charges' own.
+        delta: The delta of the epsilons shown; None for the charges' own.
         console: Where progress goes.
         asked: For which neighbours; empty for what the charges are about.
         limit: Only so many units of `data`.
@@ -80,6 +79,8 @@ def write_account_page(
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise DposeError("page-suffix-missing", "is no name of a page", str(path), "name it .html")
+    from dpose.runs.account import identity_of_data, marks_of_file
+
     check_there(where)
     if picture is not None:
         found: tuple[DataSpending, ...] = (
@@ -108,7 +109,7 @@ def account_report(found: Sequence[DataSpending], where: Where = None) -> Report
         "What private data have given",
         kind="dpose account",
         source="the account of private data",
-        summary="Everything that read the same pictures adds up, whoever ran it and whatever was published.",
+        summary="Everything that read the same pictures adds up, no matter who ran it and what was published.",
         facts={"Datasets": f"{len(found):,}", "Runs, releases and scores": f"{artefacts:,}"},
         notes=(PARALLEL, FILTER, *filter(None, [set_back_line(where)]))
         if found
@@ -123,7 +124,7 @@ def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = Tru
     Args:
         one: It.
         where: The account.
-        titles: Whether budgets are told; a training report leaves them to their owner.
+        titles: True to show budgets; a training report leaves them to their owner.
 
     Raises:
         DposeError: the account cannot be read.

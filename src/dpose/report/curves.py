@@ -7,8 +7,8 @@ from dpose.report.charts import POINTS, line_by_step
 from dpose.report.inline import Strong
 from dpose.report.numbers import at_most, brief
 from dpose.report.results import Block, Figure, Group, Table
-from dpose.runs.report.record import RunRecord, Watched
-from dpose.runs.report.scores import standing
+from dpose.report.run import RunRecord, Watched
+from dpose.report.scores import standing
 
 SERIES = {
     "public_loss": (

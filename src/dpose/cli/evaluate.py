@@ -1,0 +1,200 @@
+"""`dpose evaluate`: scores of a model, with noise where the data are private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from dpose.cli.data import Annotations, with_annotations
+from dpose.cli.options import expand_groups, option, plain_console, unset
+from dpose.cli.run_options import Limit
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.privacy.noised_query import NoisedQuery
+
+
+@dataclass(frozen=True)
+class NoisedScore:
+    """What a noised score may cost; without `epsilon` there is no noise, and nothing else may be given."""
+
+    epsilon: Annotated[
+        str | None,
+        option("Adds noise: the price for each unit, such as 0.1 or 1/3."),
+    ] = unset("no noise, not covered")
+    delta: Annotated[float | None, option("Above 0: Gaussian noise. Default: Laplace noise.")] = None
+    relation: Annotated[
+        str | None,
+        option("zero-out, add-or-remove or replace."),
+    ] = unset("zero-out")
+    pooled: Annotated[bool, option("All joints of all units together, found and missed noised apart.")] = (
+        False
+    )
+    joints_per_unit: Annotated[
+        int | None, option("With --pooled: at most so many joints of a unit count.", min=1)
+    ] = None
+
+    def query(self) -> NoisedQuery | None:
+        """The query that releases the score; None for a score without noise.
+
+        Raises:
+            DposeError: options do not go together, or a value is out of range.
+        """
+        if self.epsilon is None:
+            if self != NoisedScore():
+                raise DposeError(
+                    "epsilon-missing",
+                    "a score with noise needs a price",
+                    fix="give --epsilon, as in --epsilon 0.1",
+                )
+            return None
+        if self.pooled != (self.joints_per_unit is not None):
+            raise DposeError(
+                "pooled-without-joints",
+                "go together: the cap is what bounds a unit's part",
+                "--pooled and --joints-per-unit",
+                "give both, as in --pooled --joints-per-unit 14",
+            )
+        from dpose.privacy.neighbours import Relation
+
+        relations = [relation.value for relation in Relation]
+        if self.relation is not None and self.relation not in relations:
+            raise DposeError(
+                "relation-unknown",
+                "there is no such relation",
+                f"--relation {self.relation}",
+                f"choose one of {', '.join(relations)}",
+            )
+        from dpose.privacy.noised_query import NoisedQuery
+        from dpose.privacy.ranges import parse_exact
+
+        return NoisedQuery(
+            parse_exact(self.epsilon, "--epsilon"),
+            self.delta,
+            Relation(self.relation or Relation.ZERO_OUT),
+            self.joints_per_unit,
+        )
+
+
+@expand_groups
+def evaluate(
+    data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run or model folder, or the name of a model that comes with dpose. Default: that of predict."
+        ),
+    ] = None,
+    annotations: Annotations = None,
+    whole_pictures: Annotated[
+        bool,
+        typer.Option("--whole-pictures", help="Look for people in whole pictures; use no boxes."),
+    ] = False,
+    detections: Annotated[
+        str | None,
+        typer.Option(help="For AP: a file with a detector's boxes (COCO results), relative to ROOT."),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON."),
+    ] = None,
+    limit: Limit = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write the score to, too.")] = None,
+    groups: Annotated[
+        bool,
+        typer.Option(
+            "--groups",
+            help="Score each group of people; private data need --epsilon.",
+        ),
+    ] = False,
+    before: Annotated[
+        Path | None,
+        typer.Option(help="With --groups: a model to compare with, such as one without privacy."),
+    ] = None,
+    noised: NoisedScore = NoisedScore(),
+) -> None:
+    """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
+
+    Where none is named, the model that dpose predict takes. People are scored in the labels' boxes; with
+    --whole-pictures they have to be found first, and people who are not found count as missed.
+
+    The model's statement lists scores on held-out private data, and the account has them: as scores without noise,
+    which a budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all
+    their joints.
+    """
+    console = plain_console()
+    spec = with_annotations(data, annotations)
+    if run is not None and predictions is not None:
+        raise DposeError(
+            "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
+        )
+    with_noise = noised.epsilon is not None
+    if whole_pictures and (predictions or detections or with_noise or groups):
+        raise DposeError(
+            "whole-pictures-conflict",
+            "a score of whole pictures uses no boxes, is without noise and of everybody",
+            "--whole-pictures",
+            "leave out the other option",
+        )
+    if out is not None and (predictions or (groups and not with_noise)):
+        raise DposeError("out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out")
+    if groups or before:
+        if predictions is not None or not groups or detections is not None or (with_noise and before):
+            raise DposeError(
+                "groups-conflict",
+                "groups are of a model's own scores, with noise of one model by itself",
+                "--groups",
+            )
+    elif with_noise and (predictions is not None or detections is not None):
+        raise DposeError(
+            "epsilon-with-predictions",
+            "noise goes on scores of a model, of each unit by itself",
+            "--epsilon",
+            "leave out the other file",
+        )
+    query = noised.query()
+    if predictions is not None:
+        from dpose.runs.scoring import score_file
+
+        console.print(score_file(predictions, spec, console))
+        return
+    model = _model(run, console)
+    if query is not None:
+        from dpose.runs.group_scores import GROUPS
+        from dpose.runs.noised_score import evaluate_noised
+
+        query = replace(query, groups=GROUPS) if groups else query
+        found: object = evaluate_noised(model, spec, query, limit=limit, out=out, console=console)
+        console.print(found, highlight=False)
+        return
+    if groups:
+        from dpose.runs.group_scores import evaluate_groups, group_table
+
+        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
+        return
+    from dpose.runs.evaluate import evaluate_run
+
+    scores = evaluate_run(
+        model,
+        spec,
+        limit=limit,
+        detections=detections,
+        whole_pictures=whole_pictures,
+        out=out,
+        console=console,
+    )
+    console.print(scores[0])
+
+
+def _model(run: Path | None, console: Console) -> Path:
+    """The model folder that is scored: of a path, of a name that comes with dpose, or what `dpose predict` takes."""
+    from dpose.pose.folder import PREDICTOR, find_model
+
+    if run is not None:
+        return find_model(str(run))
+    console.print(f"Model: {PREDICTOR}, which comes with dpose", highlight=False)
+    return find_model(PREDICTOR)
