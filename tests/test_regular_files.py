@@ -15,7 +15,7 @@ import dpose
 from clips import write
 from dots import train
 from dpose.account import State, charges
-from dpose.account.keys import account_key
+from dpose.account.store import account_key
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
 from dpose.cli import main

@@ -205,8 +205,6 @@ def tell_each(
     Returns:
         How many were released.
     """
-    from dpose.privacy.words import words_of
-
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -218,7 +216,7 @@ def tell_each(
             if statement is None:
                 continue
             released += 1
-            text = words_of(statement).printed()
+            text = statement.words().printed()
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
                 bar.console.print(text, highlight=False)

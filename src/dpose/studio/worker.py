@@ -298,7 +298,7 @@ def limit(memory: int, seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def main() -> None:
+def _main() -> None:
     """Read the task, do it, answer."""
     os.umask(0o077)
     # as Ctrl-C does, so that what was begun is taken away
@@ -316,4 +316,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()
