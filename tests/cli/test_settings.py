@@ -85,12 +85,40 @@ def test_a_new_field_is_a_setting_by_itself(tmp_path, monkeypatch):
         "    warm: float | None = 0.5\n"
     )
     monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    settings._names.cache_clear()
     found = settings_of(("method.", "dpose_more.new:New"))
+    settings._names.cache_clear()
     assert list(found) == ["method.a", "method.warm"]
     warm = found["method.warm"]
     assert (warm.kind, warm.default, warm.text) == ("float", "0.5", "How warm: very. Or not.")
     assert warm.help == "How warm: very. Default: 0.5."
     assert parsed(found, "method.warm=2") == ("method.warm", 2)
+
+
+def test_a_field_with_a_description_is_text_whatever_its_type(tmp_path, monkeypatch):
+    package = tmp_path / "dpose_more"
+    package.mkdir()
+    (package / "new.py").write_text(
+        "from fractions import Fraction\n"
+        "def say(text):\n    return {'description': text}\n"
+        "SHARED = say('Shared words.')\n"
+        "class Part:\n    size: int = 1\n"
+        "class New:\n"
+        "    share: Fraction = field(metadata=say('How much.'))\n"
+        "    part: Part = field(default=Part(), metadata=SHARED)\n"
+        "    hidden: tuple[str, ...] = ()\n"
+        "    inner: str = field(default='x', metadata={'description': 'Replaced.'})\n"
+        'class Inner:\n    """Inner.\n\n    Attributes:\n        kind: Which.\n    """\n    kind: str = "a"\n'
+    )
+    monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    settings._names.cache_clear()
+    found = settings_of(("", "dpose_more.new:New"), ("inner.", "dpose_more.new:Inner"))
+    settings._names.cache_clear()
+    assert {path: (s.kind, s.default, s.text) for path, s in found.items()} == {
+        "share": ("str", "", "How much."),
+        "part": ("str", "", "Shared words."),
+        "inner.kind": ("str", "a", "Which."),
+    }
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,14 @@ def settings_of(*classes: tuple[str, str]) -> Mapping[str, Setting]:
 
     Args:
         classes: What stands before the paths of a class's fields, such as "about." or nothing; and the class, as
-            "dpose.runs.config:RunConfig".
+            "dpose.runs.config:RunConfig". A class takes the place of a field that has the name of its paths.
     """
     found: dict[str, Setting] = {}
     for before, place in classes:
         module, _, name = place.partition(":")
         found.update({s.path: s for s in _fields(*_resolved(module, name), before)})
-    return found
+    groups = {path.rpartition(".")[0] for path in found}
+    return {path: setting for path, setting in found.items() if path not in groups}
 
 
 def parsed(known: Mapping[str, Setting], text: str) -> tuple[str, Any]:
@@ -193,11 +194,32 @@ def _fields(module: str, node: ast.AST | None, before: str) -> Iterator[Setting]
             continue
         path = before + field.target.id
         kind, choices, where, group = _kind(module, field.annotation)
-        if group is not None:
+        described = _description(module, field.value)
+        text = described or texts.get(field.target.id, "")
+        if group is not None and not described:
             yield from _fields(where, group, f"{path}.")
-        elif kind:
+        elif text and (kind or described):
             default = _default(module, field.value) if field.value else ""
-            yield Setting(path, kind, choices, default, texts.get(field.target.id, ""))
+            yield Setting(path, kind or "str", choices, default, text)
+
+
+def _description(module: str, value: ast.AST | None) -> str:
+    """The description in the metadata of a field, `field(metadata={"description": TEXT})`; "" if there is none.
+
+    A field that has one is written as text, whatever its type.
+    """
+    match value:
+        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
+            metadata = next((k.value for k in keywords if k.arg == "metadata"), None)
+            return _description(module, metadata)
+        case ast.Call(args=[ast.Constant(value=str(text))]):
+            return text
+        case ast.Dict(keys=[ast.Constant(value="description")], values=[ast.Constant(value=str(text))]):
+            return text
+        case ast.Name(id=name):
+            where, found = _resolved(module, name)
+            return _description(where, found) if isinstance(found, ast.Call | ast.Dict) else ""
+    return ""
 
 
 def _attributes(docstring: str) -> dict[str, str]:
