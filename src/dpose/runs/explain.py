@@ -20,8 +20,9 @@ from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attack
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.words import curve_words
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.units import Unit
 
 KIND = "plans"
 
@@ -213,7 +214,7 @@ def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ..
     return (
         f"an attacker who guesses whether one {one} was in, with false alarms of "
         f"{as_given(100 * FALSE_POSITIVES)} %, is right at most {upper(most, 3, times=100)} % of the times that it was",
-        *curve_words(found),
+        *PrivacyStatement(Kind.NONE, Unit.IMAGE, attackers=found).words().curve,
     )
 
 
