@@ -38,7 +38,7 @@ from dpose.privacy.gaussian import largest_mu  # noqa: E402
 from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
 from dpose.privacy.rounding import lower  # noqa: E402
 from dpose.privacy.statement import Neighbours  # noqa: E402
-from dpose.release.config import ReleaseConfig  # noqa: E402
+from dpose.release.config import Projection  # noqa: E402
 from dpose.release.grid import Shape  # noqa: E402
 from dpose.release.linear import LinearPlan  # noqa: E402
 from dpose.release.operators import make_operator  # noqa: E402
@@ -63,7 +63,7 @@ def frames_of(path):
 
 def paper_sized(operator, shape):
     """A plan with the paper's own k: 32 x 32 cells or cosines of every channel of every frame."""
-    setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, operator)
+    setting = Projection.of(EPSILON, DELTA, M, operator, colour="rgb", restore="none")
     return LinearPlan.around(
         make_operator(operator, shape, SIDE, SIDE, shape.frames, "benchmark"), setting, "benchmark"
     )
@@ -122,7 +122,7 @@ def time_structured(table, clip, rounds, dense):
 def time_dense(table, clip):
     """The published algorithm once, by its parts: its seconds, and the pictures that its projection gives."""
     shape = Shape(*clip.shape)
-    plan = DensePlan.of(ReleaseConfig.of_grid(EPSILON, "1e-4", paper=True, k=K), shape)
+    plan = DensePlan.of(Projection.of(EPSILON, "1e-4", paper=True, k=K), shape)
     source = AesNoise(Key.fresh())
     matrix = plan.projection(source)
     rng = source.stream(Purpose.RELEASE, 0, b"paper noise").generator()
@@ -170,7 +170,7 @@ def compare_pictures(table, clip, dense):
     shape = Shape(*clip.shape)
     candidates = {f"{label}, 32 x 32 a frame": paper_sized(name, shape) for name, label in OPERATORS.items()}
     for name, label in OPERATORS.items():
-        setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, name)
+        setting = Projection.of(EPSILON, DELTA, M, name, colour="rgb", restore="none")
         candidates[f"{label}, dpose's own grid"] = LinearPlan.of(setting, shape, "benchmark")
     for name, plan in candidates.items():
         shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
@@ -195,7 +195,9 @@ def release_synthetic(count):
     """Release so many frames, one by one; print the peak memory before and after."""
     before = peak_memory()
     base = np.random.default_rng(0).integers(0, 256, (HEIGHT + 64, WIDTH, 3), dtype=np.uint8)
-    plan = LinearPlan.of(ReleaseConfig.of_grid(EPSILON, DELTA, M), Shape(count, HEIGHT, WIDTH, 3))
+    plan = LinearPlan.of(
+        Projection.of(EPSILON, DELTA, M, colour="rgb", restore="none"), Shape(count, HEIGHT, WIDTH, 3)
+    )
     frames = (base[n % 64 : n % 64 + HEIGHT] for n in range(count))
     for _ in plan.run(frames, AesNoise(Key.fresh())):
         pass

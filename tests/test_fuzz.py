@@ -34,8 +34,8 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
+from dpose.release.jobs import known_names
 from dpose.release.manifest import Manifest, verify_manifest
-from dpose.release.names import known_names
 from dpose.runs.account import account_of
 from dpose.runs.compare import _with_scores, comparison_table
 from dpose.runs.config import RunConfig, read_yaml

@@ -44,7 +44,7 @@ from dpose.privacy.canaries import Opening
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.signing import Signature, check_signature
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.files import carried
+from dpose.release.archive import carried
 from dpose.release.manifest import Manifest, verify_manifest
 from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release

@@ -29,13 +29,13 @@ from dpose.cli import main
 from dpose.cli.app import app
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.trial_law import TrialLaw
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose.runs.tune import tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.methods import SubspaceConfig
 from dpose.training.public_view import PublicView
+from plain_configs import plain_projection
 from shades import entered
 
 VIEW = PublicView("pixelize", width=86.0)
@@ -158,7 +158,7 @@ def without_noise() -> Iterator[None]:
 
 def projected(clip: NDArray[np.uint8], seed: int, epsilon: str, delta: str, **options: Any) -> list[Any]:
     """The released values of a clip (T, H, W, C) by a projection, one array for each group of frames."""
-    config = ReleaseConfig.of_grid(epsilon, delta, **options)
+    config = plain_projection(epsilon, delta, **options)
     noise = AesNoise(Key.from_seed(seed))
     frames, height, width, channels = clip.shape
     plan = bind(config, Shape(frames, height, width, channels), noise)

@@ -55,7 +55,7 @@ WARM = (
     "dp_accounting.rdp.rdp_privacy_accountant",
 )
 ROOMS = (
-    *("dpose.training.trainer", "dpose.release.api", "dpose.release.files", "dpose.runs.demo"),
+    *("dpose.training.trainer", "dpose.release.api", "dpose.release.batch", "dpose.runs.demo"),
     *("dpose.audits.one_run", "dpose_scene.data", "dpose_lab.commands"),
 )
 """What children need not import, and what of dpose leads to the rest of it."""
