@@ -26,8 +26,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting w
 Protect = Annotated[
     str | None,
     typer.Option(
-        help="Instead of --neighbours: detail (16 pixels), face or person (as many pixels as one of --face-size has; "
-        "in a video a box of that size, for 10 seconds). Nothing is looked for: the size is what you say."
+        help="Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."
     ),
 ]
 FaceSize = Annotated[
@@ -36,10 +35,7 @@ FaceSize = Annotated[
 ]
 ExplainPicture = Annotated[
     Path | None,
-    typer.Option(
-        help="A PNG file: draw to scale what is hidden beside a face and a person. Without --out on a blank canvas, "
-        "and nothing is released; with it on the released picture."
-    ),
+    typer.Option(help="A PNG file: draw to scale what is hidden beside a face and a person."),
 ]
 Public = Annotated[
     bool,
