@@ -95,19 +95,15 @@ def test_a_new_field_is_a_setting_by_itself(tmp_path, monkeypatch):
     assert parsed(found, "method.warm=2") == ("method.warm", 2)
 
 
-def test_a_field_with_a_description_is_text_whatever_its_type(tmp_path, monkeypatch):
+def test_a_class_that_reads_text_is_a_setting_and_a_group_takes_the_place_of_a_field(tmp_path, monkeypatch):
     package = tmp_path / "dpose_more"
     package.mkdir()
     (package / "new.py").write_text(
         "from fractions import Fraction\n"
-        "def say(text):\n    return {'description': text}\n"
-        "SHARED = say('Shared words.')\n"
-        "class Part:\n    size: int = 1\n"
-        "class New:\n"
-        "    share: Fraction = field(metadata=say('How much.'))\n"
-        "    part: Part = field(default=Part(), metadata=SHARED)\n"
-        "    hidden: tuple[str, ...] = ()\n"
-        "    inner: str = field(default='x', metadata={'description': 'Replaced.'})\n"
+        "class Part:\n    size: int = 1\n    @classmethod\n    def parse(cls, text):\n        return cls()\n"
+        'class New:\n    """New.\n\n    Attributes:\n        share: How much.\n        part: Which part.\n'
+        '        inner: Replaced.\n    """\n'
+        "    share: Fraction\n    part: Part = Part()\n    inner: str = 'x'\n    hidden: tuple[str, ...] = ()\n"
         'class Inner:\n    """Inner.\n\n    Attributes:\n        kind: Which.\n    """\n    kind: str = "a"\n'
     )
     monkeypatch.setattr(settings, "PACKAGES", tmp_path)
@@ -116,7 +112,7 @@ def test_a_field_with_a_description_is_text_whatever_its_type(tmp_path, monkeypa
     settings._names.cache_clear()
     assert {path: (s.kind, s.default, s.text) for path, s in found.items()} == {
         "share": ("str", "", "How much."),
-        "part": ("str", "", "Shared words."),
+        "part": ("str", "", "Which part."),
         "inner.kind": ("str", "a", "Which."),
     }
 

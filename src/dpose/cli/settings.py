@@ -167,6 +167,8 @@ OLD = {
     "--settings-chosen": "about.settings",
     "--slurm": "job.slurm",
     "--no-wait": "job.wait",
+    "--regions": "regions.kind",
+    "--stage-one": "regions.share",
     "--watch": "data.validation_data",
     "--copies": "plan.augmentation_multiplicity",
     "--tail": "plan.average_last",
@@ -194,32 +196,17 @@ def _fields(module: str, node: ast.AST | None, before: str) -> Iterator[Setting]
             continue
         path = before + field.target.id
         kind, choices, where, group = _kind(module, field.annotation)
-        described = _description(module, field.value)
-        text = described or texts.get(field.target.id, "")
-        if group is not None and not described:
+        text = texts.get(field.target.id, "")
+        if group is not None and not _is_text(group):
             yield from _fields(where, group, f"{path}.")
-        elif text and (kind or described):
+        elif text and (kind or group):
             default = _default(module, field.value) if field.value else ""
             yield Setting(path, kind or "str", choices, default, text)
 
 
-def _description(module: str, value: ast.AST | None) -> str:
-    """The description in the metadata of a field, `field(metadata={"description": TEXT})`; "" if there is none.
-
-    A field that has one is written as text, whatever its type.
-    """
-    match value:
-        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
-            metadata = next((k.value for k in keywords if k.arg == "metadata"), None)
-            return _description(module, metadata)
-        case ast.Call(args=[ast.Constant(value=str(text))]):
-            return text
-        case ast.Dict(keys=[ast.Constant(value="description")], values=[ast.Constant(value=str(text))]):
-            return text
-        case ast.Name(id=name):
-            where, found = _resolved(module, name)
-            return _description(where, found) if isinstance(found, ast.Call | ast.Dict) else ""
-    return ""
+def _is_text(kind: ast.ClassDef) -> bool:
+    """True for a class whose values are written as text: it reads them by `parse` or `chosen`."""
+    return any(isinstance(n, ast.FunctionDef) and n.name in ("parse", "chosen") for n in kind.body)
 
 
 def _attributes(docstring: str) -> dict[str, str]:

@@ -37,9 +37,7 @@ def reproduce(
     *,
     data: Annotated[
         list[str] | None,
-        option(
-            "The data, as the experiment takes them (docs/guide/papers.md); repeatable. Default: rendered people."
-        ),
+        option("The data, as docs/guide/papers.md has them; repeatable. Default: rendered people."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -59,13 +57,11 @@ def reproduce(
     processes: Annotated[int, option("Cells to run at once.", min=1)] = 1,
     engine: Annotated[
         str,
-        option("Who runs the cells: local, ray (started here), ray://HOST:PORT, or slurm, each cell a job."),
+        option("Who runs the cells: local, ray, ray://HOST:PORT or slurm."),
     ] = "",
     segmenter: Annotated[
         str,
-        option(
-            'An ONNX file that finds people for IoU and Dice; with ",imagenet" if its input is normalised so.'
-        ),
+        option('For IoU and Dice: an ONNX file that finds people, with ",imagenet" if normalised so.'),
     ] = "",
     quick: Annotated[
         bool,
