@@ -87,9 +87,7 @@ def pixelize(
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Pictures or frames in work at a time; an engine's processes.")
-    ] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Pictures, frames or processes at work.")] = 1,
     engine: EngineName = None,
     public: Public = False,
     again: Again = False,
@@ -97,8 +95,7 @@ def pixelize(
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
 
-    Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
-    release of a picture says what both cost together and needs --again.
+    Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
     from dpose.release.batch import Work, release_all, skip_finished
     from dpose.release.config import AUTO, LEARNED, Pixelization

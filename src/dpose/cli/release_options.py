@@ -43,9 +43,7 @@ Public = Annotated[
 ]
 Again = Annotated[
     bool,
-    typer.Option(
-        "--again", help="Release what was released before once more; epsilons add up, it says to what."
-    ),
+    typer.Option("--again", help="Release once more what was released before; epsilons add up."),
 ]
 EngineName = Annotated[
     str | None,
@@ -143,7 +141,7 @@ class OutputOptions:
         bool,
         typer.Option(
             "--keep-names",
-            help="Keep the files' names. They are numbered otherwise: names may tell something.",
+            help="Keep the files' names, which may identify; they are numbered otherwise.",
         ),
     ] = False
 

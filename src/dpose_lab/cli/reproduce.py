@@ -80,9 +80,8 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.
 
-    The account counts each training as dpose train does, and 002, 004 and release-quality, which show private data
-    without noise, as unbounded. Stopped or killed, the same command goes on: cells that are done stay. Exit code 1:
-    some cells failed.
+    The account counts each training as dpose train does, and 002, 004 and release-quality as unbounded. The same
+    command goes on where it was stopped. Exit code 1: some cells failed.
     """
     from dpose_lab.papers.experiment import GridRequest, Request
     from dpose_lab.papers.registry import EXPERIMENTS
