@@ -7,15 +7,22 @@ import pytest
 import torch
 from skimage.data import astronaut
 
-from dpose.pose.blaze_detector import PersonRegions, region_of, shipped_detector
-from dpose.pose.blaze_people import BlazePeople, Settings, _merged, _tiles
+from dpose.pose.blaze_people import (
+    BlazePeople,
+    PersonRegions,
+    Settings,
+    _merged,
+    _tiles,
+    region_of,
+    shipped_detector,
+)
 from dpose.pose.crops import Box, crop_transform, transform_points
 from dpose.pose.data import Augment, open_data
+from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
-from dpose.pose.whole_pictures import regions_for
 from refusals import refused
 
 FEW = Settings(tiles=(0.6,))

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dpose.media.images import encode_image
 from dpose.pose.data import open_data
-from dpose.pose.data.check import CheckWork, check_data, look_on_engine
+from dpose.pose.data.check import CheckWork, check_data, check_on_engine
 from dying import Dying
 
 
@@ -38,8 +38,8 @@ def test_an_engines_workers_find_the_same(pose_fixtures, monkeypatch):
     monkeypatch.setattr("dpose.pose.data.check._AT_ONCE", 2)
     spec = f"mpii:{pose_fixtures}/mpii"
     units, moved = open_data(spec, purpose="train", input_size=(256, 192)), []
-    looked = look_on_engine(units, CheckWork(spec), Dying({0}), lambda: moved.append(1))
-    (one, sheet), (other, same) = check_data(units), check_data(units, looked=looked)
+    checked = check_on_engine(units, CheckWork(spec), Dying({0}), lambda: moved.append(1))
+    (one, sheet), (other, same) = check_data(units), check_data(units, checked=checked)
     assert len(moved) == 5
     assert told(one) == told(other)
     assert (sheet == same).all()

@@ -10,8 +10,7 @@ from dpose.media.images import encode_image, write_image
 from dpose.pose.ap import KeypointAP
 from dpose.pose.crops import transform_points
 from dpose.pose.data import DataSpec
-from dpose.pose.data.coco import read_coco
-from dpose.pose.data.humanart import read_humanart
+from dpose.pose.data.coco import read_coco, read_humanart
 from dpose.pose.data.labels import clipped, units_of
 from dpose.pose.evaluate import keypoint_ap, label_boxes
 from dpose.pose.model import PoseConfig, PoseModel

@@ -9,7 +9,7 @@ import pytest
 from dpose.cli import main
 from dpose.media.images import encode_image, read_image, shown_size, write_image
 from dpose.pose.data import open_data, open_labels
-from dpose.pose.data.convert import convert_data, write_yolo
+from dpose.pose.data.yolo import convert_data, write_yolo
 from dpose.pose.skeletons import COCO, skeleton_of
 from refusals import refused
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.pose.faces import COLOUR, has_head, head_circle, hide_faces
+from dpose.pose.people import COLOUR, has_head, head_circle, hide_faces
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, skeleton_of
 

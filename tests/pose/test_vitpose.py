@@ -13,8 +13,8 @@ from dpose.pose.backbones import backbone_named
 from dpose.pose.codec import codec_of
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.heads import adapt_head, change_codec, resize
-from dpose.pose.hrnet import HighestBranch
 from dpose.pose.model import LIGHT, PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.timm_models import HighestBranch
 from exact_units import check_exact, shake, units
 from refusals import refused
 

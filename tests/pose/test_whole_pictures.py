@@ -11,12 +11,18 @@ import torch
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
 from dpose.pose.data.pictures import Person, Picture
-from dpose.pose.evaluate import keypoint_ap, label_boxes, whole_picture_ap
+from dpose.pose.evaluate import (
+    finder_of,
+    keypoint_ap,
+    label_boxes,
+    nearest,
+    whole_picture_ap,
+    whole_picture_pckh,
+)
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, predict_image
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII, joint_map
-from dpose.pose.whole_pictures import finder_of, nearest, whole_picture_pckh
 from refusals import refused
 from walkers import FIGURE, Walkers
 

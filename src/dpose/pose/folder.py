@@ -1,36 +1,44 @@
-"""A pose model on disk: a folder with `model.safetensors` and `config.json`. Nothing is ever pickled."""
+"""Pose models on disk and on the Hugging Face Hub: folders with `model.safetensors` and `config.json`, never pickled.
+
+A model on the Hub is named `hf:OWNER/NAME`. The prefix is needed: a mistyped name of a folder must never become a
+request to a server. Nothing is uploaded or downloaded unless a function here is called with such a name.
+"""
 
 from __future__ import annotations
 
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 import torch
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_json, write_atomic
+from dpose.files import file_bytes, file_digest, file_json, write_atomic
 from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
 from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import fill, read_tensors
+from dpose.privacy.sections import SIGNATURE
+
+if TYPE_CHECKING:
+    from dpose.pose.model import PoseModel
 
 CONFIG = "config.json"
 
 PREDICTOR = "blazepose:full"
-"""The weights that come with dpose and predict where no model is named: the best of those there are."""
+"""Default weights for prediction: the best of those that come with dpose."""
 
 
 def find_model(name: str) -> Path:
-    """The model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or that of weights that come with dpose.
+    """Return the model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or the name of shipped weights.
 
-    What is on the Hub is fetched. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
+    A model on the Hub is downloaded. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
 
     Raises:
-        DposeError: there is none, or it cannot be fetched.
+        DposeError: there is no such model, or it cannot be downloaded.
     """
     if name.startswith("hf:"):
         return _on_hub(name)
@@ -54,16 +62,14 @@ def find_model(name: str) -> Path:
 
 @cache
 def _on_hub(name: str) -> Path:
-    from dpose.pose.hub import fetched  # which reads models by this module
-
-    return fetched(name)
+    return download(name)
 
 
 def weights_digest(folder: Path) -> str:
-    """The SHA-256 of the weights in `folder`, in hexadecimal.
+    """Return the SHA-256 of the weights in `folder`, in hexadecimal.
 
     Raises:
-        DposeError: there are none that can be read.
+        DposeError: there are no readable weights.
     """
     try:
         return file_digest(folder / WEIGHTS)
@@ -74,7 +80,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def save_model(model: PoseModel, folder: Path) -> None:
-    """Write the weights to `folder/model.safetensors`, and `folder/config.json` where there is none.
+    """Write the weights to `folder/model.safetensors`, and `folder/config.json` if there is none.
 
     An existing config.json (a run's, with more in it than the model) is left as it is.
 
@@ -97,7 +103,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
-    """The model in `folder`, in float32 and evaluation mode.
+    """Load the model in `folder`, in float32 and evaluation mode.
 
     Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
     of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
@@ -141,3 +147,136 @@ def _read_config(path: Path) -> PoseConfig:
             "model-of-other-task", f"is of the task {values.get('task')!r}, not 'pose'", str(path)
         )
     return PoseConfig.from_dict(values["model"], str(path))
+
+
+PREFIX = "hf:"
+STATEMENT, CARD = "privacy.json", "README.md"
+_OF_A_RUN = (CONFIG, STATEMENT, SIGNATURE, CARD, "ledger.jsonl", WEIGHTS)
+"""Files of a run that are copied with its model: all that `dpose verify` needs."""
+_EXTRA = "pip install 'dpose[hub]'"
+
+
+def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
+    """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
+
+    For a run whose weights are still exactly those, configuration, statement, signature, card and ledger are copied
+    word for word, so that `dpose verify` can check the copy; log and checkpoints are not. A model that was changed
+    since carries none: what they guarantee is not known to hold for it, and the card written for it says so.
+
+    Args:
+        model: Any pose model.
+        folder: Created if missing; may not hold another model.
+
+    Raises:
+        DposeError: the folder holds another model, or cannot be written to.
+    """
+    folder = Path(folder)
+    save_model(model, folder)
+    source = model.source
+    if source is not None and _unchanged(model, source):
+        for name in _OF_A_RUN:
+            if (source / name).exists() and source.resolve() != folder.resolve():
+                write_atomic(folder / name, file_bytes(source / name))
+    elif not (source is not None and source.resolve() == folder.resolve()):
+        write_atomic(folder / CARD, _plain_card(model))
+        (folder / STATEMENT).unlink(missing_ok=True)
+    if not (folder / CARD).exists():
+        write_atomic(folder / CARD, _plain_card(model))
+    return folder
+
+
+def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str | None = None) -> str:
+    """Upload the folder that `save_pretrained` writes; the repository is private by default.
+
+    Args:
+        model: Any pose model.
+        name: "OWNER/NAME", with or without `hf:`.
+        private: True to create a missing repository as private.
+        token: An account's token; by default the one stored by `hf auth login`.
+
+    Returns:
+        The upload's address.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, or the upload fails.
+    """
+    mixin = _mixin()
+
+    class Adapter(mixin):  # type: ignore[misc, valid-type]
+        """Hands the model to the mixin."""
+
+        def _save_pretrained(self, save_directory: Path) -> None:
+            save_pretrained(model, save_directory)
+
+    try:
+        return str(Adapter().push_to_hub(name.removeprefix(PREFIX), private=private, token=token))
+    except DposeError:
+        raise
+    except Exception as error:  # the client raises its own, its transport's and the system's
+        raise DposeError("hub-upload-failed", f"cannot be uploaded ({_short(error)})", name) from error
+
+
+def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> PoseModel:
+    """Load the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
+
+    Raises:
+        DposeError: as `download`, or it is no model that `load_model` reads.
+    """
+    return load_model(download(name, revision), device)
+
+
+def download(name: str, revision: str | None = None) -> Path:
+    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, the name is malformed, or the model is not in the cache and cannot
+            be downloaded.
+    """
+    if name.count("/") != 1 or not name.startswith(PREFIX):
+        raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
+    _mixin()
+    from huggingface_hub import snapshot_download
+
+    own = name.removeprefix(PREFIX)
+    try:
+        return Path(snapshot_download(own, revision=revision, allow_patterns=[*_OF_A_RUN]))
+    except Exception as error:  # the client raises its own, its transport's and the system's
+        raise DposeError(
+            "hub-fetch-failed",
+            f"cannot be fetched ({_short(error)})",
+            name,
+            f"check the name and the network; without one, fetch it elsewhere (hf download {own} --local-dir "
+            f"{own.rpartition('/')[2]}) and give the folder",
+        ) from error
+
+
+def _mixin() -> Any:
+    """Import huggingface_hub's mixin, here and nowhere else."""
+    try:
+        from huggingface_hub import ModelHubMixin
+    except ImportError as error:
+        raise DposeError("package-missing", "the Hub needs huggingface_hub", fix=_EXTRA) from error
+    return ModelHubMixin
+
+
+def _unchanged(model: PoseModel, source: Path) -> bool:
+    try:
+        before = load_model(source).state_dict()
+    except DposeError:
+        return False
+    now = model.state_dict()
+    return before.keys() == now.keys() and all(torch.equal(before[k], now[k].detach().cpu()) for k in before)
+
+
+def _plain_card(model: PoseModel) -> str:
+    return (
+        "---\nlibrary_name: dpose\npipeline_tag: keypoint-detection\ntags: [pose]\n---\n\n"
+        "# A pose model\n\n"
+        "It carries no statement of privacy: whether anyone in its training data is protected is not recorded here. A "
+        "statement that its first weights had does not speak for these.\n\n"
+        f"```json\n{json.dumps(model.config.to_dict(), indent=2)}\n```\n"
+    )
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]

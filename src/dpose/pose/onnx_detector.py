@@ -1,9 +1,9 @@
-"""Detectors of people as ONNX files: those whose outputs are known, by the shapes and names of their outputs.
+"""Detectors of people as ONNX files: those with known outputs, recognised by the outputs' shapes and names.
 
     where = OnnxDetector(Path("yolox_s.onnx"))                 # a `dpose.pose.boxes.Boxes`
 
-A file says what it gives and not what it wants: how a picture is scaled, in which order its colours stand and how they
-are normalised is known of each kind (`WAYS`).
+A file describes its outputs but not its input: how a picture is scaled, the order of its colours and their
+normalisation follow from the kind (`WAYS`).
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from dpose.pose.onnx_outputs import LAYOUTS, Candidates, Layout, layout_of
 Picture = NDArray[np.uint8]
 
 FILL = 114
-"""The grey around a letterboxed picture, of 255: what these detectors learnt with."""
+"""Grey around a letterboxed picture, of 255: the value these detectors were trained with."""
 SIDE = 640
-"""Height and width where a file leaves them open."""
+"""Height and width if a file leaves them open."""
 OVERLAP = 0.6
-"""Of two people with more of their union in common only the surer one stays, where the file suppresses nothing."""
+"""Largest intersection over union of two people of whom both stay, if the file does no suppression."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How one kind of detector wants its picture, and what it gives.
+    """Input and output conventions of one kind of detector.
 
     Attributes:
-        kind: As `--detector-kind` names it.
-        layout: Of its outputs (`dpose.pose.onnx_outputs`).
-        fit: How a picture comes to the input's size: in its aspect and filled up to the right and below ("corner") or
-            on all sides ("middle"), or stretched.
-        order: Of the colours.
+        kind: Name in `--detector-kind`.
+        layout: Layout of the outputs (`dpose.pose.onnx_outputs`).
+        fit: How a picture is brought to the input's size: in its aspect and filled up to the right and below ("corner")
+            or on all sides ("middle"), or stretched.
+        order: Order of the colours.
         mean: Subtracted from values of 0 to 255, in that order.
         scale: Divided by afterwards.
-        suppress: Whether one person may be found many times.
+        suppress: True if one person may be found many times.
     """
 
     kind: str
@@ -69,21 +69,21 @@ WAYS = (
     Way("ssd", "labelled", "stretch", "RGB", _MEAN, _SPREAD, False),
     Way("ssd", "scored", "stretch", "RGB", (127.0, 127.0, 127.0), (128.0, 128.0, 128.0), True),
 )
-"""The kinds that are known; of two with one layout the first is taken unless the other is named."""
+"""Known kinds; of two with one layout the first is the default."""
 
 KINDS = tuple(dict.fromkeys(way.kind for way in WAYS))
-"""What `--detector-kind` takes."""
+"""Values of `--detector-kind`."""
 
 
 @dataclass(frozen=True)
 class _Input:
-    """What a file takes: one picture.
+    """The input of a file: one picture.
 
     Attributes:
-        name: Of the input.
-        type: Of its values, numpy's name.
-        last: Whether channels are the last axis.
-        size: (H, W); None where open.
+        name: Name of the input.
+        type: Type of its values, numpy's name.
+        last: True if channels are the last axis.
+        size: (H, W); None if open.
     """
 
     name: str
@@ -93,21 +93,21 @@ class _Input:
 
 
 class OnnxDetector:
-    """The people that a detector in an ONNX file finds (`dpose.pose.boxes.Boxes`), run by onnxruntime on the processor.
+    """Detector of people in an ONNX file (`dpose.pose.boxes.Boxes`), run by onnxruntime on the processor.
 
-    The file is run once on a grey picture to see what it gives.
+    The file is run once on a grey picture to recognise its outputs.
 
     Attributes:
-        way: What was recognized.
+        way: The recognised conventions.
 
     Args:
         path: The file.
-        least: People found with a lower score are left out.
-        kind: One of `KINDS`; by the outputs where None.
+        least: Least score of a person.
+        kind: One of `KINDS`; recognised by the outputs if None.
 
     Raises:
         DposeError: onnxruntime is not installed, the file is missing or no ONNX model that takes one picture, its
-            outputs are of no kind that is known or of another than was named, or it tells no people apart.
+            outputs are of no known kind or of another than `kind`, or it has no class for people.
     """
 
     def __init__(self, path: Path, least: float = 0.5, kind: str | None = None) -> None:
@@ -135,7 +135,7 @@ class OnnxDetector:
         self.way = ways[0]
 
     def __call__(self, name: str, number: int, image: Picture) -> Sequence[Box]:
-        """The people found, best first.
+        """Return the detected people, best first.
 
         Raises:
             DposeError: the file cannot be run on this picture.
@@ -144,8 +144,8 @@ class OnnxDetector:
         if self.way.layout == "named" and None in self._input.size:
             size = image.shape[0], image.shape[1]  # such a file scales by itself
         fitted, zoom, shift = fit(image, size, self.way.fit)
-        found = LAYOUTS[self.way.layout](self._run(self._normalised(fitted)), size, self._classes)
-        return self._boxes(found, image, zoom, shift)
+        candidates = LAYOUTS[self.way.layout](self._run(self._normalised(fitted)), size, self._classes)
+        return self._boxes(candidates, image, zoom, shift)
 
     def _normalised(self, fitted: Picture) -> NDArray[np.float32]:
         values: NDArray[Any] = (fitted if self.way.order == "RGB" else fitted[..., ::-1]).astype(np.float32)
@@ -154,7 +154,7 @@ class OnnxDetector:
         return values[None]
 
     def _run(self, batch: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-        """The outputs by name, of a batch (1, H, W, 3)."""
+        """Return the outputs by name, for a batch (1, H, W, 3)."""
         values = batch if self._input.last else batch.transpose(0, 3, 1, 2)
         given = {self._input.name: np.ascontiguousarray(values.astype(self._input.type))}
         try:
@@ -165,35 +165,35 @@ class OnnxDetector:
             ) from error
 
     def _boxes(
-        self, found: Candidates, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
+        self, candidates: Candidates, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
     ) -> list[Box]:
-        corners = (found.corners.astype(np.float64) - [*shift, *shift]) / [*zoom, *zoom]
+        corners = (candidates.corners.astype(np.float64) - [*shift, *shift]) / [*zoom, *zoom]
         height, width = image.shape[:2]
-        usable = np.isfinite(corners).all(axis=1) & (found.scores >= self._least)
+        usable = np.isfinite(corners).all(axis=1) & (candidates.scores >= self._least)
         corners = np.clip(corners[usable], 0, [width, height, width, height])
-        scores = found.scores[usable].astype(np.float64)
+        scores = candidates.scores[usable].astype(np.float64)
         held = (corners[:, 2] > corners[:, 0]) & (corners[:, 3] > corners[:, 1])
         corners, scores = corners[held], scores[held]
         order = np.argsort(-scores, kind="stable")
         if self.way.suppress and len(order):
             sides = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
-            kept = cv2.dnn.NMSBoxes(sides.tolist(), scores.tolist(), 0.0, OVERLAP)
-            order = np.asarray(kept, int).reshape(-1)
+            chosen = cv2.dnn.NMSBoxes(sides.tolist(), scores.tolist(), 0.0, OVERLAP)
+            order = np.asarray(chosen, int).reshape(-1)
         return [Box(corners[k], min(float(scores[k]), 1.0)) for k in order]
 
 
 def fit(
     image: Picture, size: tuple[int, int], how: Literal["corner", "middle", "stretch"]
 ) -> tuple[Picture, tuple[float, float], tuple[float, float]]:
-    """A picture at a detector's size.
+    """Bring a picture to a detector's size.
 
     Args:
         image: uint8, (H, W, 3).
-        size: (H, W) wanted.
+        size: (H, W) to reach.
         how: As in `Way.fit`.
 
     Returns:
-        uint8, (*size, 3); by how much x and y were enlarged; and how far they were shifted then, pixels: a place of the
+        uint8, (*size, 3); the enlargement of x and y; and their shift afterwards, pixels: a place of the
         picture is (place there - shift) / enlargement.
     """
     height, width = image.shape[:2]
@@ -212,7 +212,7 @@ def fit(
 
 
 def _opened(path: Path) -> tuple[Any, _Input]:
-    """A session for the file, and what it takes."""
+    """Open a session for the file, and describe its input."""
     try:
         import onnxruntime
     except ImportError:
@@ -249,7 +249,7 @@ def _opened(path: Path) -> tuple[Any, _Input]:
 
 
 def _classes(session: Any, path: Path) -> Mapping[int, str]:
-    """The classes that the file's metadata name, as Ultralytics writes them; empty where there are none.
+    """Return the classes named in the file's metadata, as Ultralytics writes them; empty if there are none.
 
     Raises:
         DposeError: there are several and no person is among them.

@@ -1,4 +1,4 @@
-"""What the outputs of known detectors mean: people's boxes in pixels of the input, and their scores."""
+"""Readers of the outputs of known detectors: people's boxes in pixels of the input, and their scores."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Size = tuple[int, int]
 Classes = Mapping[int, str]
 
 STRIDES = ((8, 16, 32), (8, 16, 32, 64))
-"""Of the grids of YOLOX and YOLOv8 to 11, pixels."""
+"""Strides of the grids of YOLOX and YOLOv8 to 11, pixels."""
 POSE_COLUMNS = 56
-"""Of YOLOv8's and YOLO11's models of poses: a box, one class, and 17 joints of three numbers."""
+"""Columns of YOLOv8's and YOLO11's models of poses: a box, one class, and 17 joints of three numbers."""
 POSE_ROW = 57
-"""The same after suppression: a box, score, class, and the joints."""
+"""Columns of these models after suppression: a box, score, class, and the joints."""
 VOC_CLASSES, VOC_PERSON = 21, 15
-"""Pascal VOC's, the background among them."""
+"""Number of Pascal VOC's classes, with the background, and the number of people among them."""
 MOST_EXPONENT = 20.0
 
 
@@ -40,12 +40,12 @@ class Candidates:
 
 
 def layout_of(outputs: Outputs, size: Size, described: bool = False) -> Layout | None:
-    """Which layout outputs have; None for one that is not known.
+    """Recognise the layout of outputs; None if it is unknown.
 
     Args:
-        outputs: By name, of one picture.
+        outputs: Outputs by name, for one picture.
         size: (H, W) of the input.
-        described: Whether the file's metadata name its classes: then the first output may have others behind it.
+        described: True if the file's metadata name its classes: then the first output may have others behind it.
     """
     if {"detection_boxes", "detection_classes", "detection_scores"} <= set(outputs):
         return "named"
@@ -62,7 +62,7 @@ def layout_of(outputs: Outputs, size: Size, described: bool = False) -> Layout |
         return "labelled" if ours and _are_shares(next(a for a in arrays if a.ndim == 3)) else None
     if len(shapes) == len(deep) == 2 and deep[0][1] == deep[1][1]:
         boxes, scores = sorted(arrays, key=lambda array: array.shape[2] != 4)
-        # others give boxes and scores, too (DETR's, YOLO-NAS's): of these alone the scores are shares with a background
+        # DETR and YOLO-NAS also give boxes and scores; only here are the scores shares with a background
         ours = boxes.shape[2] == 4 and scores.shape[2] not in (1, 4) and _are_shares(boxes)
         return "scored" if ours and np.allclose(scores.sum(axis=2), 1, atol=0.01) else None
     if len(shapes[0]) != 3 or (len(shapes) > 1 and not described):
@@ -77,7 +77,7 @@ def layout_of(outputs: Outputs, size: Size, described: bool = False) -> Layout |
 
 
 def grid_cells(size: Size, strides: tuple[int, ...]) -> int:
-    """How many cells the grids of these strides have together over an input of (H, W)."""
+    """Return the total number of cells of the grids with these strides over an input of (H, W)."""
     return sum(math.prod(side // stride for side in size) for stride in strides)
 
 
@@ -85,7 +85,7 @@ def _grid(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """YOLOX (Ge et al. 2021): (1, A, 5 + C), a cell a row; people are class 0, as in COCO.
 
     A row holds the middle from the cell's corner and the logarithm of the sides, in strides, objectness, and a share
-    for each class. Some files have the grid worked in: middle and sides are in pixels, and middles all over the input.
+    for each class. Some files have the grid applied: middle and sides are in pixels, and middles all over the input.
     """
     (values,) = (array[0].astype(np.float64) for array in outputs.values())
     strides = next(s for s in STRIDES if grid_cells(size, s) == len(values))
@@ -113,7 +113,7 @@ def _dets(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
 
 
 def _columns(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
-    """YOLOv8 to 11: (1, 4 + C, A), a cell a column: middle, sides, a share for each class; joints are passed over."""
+    """YOLOv8 to 11: (1, 4 + C, A), a cell a column: middle, sides, a share for each class; joints are ignored."""
     values = next(iter(outputs.values()))[0].astype(np.float64).T
     count = len(classes) or (1 if values.shape[1] == POSE_COLUMNS else values.shape[1] - 4)
     people = _of_people(values[:, 4 : 4 + count], _person(classes))
@@ -165,16 +165,17 @@ LAYOUTS: dict[Layout, Callable[[Outputs, Size, Classes], Candidates]] = {
     "labelled": _labelled,
     "scored": _scored,
 }
-"""What reads each: from outputs by name, (H, W) of the input, and the file's classes by number where it names them."""
+"""Reader of each layout: takes outputs by name, (H, W) of the input, and the file's classes by number if it names
+them."""
 
 
 def _labels(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The flat arrays of whole numbers."""
+    """Return the flat arrays of whole numbers."""
     return [array for array in arrays if array.ndim == 2 and array.dtype.kind in "iu"]
 
 
 def _are_shares(boxes: NDArray[Any]) -> bool:
-    """Whether boxes are in shares of the input, and not in pixels."""
+    """True if boxes are in shares of the input, and not in pixels."""
     return not boxes.size or float(np.abs(boxes).max()) < 4
 
 
@@ -183,7 +184,7 @@ def _person(classes: Classes) -> int:
 
 
 def _of_people(shares: NDArray[np.float64], person: int) -> NDArray[np.float64]:
-    """(N,), the share of people where it is the largest of all classes, else 0."""
+    """Return (N,): the share of people where it is the largest of all classes, else 0."""
     ours = shares[:, person]
     return np.where(ours >= shares.max(axis=1), ours, 0.0)
 
