@@ -99,9 +99,6 @@ class ActionConfig:
         frames: Frames of a clip, T; 0 stands for 16. One frame is a picture. MViT takes 16 always.
         stride: Step between a clip's frames in the video; 0 stands for the preset's default: 1 for nano, 4 for mvit-b.
         input_size: (H, W) in pixels; (0, 0) stands for the preset's: 64x64 for nano, 224x224 for mvit-b.
-
-    Raises:
-        DposeError: a value is not possible.
     """
 
     classes: tuple[str, ...]
@@ -150,11 +147,7 @@ class ActionConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "model") -> ActionConfig:
-        """Read the configuration that `to_dict` returned.
-
-        Raises:
-            DposeError: a key is unknown (names the nearest) or missing, or a value is not possible.
-        """
+        """Read the configuration that `to_dict` returned."""
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
@@ -220,11 +213,7 @@ def headless(net: Any) -> tuple[nn.Module, int]:
 
 
 def load_pretrained(model: ActionModel, path: Path) -> None:
-    """Start MViT from Kinetics-400 weights in a safetensors file with torchvision's names; the head stays untrained.
-
-    Raises:
-        DposeError: the model is no MViT, or the file is missing, no safetensors file, or of another model.
-    """
+    """Start MViT from Kinetics-400 weights in a safetensors file with torchvision's names; the head stays untrained."""
     if model.config.preset != "mvit-b":
         raise DposeError(
             "pretrained-weights-unsuitable",
@@ -256,9 +245,6 @@ def apply_action_strategy(model: ActionModel, strategy: ActionStrategy) -> list[
 
     * "finetune": the last two blocks of MViT (of nano: the last halving), every norm layer and the head train.
     * "full", "scratch": everything trains. They differ in where the weights come from.
-
-    Raises:
-        DposeError: there is no such strategy.
     """
     if strategy not in get_args(ActionStrategy):
         raise DposeError(
@@ -288,11 +274,7 @@ def fresh_model(config: ActionConfig, seed: int | None = None) -> ActionModel:
 
 
 def load_action_model(folder: Path) -> ActionModel:
-    """Load the model in `folder`, in evaluation mode.
-
-    Raises:
-        DposeError: a file is missing, damaged, or of another task or model.
-    """
+    """Load the model in `folder`, in evaluation mode."""
     config = folder / "config.json"
     try:
         values = file_json(config)

@@ -29,9 +29,6 @@ class _ClipTask:
 
         Args:
             config: An `ActionConfig`, or the mapping that its `to_dict` returns.
-
-        Raises:
-            DposeError: the configuration is not possible, or is for other classes.
         """
         built = config if isinstance(config, ActionConfig) else ActionConfig.from_dict(config)
         self._check(built)
@@ -64,9 +61,6 @@ class ActionTask(_ClipTask):
 
     A view is a clip, (T, H, W, 3); its target holds "action", the number of its class. A video with several views is
     one unit: the mean of its clips' gradients is clipped once (MultiClip-DP, Luo et al. 2024).
-
-    Args:
-        classes: The actions' names, in the order of their numbers.
     """
 
     def loss(
@@ -96,9 +90,6 @@ class AttributeTask(_ClipTask):
     """Recognition of several attributes at once in a picture or clip (seed 004, section 4.3).
 
     The target holds "attributes" (A,): 1 present, 0 absent, -1 unknown and not learnt from.
-
-    Args:
-        classes: The attributes' names.
     """
 
     name = "attributes"

@@ -246,14 +246,8 @@ def shipped_for(preset: str) -> Path | None:
 def check_strategy(strategy: str, temperature: float | None, *, started: bool, model: bool) -> None:
     """Refuse a strategy or a temperature that does not go with the initial weights.
 
-    Args:
-        strategy: One of `dpose.pose.model.Strategy`.
-        temperature: Divisor of the logits of an initial model; None for none.
-        started: True if there are initial weights.
-        model: True if they are those of a whole model, which has logits.
-
-    Raises:
-        DposeError: they do not go together.
+    `started` is True if there are initial weights, `model` if they are those of a whole model, which has logits for the
+    temperature to divide.
     """
     if temperature is not None and not model:
         raise DposeError(
@@ -293,11 +287,7 @@ def register_backbone(backbone: Backbone) -> None:
 
 
 def backbone_named(name: str, stride: int = 0) -> Backbone:
-    """Return the backbone called `name`, with a stride, or its default stride if that is 0.
-
-    Raises:
-        DposeError: there is no such backbone, or not with this stride.
-    """
+    """Return the backbone called `name`, with a stride, or its default stride if that is 0."""
     known = ALIASES.get(name, name)
     for beginning, family in FAMILIES.items():
         if known.startswith(beginning):

@@ -213,18 +213,7 @@ class _Reading(FoundPerson):
 
 
 class BlazePeople:
-    """Finds people by BlazePose (`dpose.pose.people.PeopleFinder`).
-
-    Attributes:
-        skeleton: The model's.
-
-    Args:
-        model: A pose model with BlazePose's codec: the published one, or one that was trained from it.
-        settings: Settings of the search.
-
-    Raises:
-        DposeError: the model has another codec.
-    """
+    """Finds people with a model of BlazePose's codec (`dpose.pose.people.PeopleFinder`); refuses others."""
 
     def __init__(self, model: PoseModel, settings: Settings = Settings()) -> None:
         codec = model.codec

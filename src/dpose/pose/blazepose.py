@@ -299,12 +299,7 @@ class BlazePoseTrunk(nn.Module):
 
 
 class BlazePoseHead(nn.Module):
-    """Last convolutions: coordinates of points, their heat maps, and presence of a person.
-
-    Args:
-        channels: Channels of the pyramid's map and of the tower's.
-        points: Number of points, P.
-    """
+    """Last convolutions: coordinates of points, their heat maps, and presence of a person."""
 
     def __init__(self, channels: tuple[int, int], points: int = POINTS) -> None:
         super().__init__()

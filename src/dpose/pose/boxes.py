@@ -63,9 +63,6 @@ class DetectedBoxes:
     Args:
         path: The file.
         least: Least score of a box.
-
-    Raises:
-        DposeError: the file is unreadable, or has no usable box.
     """
 
     def __init__(self, path: Path, least: float = 0.5) -> None:
@@ -73,11 +70,7 @@ class DetectedBoxes:
         self._path = path
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """Return the picture's or frame's boxes.
-
-        Raises:
-            DposeError: the picture's name is no number.
-        """
+        """Return the picture's or frame's boxes."""
         if number < 0:
             stem = Path(name).stem
             if not stem.isdecimal():
@@ -105,11 +98,7 @@ class LabelledBoxes:
             self._boxes[Path(picture.name).name] = [Box(box, 1.0) for box in boxes]
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """Return the picture's boxes.
-
-        Raises:
-            DposeError: the picture is not among the labels.
-        """
+        """Return the picture's boxes."""
         if name not in self._boxes:
             raise DposeError("picture-not-labelled", "is not among the labels", name)
         return self._boxes[name]
@@ -127,18 +116,11 @@ def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
 def read_detections(
     path: Path, known: Mapping[int, object] | None = None, least: float = 0.0
 ) -> tuple[dict[int, list[Box]], Problems]:
-    """Read the boxes of a detections file by picture id, best first.
+    """Read the boxes of a detections file, a JSON list, by picture id, best first.
 
     Boxes are used as they are, not clipped to the picture, as in the reference implementations. Entries of another
-    category than 1 (person) are ignored; invalid entries are reported by their position in the file.
-
-    Args:
-        path: A JSON list.
-        known: Ids of the known pictures; boxes of others are reported as problems. None accepts any.
-        least: Least score of a box.
-
-    Raises:
-        DposeError: the file is unreadable, or not one of its boxes can be used.
+    category than 1 (person) are ignored; invalid entries are reported by their position in the file, and so are boxes
+    of pictures that are not `known`.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -181,9 +163,6 @@ class PersonDetector:
     Args:
         least: Least score of a person.
         device: The model's device.
-
-    Raises:
-        DposeError: the weights are missing and cannot be downloaded; the message says where to put them.
     """
 
     def __init__(self, least: float = 0.5, device: str = "cpu") -> None:

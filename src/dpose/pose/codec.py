@@ -273,11 +273,7 @@ def codecs_for(backbone: Backbone) -> tuple[str, ...]:
 
 
 def codec_of(config: PoseConfig) -> Codec:
-    """Return the codec of a configuration.
-
-    Raises:
-        DposeError: no such codec is registered, or it does not fit the configuration's other values.
-    """
+    """Return the codec of a configuration."""
     if config.codec not in CODECS:
         raise DposeError(
             "codec-unknown",

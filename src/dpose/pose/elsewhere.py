@@ -91,11 +91,7 @@ def _is_pose_file(file: Path, changed: int, size: int) -> bool:
 
 
 def read_elsewhere(place: Path) -> PoseModel:
-    """Read the model at a path for which `is_elsewhere` is true, in float32 and evaluation mode.
-
-    Raises:
-        DposeError: it cannot be read, or is of an unknown kind; one line that says which.
-    """
+    """Read the model at a path for which `is_elsewhere` is true, in float32 and evaluation mode."""
     if place.is_dir():
         model = _of_transformers(place)
         model.source = place

@@ -47,17 +47,9 @@ def keypoint_ap(
     """Compute AP and AR on labels in COCO's format: each box's person predicted and scored, near doubles removed.
 
     A model of another skeleton is scored on the joints it shares with the labels' (`KeypointAP.predicted`). BlazePose's
-    detector finds the person's position and turn in each box, as it does when such a model is trained.
-
-    Args:
-        model: On its device.
-        labels: The true people.
-        boxes: Boxes by picture id: a detector's, or `label_boxes`.
-        flip_test: Average with the mirrored crop; BlazePose has no such average.
-        advance: Called after every picture.
-
-    Raises:
-        DposeError: a picture is damaged or of another size than its labels say, or model and labels share no joint.
+    detector finds the person's position and turn in each box, as it does when such a model is trained. `boxes` are
+    those of a detector by picture id, or `label_boxes`. `flip_test` averages with the mirrored crop; BlazePose has no
+    such average.
     """
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
@@ -89,9 +81,6 @@ def whole_picture_ap(
 
     Each person found is a detection with the finder's score. False detections in pictures without labelled people
     count.
-
-    Raises:
-        DposeError: as `keypoint_ap`.
     """
     way, _, metric = _compared(finder.skeleton, labels)
     for image in labels.pictures:
@@ -127,9 +116,6 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
 
     The file that `dpose predict --json` writes is accepted too: its pictures are found by their file names. Invalid
     entries are left out and reported by their position in the file.
-
-    Raises:
-        DposeError: the file is unreadable, or not one of its entries can be used.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -198,9 +184,6 @@ def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
 
     A `.mat` file holds `preds`, (N, 16, 2), as HRNet writes it; a JSON file a list of N people, each 16 pairs (or
     triples, with a score), or an object with them under "joints" or "keypoints".
-
-    Raises:
-        DposeError: the file is unreadable, or holds another number of people or joints.
     """
     points = _mat_points(path) if path.suffix.lower() == ".mat" else _json_points(path)
     if points.shape != (labels.entries, len(MPII), 2):
@@ -253,11 +236,7 @@ def finder_of(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
     """Return a finder of people in whole pictures with a model.
 
     BlazePose's detector looks for everybody. A model of another codec has no detector: it takes the picture for a crop
-    of one person.
-
-    Args:
-        model: On its device.
-        flip_test: Average with the mirrored picture; BlazePose reads everybody twice instead.
+    of one person, and `flip_test` averages with the mirrored picture.
     """
     if isinstance(model.codec, BlazePoseCodec):
         return BlazePeople(model)
@@ -285,9 +264,6 @@ def whole_picture_pckh(
         pictures: Pictures with their labelled people.
         labels: Skeleton of the labels.
         advance: Called after every picture.
-
-    Raises:
-        DposeError: the labels are not of PCKh's joints.
     """
     if labels.sigmas:
         raise DposeError(

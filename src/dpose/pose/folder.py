@@ -36,9 +36,6 @@ def find_model(name: str) -> Path:
     """Return the model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or the name of shipped weights.
 
     A model on the Hub is downloaded. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
-
-    Raises:
-        DposeError: there is no such model, or it cannot be downloaded.
     """
     if name.startswith("hf:"):
         return _on_hub(name)
@@ -66,11 +63,7 @@ def _on_hub(name: str) -> Path:
 
 
 def weights_digest(folder: Path) -> str:
-    """Return the SHA-256 of the weights in `folder`, in hexadecimal.
-
-    Raises:
-        DposeError: there are no readable weights.
-    """
+    """Return the SHA-256 of the weights in `folder`, in hexadecimal."""
     try:
         return file_digest(folder / WEIGHTS)
     except OSError as error:
@@ -83,9 +76,6 @@ def save_model(model: PoseModel, folder: Path) -> None:
     """Write the weights to `folder/model.safetensors`, and `folder/config.json` if there is none.
 
     An existing config.json (a run's, with more in it than the model) is left as it is.
-
-    Raises:
-        DposeError: the existing config.json is of another model; or the folder cannot be written to.
     """
     if (folder / CONFIG).exists():
         if _read_config(folder / CONFIG) != model.config:
@@ -217,21 +207,12 @@ def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str
 
 
 def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> PoseModel:
-    """Load the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
-
-    Raises:
-        DposeError: as `download`, or it is no model that `load_model` reads.
-    """
+    """Load the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache."""
     return load_model(download(name, revision), device)
 
 
 def download(name: str, revision: str | None = None) -> Path:
-    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
-
-    Raises:
-        DposeError: huggingface_hub is not installed, the name is malformed, or the model is not in the cache and cannot
-            be downloaded.
-    """
+    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache."""
     if name.count("/") != 1 or not name.startswith(PREFIX):
         raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
     _mixin()

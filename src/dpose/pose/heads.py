@@ -33,9 +33,6 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
 
     Returns:
         The copy, in the same mode and on the same device; every parameter that trained still does.
-
-    Raises:
-        DposeError: there is no such skeleton, or the head is made for its joints and no others.
     """
     joints = len(skeleton_named(skeleton))
     adapted = copy.deepcopy(model)
@@ -97,9 +94,6 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
         model: Any pose model; not changed.
         input_size: (H, W), multiples of the stride.
         stride: One of the backbone's.
-
-    Raises:
-        DposeError: the backbone has no such stride, or weights that belong to one size.
     """
     config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
     made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
@@ -120,11 +114,7 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
 
 
 def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
-    """Return the layers of a model's head that `temper` divides.
-
-    Raises:
-        DposeError: there are none.
-    """
+    """Return the layers of a model's head that `temper` divides."""
     layers = codec_of(config).bin_layers
     if not layers:
         raise DposeError(
@@ -137,15 +127,7 @@ def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
 
 
 def change_codec(model: PoseModel, codec: str) -> PoseModel:
-    """Return a copy of a model with an untrained head of another codec, drawn by torch's generator.
-
-    Args:
-        model: Any pose model; not changed.
-        codec: A name in `dpose.pose.codec.CODECS`.
-
-    Raises:
-        DposeError: the backbone does not support the codec.
-    """
+    """Return a copy of a model with an untrained head of another codec, drawn by torch's generator."""
     made = PoseModel(replace(model.config, codec=codec, sigma=0.0))
     backbone = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
     made.load_state_dict({**made.state_dict(), **backbone})
@@ -166,9 +148,6 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
 
     Returns:
         The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
-
-    Raises:
-        DposeError: `temperature` is not a positive number, or the model's codec has no logits of bins.
     """
     if not 0 < temperature < math.inf:
         raise DposeError("temperature-not-positive", "a temperature is a positive number", str(temperature))

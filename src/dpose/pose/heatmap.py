@@ -193,11 +193,7 @@ class HeatmapCodec:
     def of(
         cls, config: PoseConfig, *, growth: Growth = "shuffled", places: Places = "middle"
     ) -> HeatmapCodec:
-        """Create the codec of a configuration; the default sigma is 2 of 64 rows (Xiao et al. 2018), at least one cell.
-
-        Raises:
-            DposeError: upsample is no power of two, which transposed convolutions need.
-        """
+        """Create the codec of a configuration; the default sigma is 1 / 32 of the rows (Xiao et al. 2018), or 1."""
         upsample = config.upsample
         if growth == "transposed" and upsample & (upsample - 1):
             raise DposeError(

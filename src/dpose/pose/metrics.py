@@ -241,9 +241,6 @@ def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, ti
 
     Returns:
         A `matplotlib.figure.Figure`, not shown and not known to pyplot: `figure.savefig("scores.png")`.
-
-    Raises:
-        DposeError: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure

@@ -76,9 +76,6 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
         module: Changed in place.
         norm: "folded" or "group"; with "batch" all stays.
         run: A forward pass, for tracing. Called without gradients, in evaluation mode.
-
-    Raises:
-        DposeError: a BatchNorm has no statistics, or normalises something else than the channels of maps.
     """
     layers = batch_norms(module)
     if norm == "batch" or not layers:

@@ -104,10 +104,6 @@ class OnnxDetector:
         path: The file.
         least: Least score of a person.
         kind: One of `KINDS`; recognised by the outputs if None.
-
-    Raises:
-        DposeError: onnxruntime is not installed, the file is missing or no ONNX model that takes one picture, its
-            outputs are of no known kind or of another than `kind`, or it has no class for people.
     """
 
     def __init__(self, path: Path, least: float = 0.5, kind: str | None = None) -> None:
@@ -135,11 +131,7 @@ class OnnxDetector:
         self.way = ways[0]
 
     def __call__(self, name: str, number: int, image: Picture) -> Sequence[Box]:
-        """Return the detected people, best first.
-
-        Raises:
-            DposeError: the file cannot be run on this picture.
-        """
+        """Return the detected people, best first."""
         size = self._input.size[0] or SIDE, self._input.size[1] or SIDE
         if self.way.layout == "named" and None in self._input.size:
             size = image.shape[0], image.shape[1]  # such a file scales by itself
@@ -249,11 +241,7 @@ def _opened(path: Path) -> tuple[Any, _Input]:
 
 
 def _classes(session: Any, path: Path) -> Mapping[int, str]:
-    """Return the classes named in the file's metadata, as Ultralytics writes them; empty if there are none.
-
-    Raises:
-        DposeError: there are several and no person is among them.
-    """
+    """Return the classes named in the file's metadata, as Ultralytics writes them; empty if there are none."""
     text = session.get_modelmeta().custom_metadata_map.get("names", "")
     try:
         read = ast.literal_eval(text) if text else {}

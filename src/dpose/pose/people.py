@@ -89,15 +89,9 @@ class FramesFinder(Protocol):
 class ModelPeople:
     """Looks for one person in each box by a pose model, or takes the whole picture as one person.
 
-    A person's score is the box's times the mean of the joints' (`dpose.pose.oks.person_score`).
-
-    Attributes:
-        model: The given model.
-        skeleton: The model's.
-
-    Args:
-        model: On its device; faster after `dpose.pose.predict.for_prediction`.
-        flip_test: Average with the mirrored crop: a little better, at twice the cost.
+    A person's score is the box's times the mean of the joints' (`dpose.pose.oks.person_score`). The model is faster
+    after `dpose.pose.predict.for_prediction`; `flip_test` averages with the mirrored crop: a little better, at twice
+    the cost.
     """
 
     def __init__(self, model: PoseModel, *, flip_test: bool = False) -> None:

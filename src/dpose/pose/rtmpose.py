@@ -248,18 +248,7 @@ class RtmposeCodec(SimccCodec):
 def build_rtmpose(
     depth: float, width: float, size: tuple[int, int], norm: Norm, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
-    """Build the backbone for `dpose.pose.backbones.Backbone.build`, with weights drawn at random.
-
-    Args:
-        depth: See `CspNext`.
-        width: See `CspNext`.
-        size: (H, W) of the pictures.
-        norm: Replacement of BatchNorm.
-        pretrained: Refused, unless False.
-
-    Raises:
-        DposeError: ImageNet weights, or a file of a backbone's weights, are requested.
-    """
+    """Build a `CspNext` (`Backbone.build`), with weights drawn at random."""
     if pretrained:
         raise DposeError(
             "backbone-without-own-weights",

@@ -137,11 +137,7 @@ OWN = "own"
 
 
 def skeleton_named(name: str) -> Skeleton:
-    """Return the skeleton with this name.
-
-    Raises:
-        DposeError: there is none.
-    """
+    """Return the skeleton with this name."""
     if name not in SKELETONS:
         known = ", ".join(SKELETONS)
         raise DposeError("skeleton-unknown", "there is no such skeleton", name, f"choose from {known}")
@@ -219,11 +215,7 @@ def skeleton_to_dict(name: str) -> str | dict[str, Any]:
 
 
 def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
-    """Return the name of the skeleton that `skeleton_to_dict` wrote in full.
-
-    Raises:
-        DposeError: the values are not a skeleton.
-    """
+    """Return the name of the skeleton that `skeleton_to_dict` wrote in full."""
     try:
         return skeleton_of(values["joints"], values["edges"], values["flip_order"], where=where).name
     except (KeyError, TypeError, ValueError) as error:

@@ -117,13 +117,7 @@ class PoseTask:
 
 
 class PoseMetric:
-    """OKS or PCKh of the decoded outputs (`dpose.units.Metric`), on the joints that model and labels share.
-
-    Args:
-        codec: The model's codec.
-        skeleton: The model's skeleton.
-        labels: The labels' skeleton. COCO's are scored by OKS, any other by PCKh, converted to MPII's joints.
-    """
+    """OKS or PCKh of the decoded outputs (`dpose.units.Metric`), on the joints that model and labels share."""
 
     def __init__(self, codec: Codec, skeleton: str = "mpii", labels: str = "mpii") -> None:
         scored = SKELETONS[labels] if SKELETONS[labels].sigmas else MPII

@@ -61,11 +61,7 @@ class Described:
 
 @cache
 def described(name: str) -> Described:
-    """Describe timm's model `name` by one forward pass.
-
-    Raises:
-        DposeError: timm has no such model, or it gives no map.
-    """
+    """Describe timm's model `name` by one forward pass."""
     with torch.random.fork_rng(devices=[]):  # a first call must not change the numbers drawn next
         model = create(name)
     cfg = model.pretrained_cfg
@@ -88,18 +84,10 @@ def described(name: str) -> Described:
 def build_timm(
     name: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
-    """Build timm's model `name`, the module that makes a map of its features, and that map's channels.
+    """Build timm's model `name`, the module from its features to a map, and the map's channels (`Backbone.build`).
 
-    Args:
-        name: timm's name.
-        input_size: (H, W), multiples of the stride.
-        norm: Replacement of BatchNorm.
-        pretrained: True for ImageNet weights, or a file of weights.
-        stride: One of `Described.strides`.
-
-    Raises:
-        DposeError: it does not take pictures of this size; its weights are unavailable; or it mixes pictures or stores
-            state in a way that cannot be replaced.
+    `input_size` is (H, W), multiples of `stride`, one of `Described.strides`. A model that mixes pictures or stores
+    state in a way that cannot be replaced is refused.
     """
     if pretrained and batch_norms(create(name)):
         refuse_group(norm)
@@ -162,11 +150,7 @@ class ToMap(nn.Module):
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that timm does not know.
-
-    Raises:
-        DposeError: timm has no such model; names the nearest.
-    """
+    """Refuse a name that timm does not know."""
     if not timm.is_model(name.partition(".")[0]):
         near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
         hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
@@ -185,15 +169,9 @@ def refuse_group(norm: Norm) -> None:
 
 
 def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
-    """Create timm's model `name`, without a classifier.
+    """Create timm's model `name`, with or without a tag, without a classifier.
 
-    Args:
-        name: timm's name, with or without a tag.
-        pretrained: True for ImageNet weights, or a file of weights.
-        options: Other options of the model.
-
-    Raises:
-        DposeError: timm has no such model, cannot make it, or its weights are unavailable.
+    `pretrained` is True for ImageNet weights, or a file of weights; `options` are others of the model.
     """
     check_name(name)
     tensors: Mapping[str, Tensor] | None = None
@@ -435,17 +413,7 @@ class HighestBranch(nn.Module):
 def build_hrnet(
     name: str, size: tuple[int, int], norm: Norm, pretrained: bool | Path
 ) -> tuple[nn.Module, nn.Module, int]:
-    """Build the trunk of timm's HRNet `name`, for `dpose.pose.backbones.Backbone.build`.
-
-    Args:
-        name: timm's name.
-        size: (H, W) of the pictures, multiples of 32.
-        norm: Replacement of BatchNorm.
-        pretrained: True for ImageNet weights, or a file of weights.
-
-    Raises:
-        DposeError: it does not take pictures of this size, or its weights are unavailable.
-    """
+    """Build the trunk of timm's HRNet `name` (`Backbone.build`); sides of pictures are multiples of 32."""
     if size[0] % HRNET_MULTIPLE or size[1] % HRNET_MULTIPLE:
         raise DposeError(
             "input-size-unsupported",

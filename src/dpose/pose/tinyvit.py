@@ -118,19 +118,10 @@ class WindowBlock(nn.Module):
 def build_backbone(
     preset: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path = False, *, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
-    """Build the backbone, the LayerNorm for its last map, and that map's channels.
+    """Build the backbone, the LayerNorm for its last map, and that map's channels (`Backbone.build`).
 
-    Args:
-        preset: "nano", "5m", "11m" or "21m".
-        input_size: (H, W), multiples of the stride.
-        norm: The layer after each convolution: "batch" BatchNorm; "folded" nothing, the convolution has a
-            bias; "group" GroupNorm.
-        pretrained: Load timm's ImageNet weights (downloaded on first use), or those in a file. Not for `nano`, which
-            has none, nor for "group", where they would mean nothing.
-        stride: Picture pixels per cell of the last map, 32 or 16: at 16 the last stage keeps its resolution.
-
-    Raises:
-        DposeError: `pretrained` weights do not exist for this model, or are unavailable.
+    `pretrained` weights do not exist for the preset "nano", and are refused with the norm "group", where they would
+    mean nothing. At stride 16 the last stage keeps its resolution.
     """
     maps = stage_maps(stride, input_size)
     windows = [(fit_window(h, side), fit_window(w, side)) for (h, w), side in zip(maps, WINDOWS, strict=True)]

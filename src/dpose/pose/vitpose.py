@@ -108,19 +108,7 @@ class VitPoseTrunk(nn.Module):
 def build_vitpose(
     width: int, depth: int, heads: int, size: tuple[int, int], norm: str, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
-    """Build a trunk for `dpose.pose.backbones.Backbone.build`, with weights drawn at random.
-
-    Args:
-        width: See `VitPoseTrunk`.
-        depth: See `VitPoseTrunk`.
-        heads: See `VitPoseTrunk`.
-        size: (H, W) of the pictures.
-        norm: Ignored: there is no BatchNorm.
-        pretrained: Refused, unless False.
-
-    Raises:
-        DposeError: ImageNet weights, or a file of a backbone's weights, are requested.
-    """
+    """Build a `VitPoseTrunk` (`Backbone.build`), with random weights and without BatchNorm, whatever `norm` is."""
     if pretrained:
         raise DposeError(
             "backbone-without-own-weights",

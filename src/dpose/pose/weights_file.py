@@ -34,11 +34,7 @@ def imagenet_file(name: str) -> Path | None:
 
 
 def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, Tensor] | None:
-    """Return ImageNet's weights of timm's model `name` from an installed package, by timm's names, or None.
-
-    Raises:
-        DposeError: the package holds other tensors than the model's.
-    """
+    """Return ImageNet's weights of timm's model `name` from an installed package, by timm's names, or None."""
     file = imagenet_file(name)
     if file is None:
         return None
@@ -54,15 +50,7 @@ def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, 
 
 
 def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Tensor]:
-    """Read the tensors in `file`, which are those of `model`, classifier apart.
-
-    Args:
-        file: Safetensors, or the result of `torch.save` for a dictionary of tensors.
-        model: Makes timm's model, with its classifier.
-
-    Raises:
-        DposeError: it cannot be read, holds more than tensors, or tensors of another model; names the first.
-    """
+    """Read the tensors in `file`, which must be those of timm's model, except for the classifier."""
     tensors, whole = read_tensors(file), model()
     own = whole.state_dict()
     classifier = cast(dict[str, object], getattr(whole, "pretrained_cfg", {})).get("classifier") or ()
@@ -88,17 +76,7 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
-    """Give a model its weights, in its own type: all that it has, and no others.
-
-    Args:
-        model: Changed in place.
-        tensors: Tensors by the model's names.
-        where: The file or folder, for messages.
-        fix: Advice of the message if the tensors are of another model.
-
-    Raises:
-        DposeError: a tensor is missing, unknown, or of another shape or kind of number.
-    """
+    """Give a model its weights, in its own type: all that it has, and no others; `fix` advises on other models'."""
     wanted = model.state_dict()
     for name in [*wanted, *tensors]:
         if name not in tensors:
@@ -142,15 +120,8 @@ _BESIDE: list[Any] = [
 def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
     """Read the tensors of a model in a file of weights, and the text of a training framework's settings beside them.
 
-    Args:
-        file: Safetensors, or the result of `torch.save` for a dictionary of tensors, or for one that has them under
-            "state_dict", as OpenMMLab's. No code in it is run: unknown objects of its log are ignored.
-
-    Returns:
-        Tensors by name, and the text of the settings; "" if there is none.
-
-    Raises:
-        DposeError: it cannot be read, or holds more.
+    The file is safetensors, or the result of `torch.save` for a dictionary of tensors, or for one that has them under
+    "state_dict", as OpenMMLab's. No code in it is run: unknown objects of its log are ignored.
     """
     if file.suffix == ".safetensors":
         return read_tensors(file), ""
@@ -167,11 +138,7 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Read names and tensors in a file of weights. No code in it is run.
-
-    Raises:
-        DposeError: it cannot be read, or holds more than tensors.
-    """
+    """Read names and tensors in a file of weights. No code in it is run."""
     if file.suffix == ".safetensors":
         with _readable(file):
             return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))

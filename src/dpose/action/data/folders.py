@@ -28,11 +28,7 @@ _GROUP = re.compile(r"_(g\d+)_c\d+$")
 
 
 def open_ucf101(root: Path, split: str) -> VideoSet:
-    """Open UCF101: `UCF-101/<Class>/v_<Class>_gXX_cYY.avi`, listed in `ucfTrainTestlist/`.
-
-    Raises:
-        DposeError: a list is missing or names an unknown class, or not one of its videos is there.
-    """
+    """Open UCF101: `UCF-101/<Class>/v_<Class>_gXX_cYY.avi`, listed in `ucfTrainTestlist/`."""
     lists = root / "ucfTrainTestlist"
     numbered = [line.split() for line in _lines(lists / "classInd.txt")]
     if not all(len(parts) == 2 and re.fullmatch("[0-9]{1,9}", parts[0]) for parts in numbered):
@@ -57,9 +53,6 @@ def open_hmdb51(root: Path, split: str) -> VideoSet:
     """Open HMDB51: a folder of videos a class, and `<class>_test_split1.txt` with 1 for training and 2 for testing.
 
     The lists may stand in `root` or in a folder of it.
-
-    Raises:
-        DposeError: there are no lists, a line is invalid, or not one of the videos is there.
     """
     videos, actions = _hmdb(root, split)
     return _there(videos, actions, f"hmdb51:{split}", root)
@@ -70,9 +63,6 @@ def open_pahmdb(root: Path, split: str) -> VideoSet:
 
     Split "test" is the annotated videos, each with the attributes of its middle frame; "train" is all videos of HMDB51
     that are not annotated.
-
-    Raises:
-        DposeError: annotations or lists are missing or invalid, or not one of the videos is there.
     """
     annotations = root / "PrivacyAttributes"
     files = sorted(annotations.glob("*.json"))
@@ -100,11 +90,7 @@ def open_pahmdb(root: Path, split: str) -> VideoSet:
 
 
 def open_vispr(root: Path, split: str) -> VideoSet:
-    """Open VISPR: pictures in folders called `<split>2017`, and for each a JSON file with its `labels`.
-
-    Raises:
-        DposeError: there are no pictures or no labels, or a label file is invalid.
-    """
+    """Open VISPR: pictures in folders called `<split>2017`, and for each a JSON file with its `labels`."""
     folder = f"{split}2017"
     pictures = {p.stem: p for p in root.rglob(f"{folder}/*") if p.suffix.lower() in _PICTURES}
     videos = []

@@ -53,11 +53,7 @@ class VideoFile:
         return _probed(self.path).frames
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """Decode up to the last of these frames.
-
-        Raises:
-            DposeError: the file is missing or damaged.
-        """
+        """Decode up to the last of these frames."""
         wanted, frames = set(picks), {}
         last = max(picks)
         for number, frame in enumerate(read_frames(_probed(self.path))):
@@ -97,11 +93,7 @@ class StillFile:
         return 1
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """Return the picture, once for each pick.
-
-        Raises:
-            DposeError: the file is missing or damaged.
-        """
+        """Return the picture, once for each pick."""
         return np.stack([_resized(read_image(self.path), size)] * len(picks))
 
     def digest(self) -> str:

@@ -82,9 +82,6 @@ def open_videos(
         spec: Such as `ucf101:/data/ucf`, `synthetic-clips:ward:test`.
         purpose: Decides the split if the spec names none.
         limit: Largest number of videos, chosen by name.
-
-    Raises:
-        DposeError: an unknown name, a missing root, or videos that cannot be read.
     """
     parsed = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
     opened = parsed.dataset.open(parsed.place, parsed.split, **dict(parsed.options))

@@ -31,9 +31,6 @@ def open_clips(look: str, split: str, size: tuple[int, int] | None = None) -> Vi
         look: `studio` or `ward`.
         split: One of the look's splits.
         size: (height, width) in pixels; None for the default size.
-
-    Raises:
-        DposeError: no installed package renders people.
     """
     people = rendered_people()
     videos = []

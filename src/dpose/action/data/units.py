@@ -92,9 +92,6 @@ class VideoUnits:
         views: Clips of a unit, 1 to `MAX_VIEWS`.
         augment: True for random loading.
         labels: Content of the views' target, "action" or "attributes".
-
-    Raises:
-        DposeError: `views` is out of range, or a video lacks the labels.
     """
 
     unit = Unit.VIDEO

@@ -110,11 +110,7 @@ class PictureCache:
         return len(sizes), sum(sizes)
 
     def clear(self) -> tuple[int, int]:
-        """Delete everything; return the number of files and their total bytes before.
-
-        Raises:
-            DposeError: the folder cannot be deleted.
-        """
+        """Delete everything; return the number of files and their total bytes before."""
         before = self.size()
         try:
             shutil.rmtree(self.folder)
@@ -191,11 +187,7 @@ class PictureCache:
 
 
 def picture_cache() -> PictureCache | None:
-    """Return the user's cache, or None if `DPOSE_PICTURE_CACHE` turns it off.
-
-    Raises:
-        DposeError: `DPOSE_PICTURE_CACHE` is neither "off" nor a number of bytes.
-    """
+    """Return the user's cache, or None if `DPOSE_PICTURE_CACHE` turns it off."""
     setting = os.environ.get(SWITCH, "").strip()
     limit = DEFAULT_BYTES
     if setting.lower() in ("off", "0", "no", "false"):
@@ -240,9 +232,6 @@ def fingerprint_files(paths: Sequence[Path], title: str) -> NDArray[np.uint8]:
     Args:
         paths: The files; their names must differ.
         title: Title of the progress bar.
-
-    Raises:
-        DposeError: a file is missing, cut short or not a picture.
     """
     store = _store(paths)
     ours = private_folder(store.parent)

@@ -148,17 +148,7 @@ def _opened(work: CheckWork) -> PoseUnits:
 def check_on_engine(
     units: PoseUnits, work: CheckWork, at: ItemEngine, advance: Callable[[], None] = lambda: None
 ) -> list[PictureCheck]:
-    """Run `check_picture` for every picture of a dataset by an engine's workers, which open the same data.
-
-    Args:
-        units: The data.
-        work: The data as a worker opens them.
-        at: The engine.
-        advance: Called after every picture.
-
-    Raises:
-        DposeError: a worker cannot open them.
-    """
+    """Run `check_picture` for every picture of a dataset by an engine's workers, which open the same data."""
     total = len(units.pictures)
     items = [range(first, min(first + _AT_ONCE, total)) for first in range(0, total, _AT_ONCE)]
     results: dict[int, list[PictureCheck]] = {}
@@ -176,12 +166,7 @@ def check_data(
     advance: Callable[[], None] = lambda: None,
     checked: Iterable[PictureCheck] | None = None,
 ) -> tuple[DataReport, NDArray[np.uint8] | None]:
-    """Decode every picture of a dataset, count its labels, and draw some of them.
-
-    Args:
-        units: The data.
-        advance: Called after every picture.
-        checked: Content of each picture, in order, if it was read already.
+    """Decode every picture of a dataset, unless `checked` is given, count its labels, and draw some of them.
 
     Returns:
         The report, and a contact sheet: people spread evenly over the dataset, each cropped as for training with the

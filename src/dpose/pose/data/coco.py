@@ -50,17 +50,7 @@ CATEGORIES_BYTES = 2**20
 
 
 def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
-    """Read the labels of one split of COCO, a picture with all its people a unit.
-
-    Args:
-        root: The dataset's folder.
-        split: "train" or "val".
-        annotations: The label file, relative to `root`, if it has another name.
-        pictures: True to leave out labels of absent pictures.
-
-    Raises:
-        DposeError: as `parse_coco`, or there is no label file.
-    """
+    """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images", root)
     finder = PictureFinder([(place, "") for place in places])
@@ -69,11 +59,7 @@ def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 
 
 def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints.
-
-    Raises:
-        DposeError: there is no such file, it cannot be read, or its joints make no skeleton.
-    """
+    """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints."""
     path, _ = LABEL_FILE.find(root, split, annotations)
     raw = label_bytes(path)
     for match in re.finditer(rb'"categories"\s*:\s*', raw):
@@ -94,9 +80,6 @@ def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]
 
     Returns:
         "coco" by `info`, with the split if the file has its usual name, or ""; and "coco" or "" by its pictures.
-
-    Raises:
-        DposeError: there is no such file, or it cannot be read.
     """
     path, note = LABEL_FILE.find(root, split, annotations)
     raw = label_bytes(path)
@@ -127,20 +110,9 @@ def parse_coco(
 ) -> Labels:
     """Read a label file in COCO's format.
 
-    An invalid annotation is left out and reported in `problems` by its id; so is a picture that is missing,
-    with its people.
-
-    Args:
-        path: The label file.
-        finder: Finds the pictures.
-        name: Name of the data.
-        notes: Lines for the labels' notes.
-        group_key: The picture's field that tables are split by.
-        skeleton: Skeleton of the labels; from the file's categories if None.
-        pictures: True to leave out missing pictures. Otherwise they stay, without a path: labels alone can be scored.
-
-    Raises:
-        DposeError: the file is unreadable or not in this format, or none of its pictures can be used.
+    An invalid annotation is left out and reported in `problems` by its id; so is a picture that is missing, with its
+    people. With `pictures=False` it stays, without a path: labels alone can be scored. `group_key` is the picture's
+    field that tables are split by; `skeleton` replaces that of the file's categories.
     """
     problems = Problems()
     content = read_json(path, problems)

@@ -56,14 +56,7 @@ class Problems:
     def all_unusable(
         self, path: Path, what: str, otherwise: str = "", code: str = "labels-all-unusable"
     ) -> DposeError:
-        """Return the error for a file without one usable entry.
-
-        Args:
-            path: The file.
-            what: Its entries, such as "12 people".
-            otherwise: The reason if no problem was recorded.
-            code: The error's code.
-        """
+        """Return the error for a file without usable entries; `otherwise` is the reason if there is no problem."""
         reason = self.entries[0] if self.entries else otherwise
         return DposeError(code, f"not one of its {what} can be used; {reason}", str(path))
 
@@ -86,11 +79,7 @@ def count_problems(problems: int) -> str:
 
 
 def label_bytes(path: Path) -> bytes:
-    """Read a file.
-
-    Raises:
-        DposeError: it is missing or cannot be read.
-    """
+    """Read a file."""
     try:
         return file_bytes(path)
     except OSError as error:
@@ -98,11 +87,7 @@ def label_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path, problems: Problems | None = None) -> Any:
-    """Read a JSON file: UTF-8, with or without a byte order mark; otherwise Latin-1, which is added to `problems`.
-
-    Raises:
-        DposeError: the file is missing or not JSON; the line and column are named.
-    """
+    """Read a JSON file: UTF-8, with or without a byte order mark; otherwise Latin-1, which is added to `problems`."""
     raw = label_bytes(path)
     try:
         text = raw.decode("utf-8-sig")
@@ -129,11 +114,7 @@ def results_of(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the entries of COCO's results format that are of people (category 1), each with its place for `problems`.
 
-    Args:
-        content: Content of the file: `{image_id, category_id, ...}` each.
-        path: The file.
-        what: Name of an entry, for `problems`.
-        problems: Receives entries without the whole number of a picture.
+    An entry without the whole number of a picture is a problem; `what` is its name there.
     """
     for number, entry in enumerate(content, 1):
         where = f"{path.name} entry {number}"
@@ -178,13 +159,7 @@ class LabelFile:
     def find(self, root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
         """Return the label file of a split, and a note if its name is not one of the usual ones.
 
-        Args:
-            root: The dataset's folder.
-            split: A key of `usual`.
-            annotations: Relative to `root` (or absolute); replaces the usual names. "" for none.
-
-        Raises:
-            DposeError: there is no such folder or file, or several could be meant.
+        `annotations`, relative to `root` or absolute, replaces the usual names. Several possible files are refused.
         """
         if not root.is_dir():
             raise DposeError("folder-missing", "no such folder", str(root), self.get_it)
@@ -259,11 +234,8 @@ class PictureFinder:
     ) -> tuple[str, Path | None] | None:
         """Return the name and file of a picture in labels; None, with an entry in `problems`, if it cannot be used.
 
-        Args:
-            name: The file name in the labels.
-            where: The entry with the name, for `problems`.
-            problems: Receives names that are invalid or lead out of the folder, and missing files.
-            absent: True if a picture may be missing: its file is then None.
+        A name that is no text or leads out of the folder cannot be used, nor a missing file, unless `absent`: its file
+        is None.
         """
         if not isinstance(name, str) or leads_out(name):
             problems.add("no usable file name", where, detail=repr(name)[:80])

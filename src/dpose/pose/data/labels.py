@@ -201,8 +201,10 @@ class PoseDataset(Dataset):
     """Description of a dataset of poses. Its functions take the root and the split, and options by name.
 
     Attributes:
-        labels: Reads the labels; takes `pictures` too: False includes labelled pictures that are absent. The root is a
-            `Path`, or a name if the dataset has `roots`.
+        labels: Reads the labels. The root is a `Path`, or a name if the dataset has `roots`. Options are `annotations`,
+            the label file relative to the root if it has another name, and `pictures`: False includes labels of absent
+            pictures. Raises `DposeError` for files that are missing or unreadable, and for labels without one usable
+            picture.
         open: For data without labels to read: returns the units, and takes `input_size`, `augment` and `unit` too.
         skeleton: Skeleton of labels that name no joints of their own.
         own_skeleton: Reads the skeleton that the labels name.

@@ -88,7 +88,7 @@ def read_lspet(
     splits: Mapping[str, tuple[int, int]] = SPLITS,
     parts: Mapping[str, tuple[int, int]] = PARTS,
 ) -> Labels:
-    """Read the labels of one split of LSPET: a picture a unit, one person a picture.
+    """Read the labels of one split of LSPET: a picture a unit, one person a picture (`PoseDataset.labels`).
 
     A person's box is the extent of the visible joints. PCKh's reference length is the segment from neck to
     head top, and unknown if one of them is not visible. Pelvis and thorax are derived (`lsp_to_mpii`).
@@ -97,15 +97,8 @@ def read_lspet(
     single joints that are marked visible but not finite or more than `FAR_OUTSIDE` pixels outside the
     picture. The notes describe the private pictures and labels themselves and are not for publication.
 
-    Args:
-        root: The folder with `images/` and `joints.mat`.
-        split: "public", "private" or "validation"; or "choosing-train" or "choosing-test", parts of the private one.
-        pictures: Ignored: all pictures must be there, since near copies are found by them.
-        splits: First and last image number of each split.
-        parts: First and last image number of the two parts of the private split.
-
-    Raises:
-        DposeError: the folder or a file is missing, a picture is damaged, or joints.mat is invalid.
+    All pictures must be there, whatever `pictures` says, since near copies are found by them. `splits` and `parts` are
+    the first and last image numbers of each split, and of the two parts of the private one.
     """
     if not root.is_dir():
         raise DposeError("folder-missing", "no such folder", str(root), _GET_IT)

@@ -42,9 +42,6 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
 
     Returns:
         Arrays by name, with the file's types and shapes (two dimensions at least).
-
-    Raises:
-        DposeError: it cannot be read, is no such file, or is damaged.
     """
     try:
         return _arrays(label_bytes(path), names)

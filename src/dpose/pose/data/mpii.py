@@ -55,19 +55,10 @@ _KEYS = frozenset({"image", "center", "scale", "joints", "joints_vis"})
 
 
 def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
-    """Read the labels of one split of MPII: a picture with all its labelled people a unit.
+    """Read the labels of one split of MPII: a picture with all its labelled people a unit (`PoseDataset.labels`).
 
     An invalid entry is left out and reported in `problems` by its place in the file, counted from one; so is
     one whose picture is missing, with `pictures`.
-
-    Args:
-        root: The dataset's folder.
-        split: "train" or "val".
-        annotations: The label file, relative to `root`, if it has another name.
-        pictures: True to leave out labels of absent pictures.
-
-    Raises:
-        DposeError: the folder or the labels are missing or unreadable, or not one of the pictures is there.
     """
     path, note = LABEL_FILE.find(root, split, annotations)
     problems = Problems()

@@ -160,9 +160,6 @@ def open_several(
         limit: Largest number of units of all of them together, chosen by name.
         skeleton: Skeleton of the labels; the first data's own if None.
         regions: As in `open_data`.
-
-    Raises:
-        DposeError: as `open_data`; or the same data are given twice.
     """
     resolved = [_resolved(spec, purpose) for spec in specs]
     for i, one in enumerate(resolved):
@@ -191,9 +188,6 @@ def open_labels(
         spec: As in `open_data`.
         purpose: As in `open_data`.
         pictures: True to leave out labels of absent pictures.
-
-    Raises:
-        DposeError: as `open_data`.
     """
     resolved = _resolved(spec, purpose)
     read = resolved.dataset.labels

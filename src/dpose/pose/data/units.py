@@ -396,9 +396,6 @@ class SubjectUnits:
     Args:
         images: Units of one picture each, every one of a known person; the same name in several sources is the same
             person.
-
-    Raises:
-        DposeError: the person in a picture is not known.
     """
 
     unit = Unit.SUBJECT

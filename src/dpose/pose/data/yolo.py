@@ -46,20 +46,12 @@ _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
 
 def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """Read the joints of a dataset, as its `data.yaml` names, counts and mirrors them.
-
-    Raises:
-        DposeError: there is no such file, or it describes no joints.
-    """
+    """Read the joints of a dataset, as its `data.yaml` names, counts and mirrors them."""
     return described_joints(*read_settings(root, annotations))[0]
 
 
 def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
-    """Recognise a public set in this format: by `path` or `download` of `data.yaml`, and by its pictures' names.
-
-    Raises:
-        DposeError: there is no such file, or it is invalid.
-    """
+    """Recognise a public set in this format: by `path` or `download` of `data.yaml`, and by its pictures' names."""
     settings, path = read_settings(root, annotations)
     sources = [Path(str(settings.get(name) or "")).stem for name in ("path", "download")]
     # a folder may be called "coco" for its format
@@ -72,9 +64,6 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     """Read the labels of one split. An invalid line is left out and reported by file and line.
 
     Pictures are always needed, whatever `pictures` says: labels are shares of their sizes.
-
-    Raises:
-        DposeError: `data.yaml` is missing, invalid or lacks the split, or there is not one picture.
     """
     settings, path = read_settings(root, annotations)
     skeleton, values = described_joints(settings, path)
@@ -103,11 +92,7 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 
 
 def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Path]:
-    """Read `data.yaml`, or the file that replaces it; return its content and path.
-
-    Raises:
-        DposeError: there is no such file, or it is no mapping.
-    """
+    """Read `data.yaml`, or the file that replaces it; return its content and path."""
     path = root / (annotations or USUAL)
     if not path.is_file():
         raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
@@ -287,9 +272,6 @@ def convert_data(
 
     Returns:
         The number of pictures.
-
-    Raises:
-        DposeError: the split is there already, a picture cannot be read, or the folder cannot be written to.
     """
     place = folder / "images" / split
     if place.exists():
@@ -340,9 +322,6 @@ def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, sp
 
     Returns:
         The number of label files: one a picture, empty for a picture without people.
-
-    Raises:
-        DposeError: two pictures would share a file, or the folder cannot be written to or is of other joints.
     """
     path = folder / USUAL
     settings: dict[str, Any] = {"path": ".", "names": {0: "person"}}
