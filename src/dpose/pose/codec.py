@@ -21,15 +21,12 @@ from torch import Tensor, nn
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.heatmap import HeatmapCodec, inside
+from dpose.pose.outputs import CodecSettings, Outputs
 from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
 
 if TYPE_CHECKING:
     from dpose.pose.backbones import Backbone
-    from dpose.pose.model import PoseConfig
-
-Outputs = tuple[Tensor, ...]
-"""Outputs of a head for N pictures, (N, ...) each."""
 
 
 class Codec(Protocol):
@@ -126,7 +123,7 @@ class CodecEntry:
             it.
     """
 
-    make: Callable[[PoseConfig], Codec]
+    make: Callable[[CodecSettings], Codec]
     maps: bool = True
 
 
@@ -180,7 +177,7 @@ class RegressionCodec:
     fresh: ClassVar[float] = 0.02
 
     @classmethod
-    def of(cls, config: PoseConfig) -> RegressionCodec:
+    def of(cls, config: CodecSettings) -> RegressionCodec:
         """Create the codec of a configuration; the default sigma is a sixteenth of the picture's height."""
         return cls(config.input_size, config.sigma or config.input_size[0] / 16)
 
@@ -255,7 +252,7 @@ CODECS: dict[str, CodecEntry] = {
 DEFAULT = "simcc"
 
 
-def register_codec(name: str, make: Callable[[PoseConfig], Codec], *, maps: bool = True) -> None:
+def register_codec(name: str, make: Callable[[CodecSettings], Codec], *, maps: bool = True) -> None:
     """Register a codec under a name (`CodecEntry`).
 
     Raises:
@@ -272,7 +269,7 @@ def codecs_for(backbone: Backbone) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*backbone.codecs, *(maps if backbone.maps or not backbone.codecs else ()))))
 
 
-def codec_of(config: PoseConfig) -> Codec:
+def codec_of(config: CodecSettings) -> Codec:
     """Return the codec of a configuration."""
     if config.codec not in CODECS:
         raise DposeError(

@@ -1,15 +1,11 @@
-"""Pose models on disk and on the Hugging Face Hub: folders with `model.safetensors` and `config.json`, never pickled.
-
-A model on the Hub is named `hf:OWNER/NAME`. The prefix is needed: a mistyped name of a folder must never become a
-request to a server. Nothing is uploaded or downloaded unless a function here is called with such a name.
-"""
+"""Pose models on disk, folders with `model.safetensors` and `config.json`, and on the Hub. Nothing is ever pickled."""
 
 from __future__ import annotations
 
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -19,14 +15,12 @@ from dpose.files import file_bytes, file_digest, file_json, write_atomic
 from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
 from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
+from dpose.pose.hub import MODEL_FILES, PREFIX, fetched, first_line, hub_mixin
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import fill, read_tensors
-from dpose.privacy.sections import SIGNATURE
-
-if TYPE_CHECKING:
-    from dpose.pose.model import PoseModel
 
 CONFIG = "config.json"
+STATEMENT, CARD = "privacy.json", "README.md"
 
 PREDICTOR = "blazepose:full"
 """Default weights for prediction: the best of those that come with dpose."""
@@ -37,7 +31,7 @@ def find_model(name: str) -> Path:
 
     A model on the Hub is downloaded. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
     """
-    if name.startswith("hf:"):
+    if name.startswith(PREFIX):
         return _on_hub(name)
     if Path(name).exists():
         return Path(name)
@@ -57,9 +51,7 @@ def find_model(name: str) -> Path:
     return folder
 
 
-@cache
-def _on_hub(name: str) -> Path:
-    return download(name)
+_on_hub = cache(fetched)
 
 
 def weights_digest(folder: Path) -> str:
@@ -75,7 +67,7 @@ def weights_digest(folder: Path) -> str:
 def save_model(model: PoseModel, folder: Path) -> None:
     """Write the weights to `folder/model.safetensors`, and `folder/config.json` if there is none.
 
-    An existing config.json (a run's, with more in it than the model) is left as it is.
+    An existing config.json (a run's, with more in it than the model) is left as it is, and must be of the same model.
     """
     if (folder / CONFIG).exists():
         if _read_config(folder / CONFIG) != model.config:
@@ -93,7 +85,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
-    """Load the model in `folder`, in float32 and evaluation mode.
+    """Load the model in `folder`, or on the Hub as "hf:OWNER/NAME", in float32 and evaluation mode.
 
     Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
     of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
@@ -102,7 +94,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
             missing, unknown or of another shape.
     """
-    folder = Path(folder)
+    folder = fetched(str(folder)) if str(folder).startswith(PREFIX) else Path(folder)
     if is_elsewhere(folder):
         return read_elsewhere(folder).to(torch.device(device))
     config = _read_config(folder / CONFIG)
@@ -139,13 +131,6 @@ def _read_config(path: Path) -> PoseConfig:
     return PoseConfig.from_dict(values["model"], str(path))
 
 
-PREFIX = "hf:"
-STATEMENT, CARD = "privacy.json", "README.md"
-_OF_A_RUN = (CONFIG, STATEMENT, SIGNATURE, CARD, "ledger.jsonl", WEIGHTS)
-"""Files of a run that are copied with its model: all that `dpose verify` needs."""
-_EXTRA = "pip install 'dpose[hub]'"
-
-
 def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
 
@@ -164,7 +149,7 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     save_model(model, folder)
     source = model.source
     if source is not None and _unchanged(model, source):
-        for name in _OF_A_RUN:
+        for name in MODEL_FILES:
             if (source / name).exists() and source.resolve() != folder.resolve():
                 write_atomic(folder / name, file_bytes(source / name))
     elif not (source is not None and source.resolve() == folder.resolve()):
@@ -190,7 +175,7 @@ def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str
     Raises:
         DposeError: huggingface_hub is not installed, or the upload fails.
     """
-    mixin = _mixin()
+    mixin = hub_mixin()
 
     class Adapter(mixin):  # type: ignore[misc, valid-type]
         """Hands the model to the mixin."""
@@ -203,41 +188,7 @@ def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str
     except DposeError:
         raise
     except Exception as error:  # the client raises its own, its transport's and the system's
-        raise DposeError("hub-upload-failed", f"cannot be uploaded ({_short(error)})", name) from error
-
-
-def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> PoseModel:
-    """Load the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache."""
-    return load_model(download(name, revision), device)
-
-
-def download(name: str, revision: str | None = None) -> Path:
-    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache."""
-    if name.count("/") != 1 or not name.startswith(PREFIX):
-        raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
-    _mixin()
-    from huggingface_hub import snapshot_download
-
-    own = name.removeprefix(PREFIX)
-    try:
-        return Path(snapshot_download(own, revision=revision, allow_patterns=[*_OF_A_RUN]))
-    except Exception as error:  # the client raises its own, its transport's and the system's
-        raise DposeError(
-            "hub-fetch-failed",
-            f"cannot be fetched ({_short(error)})",
-            name,
-            f"check the name and the network; without one, fetch it elsewhere (hf download {own} --local-dir "
-            f"{own.rpartition('/')[2]}) and give the folder",
-        ) from error
-
-
-def _mixin() -> Any:
-    """Import huggingface_hub's mixin, here and nowhere else."""
-    try:
-        from huggingface_hub import ModelHubMixin
-    except ImportError as error:
-        raise DposeError("package-missing", "the Hub needs huggingface_hub", fix=_EXTRA) from error
-    return ModelHubMixin
+        raise DposeError("hub-upload-failed", f"cannot be uploaded ({first_line(error)})", name) from error
 
 
 def _unchanged(model: PoseModel, source: Path) -> bool:
@@ -257,7 +208,3 @@ def _plain_card(model: PoseModel) -> str:
         "statement that its first weights had does not speak for these.\n\n"
         f"```json\n{json.dumps(model.config.to_dict(), indent=2)}\n```\n"
     )
-
-
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]

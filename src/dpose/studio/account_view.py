@@ -19,7 +19,7 @@ def whole_account() -> dict[str, Any]:
     """
     words.check_there()
     return {
-        "datasets": [told(one) for one in words.datasets()],
+        "datasets": [_as_shown(one) for one in words.datasets()],
         "notes": [
             f"Figures are {words.PLANNED}. A budget is kept by a filter, whose count is larger and holds for what was "
             "chosen after seeing results, too.",
@@ -39,10 +39,10 @@ def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
         DposeError: the account cannot be read.
     """
     words.check_there()
-    return told(words.picture_of(name, marks_of(hashes)))
+    return _as_shown(words.picture_of(name, marks_of(hashes)))
 
 
-def told(one: words.DataSpending) -> dict[str, Any]:
+def _as_shown(one: words.DataSpending) -> dict[str, Any]:
     """What a page is told of one dataset or picture."""
     lines = words.lines_of(one.entries)
     return {
