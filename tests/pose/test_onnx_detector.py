@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dpose.pose.onnx_detector import KINDS, OnnxDetector, fit
-from dpose.pose.onnx_outputs import grid_cells
+from dpose.pose.onnx_detector import KINDS, OnnxDetector, fit, grid_cells
 from onnx_files import file, save
 from refusals import refused
 

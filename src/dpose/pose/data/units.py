@@ -363,7 +363,9 @@ class PoseUnits:
     def _crop(
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
     ) -> View:
-        box, padding = (_labelled_box(person), source.padding) if region is None else (region, 1.0)
+        box, padding = (
+            (Box(person.box.astype(np.float64), 1.0), source.padding) if region is None else (region, 1.0)
+        )
         matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
@@ -382,10 +384,6 @@ class PoseUnits:
             inverse=invert(matrix),
         )
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
-
-
-def _labelled_box(person: Person) -> Box:
-    return Box(np.asarray(person.box, np.float64), 1.0)
 
 
 class SubjectUnits:
