@@ -33,12 +33,12 @@ from scipy.optimize import linear_sum_assignment
 
 from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.data import DataSpec, open_labels
+from dpose.pose.evaluate import finder_of
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.oks import oks
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import joint_map
-from dpose.pose.whole_pictures import finder_of
 from dpose.runs.pose import scored, scored_whole
 from dpose.runs.scoring import pictures_of
 

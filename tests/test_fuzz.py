@@ -17,7 +17,7 @@ from dpose.account import charges, conclude
 from dpose.account import store as high_water
 from dpose.account.charges import groups
 from dpose.account.store import close_connections, opened
-from dpose.action.folder import load_action_model
+from dpose.action.model import load_action_model
 from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
 from dpose.media.images import encode_image

@@ -17,7 +17,7 @@ from dots import train
 from dpose.account import State, charges
 from dpose.account.store import account_key
 from dpose.action.data.folders import _lines
-from dpose.action.folder import load_action_model
+from dpose.action.model import load_action_model
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.files import (
@@ -33,9 +33,9 @@ from dpose.media.images import encode_image, read_image
 from dpose.media.video import probe
 from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco
+from dpose.pose.data.label_files import read_json
 from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.data.problems import read_json
 from dpose.pose.data.yolo import read_yolo
 from dpose.pose.evaluate import _mat_points
 from dpose.pose.folder import load_model

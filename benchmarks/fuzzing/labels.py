@@ -10,8 +10,7 @@ import numpy as np
 
 from dpose.action.data.folders import open_ucf101
 from dpose.pose.boxes import read_detections
-from dpose.pose.data.coco import read_coco
-from dpose.pose.data.humanart import read_humanart
+from dpose.pose.data.coco import read_coco, read_humanart
 from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo

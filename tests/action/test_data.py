@@ -158,8 +158,8 @@ def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alon
 ):
     path = write(tmp_path / "a.mp4", frames=9)
     first = video_hashes(probe(path))
-    (kept,) = (own_cache / "dpose" / "clips").iterdir()
-    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    (remaining,) = (own_cache / "dpose" / "clips").iterdir()
+    assert (remaining.stat().st_mode & 0o777, remaining.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     copy = shutil.copy(path, tmp_path / "b.mp4")
     with monkeypatch.context() as patch:
         patch.setattr(video_identity, "read_frames", None)
@@ -167,11 +167,11 @@ def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alon
     for damage in (
         "",
         first[0],
-        kept.read_text()[:-9],
+        remaining.read_text()[:-9],
         "x" * 64,
-        kept.read_text().replace(first[0], first[1]),
+        remaining.read_text().replace(first[0], first[1]),
     ):
-        kept.write_text(damage)
+        remaining.write_text(damage)
         assert video_hashes(probe(path)) == first
     stamp = path.stat()
     write(path, frames=10)
@@ -275,9 +275,9 @@ def test_a_video_file_gives_the_frames_asked_for(tmp_path):
     write_video(tmp_path / "v.mp4")
     source = VideoFile(tmp_path / "v.mp4")
     assert source.count() == 12
-    found = source.read([2, 7], (8, 8))
-    assert found.shape == (2, 8, 8, 3)
-    assert np.abs(found.astype(int).mean((1, 2, 3)) - [20, 70]).max() < 6
+    result = source.read([2, 7], (8, 8))
+    assert result.shape == (2, 8, 8, 3)
+    assert np.abs(result.astype(int).mean((1, 2, 3)) - [20, 70]).max() < 6
 
 
 def ucf(root):
@@ -356,11 +356,11 @@ def test_vispr(tmp_path):
         notes.mkdir(parents=True, exist_ok=True)
         (notes / f"{name}.json").write_text(json.dumps({"labels": labels}))
     (notes / "gone.json").write_text(json.dumps({"labels": []}))
-    found = open_videos(f"vispr:{tmp_path}", purpose="train")
-    assert [v.attributes for v in found.videos] == [(1, 1, 0, 0, 0, 1), (0,) * 6]
-    assert "1 labels without a picture" in found.notes[0]
+    result = open_videos(f"vispr:{tmp_path}", purpose="train")
+    assert [v.attributes for v in result.videos] == [(1, 1, 0, 0, 0, 1), (0,) * 6]
+    assert "1 labels without a picture" in result.notes[0]
     one = ActionConfig(HUMAN, frames=1, input_size=(16, 16))
-    view = VideoUnits(found, one, labels="attributes").canonical(0)[0]
+    view = VideoUnits(result, one, labels="attributes").canonical(0)[0]
     assert view.image.shape == (1, 16, 16, 3)
 
 

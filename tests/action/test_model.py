@@ -74,8 +74,8 @@ def test_per_unit_gradients_equal_a_loop(build):
         leaves = {name: p.clone().requires_grad_() for name, p in params.items()}
         one = loss(leaves, batch.inputs[u], {k: t[u] for k, t in batch.targets.items()}, batch.weights[u])
         alone = torch.autograd.grad(one, list(leaves.values()))
-        for (name, found), expected in zip(together.items(), alone, strict=True):
-            torch.testing.assert_close(found[u], expected, rtol=1e-7, atol=1e-9, msg=name)
+        for (name, result), expected in zip(together.items(), alone, strict=True):
+            torch.testing.assert_close(result[u], expected, rtol=1e-7, atol=1e-9, msg=name)
 
 
 def test_a_clip_does_not_see_the_others():

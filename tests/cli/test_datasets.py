@@ -11,9 +11,8 @@ import yaml
 import dpose_scene.data as synthetic_module
 from dpose.cli import main
 from dpose.media.images import write_image
-from dpose.pose.codec import CODECS, register_codec
+from dpose.pose.codec import CODECS, RegressionCodec, register_codec
 from dpose.pose.folder import load_model
-from dpose.pose.regression import RegressionCodec
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}

@@ -122,8 +122,8 @@ class TestAskedFor:
         for least, count in ((0.5, 2), (0.7, 1)):
             _, lines, _ = told(capsys, "predict", picture, "--detector", "d.onnx", "--least", least)
             assert lines[0] == "Detector: d.onnx, read as rtmdet"
-            assert len(walkers.asked[-1][0]) == count
-        assert walkers.asked[0][0][0].corners == pytest.approx([20, 20, 60, 60])
+            assert len(walkers.calls[-1][0]) == count
+        assert walkers.calls[0][0][0].corners == pytest.approx([20, 20, 60, 60])
         _, lines, _ = told(capsys, "predict", picture, "--detector", "d.onnx", "--detector-kind", "yolox")
         assert lines[0] == "Detector: d.onnx, read as yolox"
 

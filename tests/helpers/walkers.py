@@ -18,23 +18,23 @@ FIGURE = np.array([_PLACES.get(joint, (0, 0)) for joint in BLAZEPOSE.joints], np
 
 
 class Walkers:
-    """Finds a person at every given place, a function of the time at which it is asked.
+    """Finds a person at every given place, a function of the time of the call.
 
     Attributes:
         skeleton: BlazePose's.
-        asked: (boxes, people of the frame before) of every call.
+        calls: (boxes, people of the frame before) of every call.
     """
 
     skeleton = BLAZEPOSE
 
     def __init__(self, places, score=0.8):
         self._places, self._score = places, score
-        self.asked = []
+        self.calls = []
 
     def __call__(self, image, boxes=None, before=None):
         """The people of the next picture."""
-        places = self._places(len(self.asked)) if callable(self._places) else self._places
-        self.asked.append((boxes, before))
+        places = self._places(len(self.calls)) if callable(self._places) else self._places
+        self.calls.append((boxes, before))
         if boxes is not None:
             places = [(box.corners[:2] + box.corners[2:]) / 2 for box in boxes]
         return [self._person(np.asarray(place, np.float64)) for place in places]

@@ -35,16 +35,16 @@ def truth_of(rng, pictures=12, first=1):
 
 def guesses(rng, truth, noise=6.0):
     """Predictions near the labels, some missed, some invented, some double."""
-    found = []
+    result = []
     for a in truth["annotations"]:
         for _ in range(rng.choice([0, 1, 2], p=[0.15, 0.7, 0.15])):
             points = np.array(a["keypoints"]).reshape(17, 3)[:, :2] + rng.normal(0, noise, (17, 2))
-            found.append((a["image_id"], points, rng.random(17), rng.random()))
+            result.append((a["image_id"], points, rng.random(17), rng.random()))
     for _ in range(6):
-        found.append(
+        result.append(
             (int(rng.integers(100, 112)), rng.uniform(0, 400, (17, 2)), rng.random(17), rng.random())
         )
-    return found
+    return result
 
 
 def theirs(truth, results, folder):
@@ -72,9 +72,9 @@ def test_the_numbers_are_pycocotools_own(seed, tmp_path):
             "keypoints": np.column_stack([points, joints]).ravel().tolist(),
         })  # fmt: skip
     expected = theirs(truth, results, tmp_path)
-    found = list(metric.compute().scores.values())
+    result = list(metric.compute().scores.values())
     assert 0 < expected[0] < 1
-    assert np.abs(np.array(found) - np.where(expected == -1, np.nan, expected)).max() < 1e-12
+    assert np.abs(np.array(result) - np.where(expected == -1, np.nan, expected)).max() < 1e-12
 
 
 def test_perfect_predictions_score_one(pose_fixtures):
@@ -135,7 +135,7 @@ def test_groups_are_scored_alone(tmp_path):
     for image, points, joints, score in guesses(rng, truth):
         results += coco_results(image, points[None], joints[None], [score])
     metric.add_results(results)
-    found = metric.compute()
+    result = metric.compute()
     for group, ids in groups.items():
         part = {
             **truth,
@@ -143,7 +143,7 @@ def test_groups_are_scored_alone(tmp_path):
             "annotations": [a for a in truth["annotations"] if a["image_id"] in ids],
         }
         expected = theirs(part, [r for r in results if r["image_id"] in ids], tmp_path)
-        scores = np.array(list(found.groups[group][0].values()))
+        scores = np.array(list(result.groups[group][0].values()))
         assert np.nanmax(np.abs(scores - np.where(expected == -1, np.nan, expected))) < 1e-12
 
 

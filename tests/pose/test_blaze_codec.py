@@ -111,15 +111,15 @@ def test_gradients_of_single_units_are_exact_and_finite_without_a_visible_joint(
     def loss(coordinates, heat, keypoints, visible):
         return codec.loss((coordinates[None], heat[None], presence[:1]), keypoints[None], visible[None])[0]
 
-    found = vmap(grad(loss, argnums=(0, 1)))(coordinates, heat, keypoints, visible)
+    result = vmap(grad(loss, argnums=(0, 1)))(coordinates, heat, keypoints, visible)
     for number in range(3):
         parts = coordinates[number].clone().requires_grad_(), heat[number].clone().requires_grad_()
         value = loss(*parts, keypoints[number], visible[number])
-        for mine, part in zip(found, torch.autograd.grad(value, parts), strict=True):
+        for mine, part in zip(result, torch.autograd.grad(value, parts), strict=True):
             assert torch.isfinite(mine[number]).all()
             assert (mine[number] - part).abs().max() < 1e-10
-    assert found[0][2].abs().max() == 0
-    assert found[1][2].abs().max() == 0
+    assert result[0][2].abs().max() == 0
+    assert result[1][2].abs().max() == 0
 
 
 def test_heat_of_a_joint_outside_of_the_picture_is_not_taught():

@@ -7,15 +7,22 @@ import pytest
 import torch
 from skimage.data import astronaut
 
-from dpose.pose.blaze_detector import PersonRegions, region_of, shipped_detector
-from dpose.pose.blaze_people import BlazePeople, Settings, _merged, _tiles
+from dpose.pose.blaze_people import (
+    BlazePeople,
+    PersonRegions,
+    Settings,
+    _merged,
+    _tiles,
+    region_of,
+    shipped_detector,
+)
 from dpose.pose.crops import Box, crop_transform, transform_points
 from dpose.pose.data import Augment, open_data
+from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
-from dpose.pose.whole_pictures import regions_for
 from refusals import refused
 
 FEW = Settings(tiles=(0.6,))
@@ -105,11 +112,11 @@ def test_a_person_is_followed_from_frame_to_frame_without_the_pyramid(model, mon
     before = finder(picture)
     assert len(before) == 1
     looked = []
-    found = PersonRegions.found
+    detect = PersonRegions.detect
     monkeypatch.setattr(
         PersonRegions,
-        "found",
-        lambda self, image, tiles, *more: looked.append(len(tiles)) or found(self, image, tiles, *more),
+        "detect",
+        lambda self, image, tiles, *more: looked.append(len(tiles)) or detect(self, image, tiles, *more),
     )
     for step in range(1, 4):
         moved = np.roll(picture, (0, 6 * step), (0, 1))
@@ -170,14 +177,14 @@ def test_tiles_cover_the_picture(size):
 def test_units_are_cropped_where_their_person_is_found_and_upright(rendered):
     regions = shipped_detector()
     how = {"input_size": (256, 256), "augment": Augment.none(), "limit": 12}
-    plain, found = (
+    plain, result = (
         open_data("synthetic:studio:val", **how),
         open_data("synthetic:studio:val", regions=regions, **how),
     )
     rng = np.random.default_rng(0)
-    for index in range(len(found)):
-        (view,), (other,) = found.load(index, rng), plain.load(index, rng)
-        image, people = found.pictures[index].read()
+    for index in range(len(result)):
+        (view,), (other,) = result.load(index, rng), plain.load(index, rng)
+        image, people = result.pictures[index].read()
         region = regions(image, people[0].box, 1.0)
         matrix = crop_transform(region.corners, (256, 256), 1.0, region.turn)
         there = view.target["labelled"] > 0
@@ -185,25 +192,25 @@ def test_units_are_cropped_where_their_person_is_found_and_upright(rendered):
         assert np.allclose(view.target["keypoints"][there], wanted[there], atol=1e-2)
         back = transform_points(view.target["inverse"], view.target["keypoints"])
         assert np.allclose(back[there], people[0].keypoints[there], atol=1e-2)
-        assert found.content_hashes(index) == plain.content_hashes(index)
+        assert result.content_hashes(index) == plain.content_hashes(index)
         # what is learnt from a unit depends on how it is cropped
-        assert found.label_digest(index) != plain.label_digest(index)
+        assert result.label_digest(index) != plain.label_digest(index)
         assert view.target["head_length"] != other.target["head_length"]
 
 
 def test_a_unit_whose_person_is_not_found_keeps_its_upright_box_and_is_never_dropped(monkeypatch):
-    monkeypatch.setattr(PersonRegions, "found", lambda self, image, tiles, turns=(): [])
+    monkeypatch.setattr(PersonRegions, "detect", lambda self, image, tiles, turns=(): [])
     regions = shipped_detector()
     how = {"input_size": (256, 256), "augment": Augment.none(), "limit": 4}
-    plain, found = (
+    plain, result = (
         open_data("synthetic:studio:val", **how),
         open_data("synthetic:studio:val", regions=regions, **how),
     )
-    assert len(found) == len(plain) == 4
+    assert len(result) == len(plain) == 4
     for index in range(4):
-        (view,), (other,) = (units.load(index, np.random.default_rng(0)) for units in (found, plain))
+        (view,), (other,) = (units.load(index, np.random.default_rng(0)) for units in (result, plain))
         assert np.array_equal(view.image, other.image)
-    assert found.report == plain.report
+    assert result.report == plain.report
 
 
 def test_a_region_depends_on_its_own_picture_and_box_alone(rendered):

@@ -33,8 +33,8 @@ def inputs(side):
 
 @pytest.fixture(scope="module")
 def reference():
-    with np.load(REFERENCE) as found:
-        return dict(found)
+    with np.load(REFERENCE) as result:
+        return dict(result)
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ def test_the_detector_gives_the_original_s_places_and_scores(reference):
     detector.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     with torch.inference_mode():
         places, scores = detector(inputs(224).float() / 127.5 - 1)
-    for found, score, wanted, sure in zip(
+    for result, score, wanted, sure in zip(
         places, scores, reference["places"], reference["scores"], strict=True
     ):
         anchors = wanted[:, 0]
         assert np.abs(score[anchors].numpy() - sure).max() < 0.01
-        assert np.abs(found[anchors].numpy() - wanted[:, 1:] / 100).max() < 0.1
+        assert np.abs(result[anchors].numpy() - wanted[:, 1:] / 100).max() < 0.1
 
 
 def test_the_published_files_themselves_where_they_are_at_hand(tmp_path):
@@ -106,8 +106,8 @@ def test_the_published_files_themselves_where_they_are_at_hand(tmp_path):
         outputs = [run.get_tensor(each["index"]) for each in run.get_output_details()]
         wanted = next(each for each in outputs if each.size == 195).reshape(39, 5)
         with torch.inference_mode():
-            found = model(torch.from_numpy(picture).permute(2, 0, 1)[None])[0][0]
-        assert np.abs(found.numpy() - wanted)[:, :2].max() < 0.1
+            result = model(torch.from_numpy(picture).permute(2, 0, 1)[None])[0][0]
+        assert np.abs(result.numpy() - wanted)[:, :2].max() < 0.1
 
 
 def test_gradients_of_single_units_are_exact_and_depend_on_their_unit_alone(tiny):
@@ -120,13 +120,13 @@ def test_gradients_of_single_units_are_exact_and_depend_on_their_unit_alone(tiny
         coordinates, heat, presence = functional_call(tiny, (params, buffers), (picture[None],))
         return coordinates.square().mean() + heat.square().mean() + presence.square().mean()
 
-    found = vmap(grad(loss), in_dims=(None, 0))(params, pictures)
+    result = vmap(grad(loss), in_dims=(None, 0))(params, pictures)
     for number, picture in enumerate(pictures):
         tiny.zero_grad()
         loss(dict(tiny.named_parameters()), picture).backward()
         for name, parameter in tiny.named_parameters():
             size = max(1.0, float(parameter.grad.abs().max()))
-            assert (found[name][number] - parameter.grad).abs().max() < 1e-10 * size, name
+            assert (result[name][number] - parameter.grad).abs().max() < 1e-10 * size, name
 
 
 def test_folding_the_scales_changes_nothing_but_speed(tiny):
@@ -163,9 +163,9 @@ def test_a_point_moves_to_its_heat_within_reach_and_stays_where_there_is_none():
     heat[0, 0, 30, 22] = heat[0, 0, 30, 23] = 4.0  # between two cells of a row
     heat[0, 1, 30, 22] = 4.0  # too far away
     points = torch.tensor([[[84.0, 118.0], [140.0, 120.0], [-3.0, 300.0]]])
-    found = refined(points, heat)
-    assert found[0, 0].tolist() == pytest.approx([90.0, 120.0], abs=1e-3)
-    assert torch.equal(found[0, 1:], points[0, 1:])
+    result = refined(points, heat)
+    assert result[0, 0].tolist() == pytest.approx([90.0, 120.0], abs=1e-3)
+    assert torch.equal(result[0, 1:], points[0, 1:])
 
 
 def test_heat_at_the_border_is_averaged_over_the_cells_that_there_are():

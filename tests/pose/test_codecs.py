@@ -111,8 +111,8 @@ class TestLoss:
             for p, gradient in zip(leaves, alone, strict=True):
                 assert gradient.isfinite().all()
                 scale = max(1.0, float(gradient.abs().max()))
-                for found in (plain, fast):
-                    assert (found[p][unit] - gradient).abs().max() <= 1e-10 * scale, p
+                for result in (plain, fast):
+                    assert (result[p][unit] - gradient).abs().max() <= 1e-10 * scale, p
             assert sum(float(g.abs().max()) for p, g in zip(leaves, alone, strict=True) if "head" in p) > 0
 
     @every
@@ -125,9 +125,9 @@ class TestLoss:
         gradients = torch.autograd.grad(expected.sum(), outputs)
         for value in (math.nan, math.inf, 1e38):
             spoilt[:, 5:9] = value
-            found = made.loss(tuple(outputs), spoilt, visible)
-            assert torch.equal(found, expected)
-            for a, b in zip(torch.autograd.grad(found.sum(), outputs), gradients, strict=True):
+            result = made.loss(tuple(outputs), spoilt, visible)
+            assert torch.equal(result, expected)
+            for a, b in zip(torch.autograd.grad(result.sum(), outputs), gradients, strict=True):
                 assert torch.equal(a, b)
 
     @every
@@ -163,8 +163,8 @@ class TestLoss:
             optimizer.zero_grad()
             made.loss(tuple(outputs), places, torch.ones(1, 16)).sum().backward()
             optimizer.step()
-        found, scores = made.decode(tuple(o.detach() for o in outputs))
-        assert (found - places).abs().max() <= max(ERROR[name], 0.05) + 0.25 * (name == "simcc")
+        result, scores = made.decode(tuple(o.detach() for o in outputs))
+        assert (result - places).abs().max() <= max(ERROR[name], 0.05) + 0.25 * (name == "simcc")
         assert (scores > (0.75 if "heatmap" in name else 0.95)).all()
 
     @others
@@ -200,12 +200,12 @@ class TestPlaces:
     @given(seed=st.integers(0, 2**32))
     def test_what_was_encoded_is_decoded(self, name, seed):
         places = anywhere(seed)
-        found, scores = codec(name).decode(ideal(name, places))
+        result, scores = codec(name).decode(ideal(name, places))
         inside = (
             places.clamp(min=0) if name == "simcc" else places
         )  # SimCC's first bin is the first pixel's middle
-        assert (found - inside).abs().max() <= ERROR[name] + 1e-9
-        assert found.dtype == scores.dtype == torch.float64
+        assert (result - inside).abs().max() <= ERROR[name] + 1e-9
+        assert result.dtype == scores.dtype == torch.float64
         assert (scores > 0.6).all()
         assert (scores <= 1).all()
 
@@ -294,9 +294,9 @@ class TestModels:
             optimizer.zero_grad()
             task.loss(model, {}, picture, targets).sum().backward()
             optimizer.step()
-        found = predict_image(model.eval(), picture[0].permute(1, 2, 0).numpy())
-        assert np.abs(found.keypoints - places[0].numpy()).mean() < 1.5
-        assert np.median(found.scores) > 4 * model.codec.chance()
+        result = predict_image(model.eval(), picture[0].permute(1, 2, 0).numpy())
+        assert np.abs(result.keypoints - places[0].numpy()).mean() < 1.5
+        assert np.median(result.scores) > 4 * model.codec.chance()
 
     @every
     def test_it_is_kept_in_a_folder(self, name, tmp_path):
@@ -421,8 +421,8 @@ class TestHeads:
         made = change_codec(model, name)
         assert (made.config.codec, made.training) == (name, False)
         assert made.config == config(name)
-        kept = [n for n in model.state_dict() if not n.startswith("head.")]
-        assert all(torch.equal(model.state_dict()[n], made.state_dict()[n]) for n in kept)
+        remaining = [n for n in model.state_dict() if not n.startswith("head.")]
+        assert all(torch.equal(model.state_dict()[n], made.state_dict()[n]) for n in remaining)
         assert not torch.equal(model.head.joints.bias[:1], made.head.joints.bias[:1])
 
 
@@ -490,10 +490,10 @@ class TestFromOutside:
         assert len(predict_outputs(model, crops, flip_test=True)) == 2
         units = batch()
         loss = unit_loss(PoseTask(codec=model.codec), model)
-        found = vmap(grad(loss), in_dims=(None, 0, 0, 0))(
+        result = vmap(grad(loss), in_dims=(None, 0, 0, 0))(
             trainable_params(model.train()), units.inputs, units.targets, units.weights
         )
-        assert all(g.isfinite().all() for g in found.values())
+        assert all(g.isfinite().all() for g in result.values())
         with refused("codec-exists"):
             register_codec(halves, Halves.of)
         with refused("skeleton-unsupported", where=("halves", "mpii's")):

@@ -68,8 +68,8 @@ def test_pixels_and_points_agree_under_every_change():
         matrix = crop_transform((20, 60, 130, 180), SIZE, rotation=rotation, scale=scale, flip=flip)
         crop = warp(image, matrix, SIZE)[..., 0].astype(float)
         ys, xs = np.mgrid[: SIZE[0], : SIZE[1]]
-        found = (xs * crop).sum() / crop.sum(), (ys * crop).sum() / crop.sum()
-        assert found == pytest.approx(tuple(transform_points(matrix, (70, 120))), abs=0.15)
+        result = (xs * crop).sum() / crop.sum(), (ys * crop).sum() / crop.sum()
+        assert result == pytest.approx(tuple(transform_points(matrix, (70, 120))), abs=0.15)
 
 
 def test_points_and_pixels_agree_when_a_large_picture_is_reduced():
@@ -79,8 +79,8 @@ def test_points_and_pixels_agree_when_a_large_picture_is_reduced():
     assert zoom_of(matrix) < 0.25
     crop = warp(image, matrix, SIZE)[..., 0].astype(float)
     ys, xs = np.mgrid[: SIZE[0], : SIZE[1]]
-    found = (xs * crop).sum() / crop.sum(), (ys * crop).sum() / crop.sum()
-    assert found == pytest.approx(tuple(transform_points(matrix, (700, 420))), abs=0.05)
+    result = (xs * crop).sum() / crop.sum(), (ys * crop).sum() / crop.sum()
+    assert result == pytest.approx(tuple(transform_points(matrix, (700, 420))), abs=0.05)
 
 
 def test_reduction_averages_instead_of_skipping():

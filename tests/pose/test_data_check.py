@@ -9,11 +9,11 @@ from rich.console import Console
 
 from dpose.media.images import encode_image
 from dpose.pose.data import open_data
-from dpose.pose.data.check import CheckWork, check_data, look_on_engine
+from dpose.pose.data.check import CheckWork, check_data, check_on_engine
 from dying import Dying
 
 
-def told(report):
+def reported(report):
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(report)
     return console.export_text()
@@ -29,7 +29,7 @@ def test_real_data_are_counted_and_drawn(pose_fixtures, name, pictures, people):
     assert (report.pictures, report.people, len(seen)) == (pictures, people, pictures)
     assert sum(n * count for n, count in report.crowds) == people
     assert report.visible.max() <= people
-    assert "No problems found" in told(report)
+    assert "No problems found" in reported(report)
     assert sheet.shape[1] > 190 * min(people, 8)
     assert (sheet == (255, 140, 60)).all(axis=2).sum() > 50  # a right side was drawn
 
@@ -38,10 +38,10 @@ def test_an_engines_workers_find_the_same(pose_fixtures, monkeypatch):
     monkeypatch.setattr("dpose.pose.data.check._AT_ONCE", 2)
     spec = f"mpii:{pose_fixtures}/mpii"
     units, moved = open_data(spec, purpose="train", input_size=(256, 192)), []
-    looked = look_on_engine(units, CheckWork(spec), Dying({0}), lambda: moved.append(1))
-    (one, sheet), (other, same) = check_data(units), check_data(units, looked=looked)
+    checked = check_on_engine(units, CheckWork(spec), Dying({0}), lambda: moved.append(1))
+    (one, sheet), (other, same) = check_data(units), check_data(units, checked=checked)
     assert len(moved) == 5
-    assert told(one) == told(other)
+    assert reported(one) == reported(other)
     assert (sheet == same).all()
 
 
@@ -64,7 +64,7 @@ def test_a_damaged_picture_is_told_and_the_rest_is_read(pose_fixtures, tmp_path)
     report, sheet = check_data(units)
     assert report.pictures == 4
     assert [str(p) for p in report.problems] == ["052475643.jpg: the jpeg file is cut short; skipped"]
-    assert told(report).rstrip().endswith("1 problem")
+    assert reported(report).rstrip().endswith("1 problem")
     assert sheet is not None
 
 
@@ -114,7 +114,7 @@ def test_pictures_of_every_kind_are_read_or_told_and_counted(tmp_path):
         assert np.abs(read[name].astype(int) - scene).mean() < 8, name  # of the moving ones the first frame
     for name in ("deep.png", "grey.jpg"):
         assert (read[name] == read[name][..., :1]).all(), name
-    lines = told(report)
+    lines = reported(report)
     for line in (
         "image 12: the picture is missing (gone.png); skipped",
         "moving.gif: not a readable picture: not a JPEG, PNG, WebP or BMP picture; skipped",

@@ -10,8 +10,7 @@ from dpose.media.images import encode_image, write_image
 from dpose.pose.ap import KeypointAP
 from dpose.pose.crops import transform_points
 from dpose.pose.data import DataSpec
-from dpose.pose.data.coco import read_coco
-from dpose.pose.data.humanart import read_humanart
+from dpose.pose.data.coco import read_coco, read_humanart
 from dpose.pose.data.labels import clipped, units_of
 from dpose.pose.evaluate import keypoint_ap, label_boxes
 from dpose.pose.model import PoseConfig, PoseModel
@@ -111,19 +110,19 @@ class TestLeftOut:
             ]
 
         root = write(tmp_path, add)
-        told = self.report(root)
+        message = self.report(root)
         assert len(load(opened(root))) == 1
         for line in (
             "1 not learnt from: crowds",
             "1 not learnt from: people without",
             "1 not learnt from: people whose",
         ):
-            assert line in told
-        assert "annotation 10 ([20.0, 10.0, 0.0, 60.0] in 120 x 90)" in told
+            assert line in message
+        assert "annotation 10 ([20.0, 10.0, 0.0, 60.0] in 120 x 90)" in message
         assert len(read_coco(root, "train").truth()["annotations"]) == 4  # the score knows them all
 
     @pytest.mark.parametrize(
-        ("change", "told"),
+        ("change", "message"),
         [
             ({"keypoints": [1.0] * 50}, "keypoints are not 51 finite numbers"),
             ({"keypoints": [float("nan")] * 51}, "keypoints are not 51 finite numbers"),
@@ -138,12 +137,12 @@ class TestLeftOut:
             ({"image_id": 99}, "its picture is not in the file"),
         ],
     )
-    def test_a_broken_annotation_is_skipped_and_told_by_its_id(self, tmp_path, change, told):
+    def test_a_broken_annotation_is_skipped_and_told_by_its_id(self, tmp_path, change, message):
         root = write(tmp_path, lambda c: c["annotations"].append({**ANNOTATION, "id": 8, **change}))
         units = opened(root)
         assert len(load(units)) == 1
         (problem,) = units.problems
-        assert (problem.kind, problem.action) == (told, "skipped")
+        assert (problem.kind, problem.action) == (message, "skipped")
         assert problem.where == f"annotation {change.get('id', 8)}"
 
     def test_an_unknown_key_and_a_missing_one_are_told(self, tmp_path):
@@ -257,10 +256,10 @@ class TestPictures:
             lambda c: c["images"][0].update(file_name=path.name, width=size[0], height=size[1]),
         )
         path.write_bytes(plain[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + plain[2:])
-        found = opened(tmp_path).pictures[0].read()[0]
+        result = opened(tmp_path).pictures[0].read()[0]
         expected = image if labelled == "stored" else np.rot90(image, -1)
-        assert found.shape == expected.shape
-        assert np.abs(found.astype(int) - expected).mean() < 4
+        assert result.shape == expected.shape
+        assert np.abs(result.astype(int) - expected).mean() < 4
 
 
 class TestHumanArt:

@@ -66,9 +66,9 @@ def load(units, index):
 
 class TestWhole:
     def test_splits_are_disjoint_and_named_by_file(self, root):
-        found = [names(opened(root, split)) for split in SMALL]
-        assert [len(f) for f in found] == [4, 5, 3]
-        assert sorted(name for names_of in found for name in names_of) == [
+        result = [names(opened(root, split)) for split in SMALL]
+        assert [len(f) for f in result] == [4, 5, 3]
+        assert sorted(name for names_of in result for name in names_of) == [
             f"im{n:05d}.jpg" for n in range(1, 13)
         ]
 
@@ -181,13 +181,15 @@ class TestLabels:
         with refused("visibility-invalid", where="joints.mat"):
             opened(root)
 
-    @pytest.mark.parametrize(("x", "kept"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)])
-    def test_labels_far_outside_the_picture_are_not_used(self, root, x, kept):
+    @pytest.mark.parametrize(
+        ("x", "remaining"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)]
+    )
+    def test_labels_far_outside_the_picture_are_not_used(self, root, x, remaining):
         labels = make_labels()
         labels[0, 0, 4] = x  # the pictures are 100 pixels wide
         save(root, labels)
         (view,) = load(opened(root), 0)
-        assert view.target["labelled"][0] == kept
+        assert view.target["labelled"][0] == remaining
 
     def test_a_wild_hidden_joint_changes_nothing(self, root):
         labels = make_labels()

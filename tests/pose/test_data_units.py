@@ -178,15 +178,17 @@ class TestFiles:
         paths = [tmp_path / f"{k}.png" for k in range(2)]
         for k, path in enumerate(paths):
             path.write_bytes(b"file %d" % k)
-        asked = []
-        monkeypatch.setattr(units_module, "file_digest", lambda path: asked.append(path) or file_digest(path))
+        requests = []
+        monkeypatch.setattr(
+            units_module, "file_digest", lambda path: requests.append(path) or file_digest(path)
+        )
         units = PoseUnits(
             [Picture(p.name, 2, Reader(k, 2), path=p) for k, p in enumerate(paths)], input_size=SIZE
         )
         first = [
             protect(one).identity.marks for one in (units, units.subset([0, 1]), units.with_skeleton(MPII))
         ]
-        assert sorted(asked) == paths
+        assert sorted(requests) == paths
         assert all(np.array_equal(first[0], other) for other in first)
 
 

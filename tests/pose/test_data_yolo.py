@@ -9,7 +9,7 @@ import pytest
 from dpose.cli import main
 from dpose.media.images import encode_image, read_image, shown_size, write_image
 from dpose.pose.data import open_data, open_labels
-from dpose.pose.data.convert import convert_data, write_yolo
+from dpose.pose.data.yolo import convert_data, write_yolo
 from dpose.pose.skeletons import COCO, skeleton_of
 from refusals import refused
 
@@ -57,7 +57,7 @@ class TestReading:
         assert len(open_labels(spec).people) == 1
 
     @pytest.mark.parametrize(
-        ("line", "told"),
+        ("line", "message"),
         [
             ("0 0.5 0.5 0.4 0.6 0.4 0.3 2\n", "not 14 numbers"),
             (LINE.replace("0.4 0.6 ", "40 60 "), "shares of the picture"),
@@ -66,10 +66,10 @@ class TestReading:
             ("zero\n", "numbers"),
         ],
     )
-    def test_a_line_that_makes_no_sense_is_told(self, tmp_path, line, told):
+    def test_a_line_that_makes_no_sense_is_told(self, tmp_path, line, message):
         labels = open_labels(write(tmp_path, labels=LINE + line))
         (problem,) = labels.problems
-        assert told in problem.kind
+        assert message in problem.kind
         assert problem.where == "a.txt line 2"
         assert len(labels.people) == 1
 
@@ -84,7 +84,7 @@ class TestReading:
         assert [person.corners is None for person in labels.people] == [False, True]
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "message"),
         [
             ("names: [person]\ntrain: train/images\n", ("kpt-shape-missing", "kpt_shape")),
             ("kpt_shape: [3, 4]\ntrain: train/images\n", ("kpt-shape-invalid", "kpt_shape")),
@@ -98,10 +98,10 @@ class TestReading:
             ("a: [\n", ("yaml-invalid",)),
         ],
     )
-    def test_settings_that_make_no_sense_are_refused(self, tmp_path, text, told):
+    def test_settings_that_make_no_sense_are_refused(self, tmp_path, text, message):
         spec = write(tmp_path)
         (tmp_path / "data.yaml").write_text(text)
-        with refused(*told):
+        with refused(*message):
             open_labels(spec)
 
     def test_sizes_are_of_the_picture_as_it_is_shown(self, tmp_path):
@@ -123,9 +123,9 @@ class TestWriting:
         assert len(after) == len(before) == 4
         assert after.skeleton == COCO
         for one, other in zip(before.pictures, after.pictures, strict=True):
-            (image, people), (same, found) = one.read(), other.read()
+            (image, people), (same, result) = one.read(), other.read()
             assert np.array_equal(image, same)
-            for a, b in zip(people, found, strict=True):
+            for a, b in zip(people, result, strict=True):
                 assert a.visible.tolist() == b.visible.tolist()
                 assert np.abs(a.box - b.box).max() < 0.01
                 assert np.abs(a.keypoints - b.keypoints)[a.visible].max() < 0.01
@@ -160,10 +160,10 @@ def test_predict_writes_labels_and_pre_annotations(tmp_path, monkeypatch, pose_f
     from dpose import files
 
     assert main(["predict", str(files.SHIPPED / "nano"), "y/images/train", *out, "--no-flip"]) == 0
-    found = json.loads((tmp_path / "found.json").read_text())
+    result = json.loads((tmp_path / "found.json").read_text())
     labels = open_labels("yolo:y:train")
-    assert len(labels.people) == len(found["annotations"]) == 2
-    flat = np.array(found["annotations"][0]["keypoints"]).reshape(-1, 3)
+    assert len(labels.people) == len(result["annotations"]) == 2
+    flat = np.array(result["annotations"][0]["keypoints"]).reshape(-1, 3)
     seen = labels.people[0].flags > 0
     assert seen.any()
     assert np.abs(labels.people[0].keypoints - flat[:, :2])[seen].max() < 1e-3
@@ -174,7 +174,7 @@ def test_predict_writes_labels_and_pre_annotations(tmp_path, monkeypatch, pose_f
     assert box["type"] == "rectanglelabels"
     assert len(joints) == seen.sum()
     for shape in joints:
-        place = found["categories"][0]["keypoints"].index(shape["value"]["keypointlabels"][0])
+        place = result["categories"][0]["keypoints"].index(shape["value"]["keypointlabels"][0])
         assert shape["parentID"] == box["id"]
         assert shape["value"]["x"] * 80 / 100 == pytest.approx(flat[place, 0])
         assert shape["value"]["y"] * 96 / 100 == pytest.approx(flat[place, 1])

@@ -55,22 +55,22 @@ def settings(width=24, depth=2, heads=3, simple=True, trunk=None, **more):
 
 def by_transformers_names(model):
     """The tensors of one of dpose's ViTPoses as transformers has them: the mapping backwards, written by hand."""
-    found = {}
+    result = {}
     for name, tensor in model.state_dict().items():
         name = name.replace("backbone.blocks.", "backbone.encoder.layer.")
         if ".attn.qkv." in name:
             for part, piece in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-                found[name.replace("attn.qkv", f"attention.attention.{part}")] = piece.clone()
+                result[name.replace("attn.qkv", f"attention.attention.{part}")] = piece.clone()
         elif name == "backbone.pos_embed":
             whole = torch.randn(1, 1, tensor.shape[2], dtype=tensor.dtype)
-            found["backbone.embeddings.position_embeddings"] = torch.cat([whole, tensor - whole], 1)
+            result["backbone.embeddings.position_embeddings"] = torch.cat([whole, tensor - whole], 1)
         elif name.startswith("head.deconvolutions."):
             number = 1 + int(name.split(".")[2]) // 2
             if name.endswith("weight"):
                 # a BatchNorm that undoes a factor of the kernel
-                found[f"head.deconv{number}.weight"] = tensor * 4
+                result[f"head.deconv{number}.weight"] = tensor * 4
                 bias = model.head.get_parameter(name[5:].replace("weight", "bias"))
-                found |= {
+                result |= {
                     f"head.batchnorm{number}.weight": torch.full_like(bias, 0.5),
                     f"head.batchnorm{number}.bias": bias.detach() + 0.25,
                     f"head.batchnorm{number}.running_mean": torch.full_like(bias, 1.0),
@@ -87,8 +87,8 @@ def by_transformers_names(model):
                 ("head.joints.", "head.conv."),
             ):
                 name = name.replace(old, new)
-            found[name] = tensor
-    return found
+            result[name] = tensor
+    return result
 
 
 def write(folder, tensors, config):
@@ -109,14 +109,14 @@ def vitpose(codec="vitpose"):
 def test_a_folder_of_transformers_names(tmp_path, codec):
     model = vitpose(codec)
     place = write(tmp_path / "m", by_transformers_names(model), settings(simple=codec == "vitpose"))
-    found = load_model(place)
-    assert found.config == model.config
-    assert found.source == place
+    result = load_model(place)
+    assert result.config == model.config
+    assert result.source == place
     with torch.no_grad():
-        (ours,), (theirs,) = found(pictures()), model(pictures())
+        (ours,), (theirs,) = result(pictures()), model(pictures())
     # of the BatchNorm: (4 k x - 1) / 2 * 0.5 + bias + 0.25 = k x + bias
     assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
-    save_model(found, tmp_path / "own")  # and from there on it is dpose's
+    save_model(result, tmp_path / "own")  # and from there on it is dpose's
     assert torch.equal(load_model(tmp_path / "own")(pictures())[0], ours)
 
 
@@ -130,9 +130,9 @@ def test_of_several_experts_the_first_is_taken(tmp_path):
             tensors[f"{name}fc2.{kind}"], tensors[f"{name}experts.0.{kind}"] = shared[:16], shared[16:]
             tensors[f"{name}experts.1.{kind}"] = torch.randn_like(shared[16:])
     more = {"num_experts": 2, "part_features": 8}
-    found = load_model(write(tmp_path / "m", tensors, settings(trunk=more)))
+    result = load_model(write(tmp_path / "m", tensors, settings(trunk=more)))
     with torch.no_grad():
-        assert (found(pictures())[0] - model(pictures())[0]).abs().max() < 1e-5
+        assert (result(pictures())[0] - model(pictures())[0]).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_outputs_are_those_of_transformers(tmp_path, size, simple, experts):
     of_coco = {"dataset_index": torch.zeros(2, dtype=torch.long)} if experts > 1 else {}
     with torch.no_grad():
         wanted = theirs(normalised(pictures()), **of_coco).heatmaps
-        (found,) = ours(pictures())
+        (result,) = ours(pictures())
     assert wanted.shape == (2, 17, 64, 48)
     assert wanted.std() > 0.1
-    assert (found - wanted).abs().max() < 1e-4
+    assert (result - wanted).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ def test_an_hrnet_of_mmpose(tmp_path, head):
         wanted = F.conv2d(trunk.forward_features(normalised(pictures()))[0], last.weight, last.bias)
     for zipped in (True, False):  # openmmlab publishes files in the form of before torch 1.6
         torch.save(content, tmp_path / HRNET, _use_new_zipfile_serialization=zipped)
-        found = load_model(tmp_path / HRNET)
-        assert (found.config.preset, found.config.codec) == ("timm:hrnet_w18_small", "heatmap-msra")
-        assert (found.config.input_size, found.config.skeleton) == ((256, 192), "coco")
+        result = load_model(tmp_path / HRNET)
+        assert (result.config.preset, result.config.codec) == ("timm:hrnet_w18_small", "heatmap-msra")
+        assert (result.config.input_size, result.config.skeleton) == ((256, 192), "coco")
         with torch.no_grad():
-            for model in (found, fold_batchnorm(found)):
+            for model in (result, fold_batchnorm(result)):
                 assert (model(pictures())[0] - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
@@ -264,8 +264,8 @@ def test_what_a_file_of_mmpose_says_by_its_name_and_settings(tmp_path):
         ("mine-20220909_100x75.pth", "", "heatmap-msra", (256, 192)),
     ):
         torch.save({"state_dict": tensors, "meta": {"config": config}}, tmp_path / name)
-        found = load_model(tmp_path / name).config
-        assert (found.codec, found.input_size) == (codec, size)
+        result = load_model(tmp_path / name).config
+        assert (result.codec, result.input_size) == (codec, size)
 
 
 def test_a_file_of_tensors_alone(tmp_path):
@@ -312,9 +312,9 @@ def test_a_vitpose_of_mmpose_or_as_published(tmp_path, kind, codec, monkeypatch)
         "dpose.pose.elsewhere.PoseConfig",
         lambda preset, *more, **named: PoseConfig(model.config.preset, *more, **named),
     )
-    found = load_model(tmp_path / "vitpose-s.pth")
+    result = load_model(tmp_path / "vitpose-s.pth")
     with torch.no_grad():
-        (ours,), (theirs,) = found(pictures()), model(pictures())
+        (ours,), (theirs,) = result(pictures()), model(pictures())
     assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
 
 
@@ -363,11 +363,11 @@ def test_a_private_run_folds_and_knows_what_the_file_is_called(tmp_path):
     torch.save({"state_dict": by_mmpose_names(*hrnet())}, file)
     assert backbone_file(config(str(file))) is None
     assert first_weights(config(str(file))) == file
-    model, start, told = build_model(config(str(file)))
+    model, start, message = build_model(config(str(file)))
     assert (model.config.norm, model.config.codec) == ("folded", "heatmap-msra")
     assert (start.name, start.learnt.datasets) == (HRNET, ("coco",))
     assert not start.learnt.known
-    assert told == ["the head was adapted from coco's joints to mpii's"]
+    assert message == ["the head was adapted from coco's joints to mpii's"]
     model, _, _ = build_model(config(str(file), codec="simcc", input_size="128x96"))
     assert (model.config.codec, model.config.input_size) == ("simcc", (128, 96))
     other = file.rename(tmp_path / "hrnet_w32_mpii_256x256-6c4f923f_20200812.pth")
@@ -380,13 +380,13 @@ def test_a_name_on_the_hub(tmp_path, monkeypatch):
     place = tmp_path / "models--lab--vitpose-coco-aic-mpii" / "snapshots" / "0123abcd"
     write(place, by_transformers_names(vitpose()), settings())
     (place / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
-    asked = []
-    monkeypatch.setattr(hub, "snapshot_download", lambda name, **more: asked.append(name) or str(place))
+    requests = []
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **more: requests.append(name) or str(place))
     folder_module._on_hub.cache_clear()
     name = "hf:lab/vitpose-coco-aic-mpii"
     assert find_model(name) == place
     model, start, _ = build_model(config(name))
-    assert asked == ["lab/vitpose-coco-aic-mpii"]
+    assert requests == ["lab/vitpose-coco-aic-mpii"]
     assert model.config.skeleton == "mpii"
     assert (start.name, start.licence) == (name, "apache-2.0")
     assert start.learnt.datasets == ("coco", "aic", "mpii")

@@ -28,12 +28,12 @@ def oracle(monkeypatch, labels, skeleton, score=0.9):
     by_picture = {labels.read(i).tobytes(): i.id for i in labels.pictures}
 
     def predict(model, image, boxes, flip_test):
-        found = []
+        result = []
         for box in boxes:
             people = known[by_picture[image.tobytes()]]
             person = min(people, key=lambda p: np.abs(p.box - box).sum())
-            found.append(Pose(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score)))
-        return found
+            result.append(Pose(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score)))
+        return result
 
     monkeypatch.setattr(module, "predict_people", predict)
 
@@ -131,7 +131,7 @@ class TestFiles:
         path.write_text(json.dumps(good + broken))
         result, problems = score_results(path, labels)
         assert (result.predictions, len(problems)) == (12, 4)
-        assert problems.found[0].where == "results.json entry 13"
+        assert problems.entries[0].where == "results.json entry 13"
         path.write_text(json.dumps(broken))
         with refused("predictions-all-unusable", where="4 people"):
             score_results(path, labels)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.pose.faces import COLOUR, has_head, head_circle, hide_faces
+from dpose.pose.people import COLOUR, has_head, head_circle, hide_faces
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, skeleton_of
 
@@ -51,8 +51,8 @@ def test_the_face_lies_inside_however_the_person_is_turned(turn):
 def test_mpii_and_lsp_know_the_head_by_neck_and_top():
     for skeleton in (MPII, LSP):
         way = joint_map(COCO, skeleton, predicted=True)
-        found = pose(FRONT)
-        circle = head_circle(Pose(way.points(found.keypoints), way.values(found.scores)), skeleton)
+        result = pose(FRONT)
+        circle = head_circle(Pose(way.points(result.keypoints), way.values(result.scores)), skeleton)
         assert inside(circle, np.array([CHIN, HAIR, *CHEEKS]) * 200 + [300, 150])
 
 
@@ -64,8 +64,8 @@ def test_which_skeletons_have_a_head():
 
 
 def test_joints_that_are_nowhere_do_not_count_and_low_scores_do():
-    found = pose(FRONT)
-    points = found.keypoints.copy()
+    result = pose(FRONT)
+    points = result.keypoints.copy()
     points[0] = np.nan
     assert head_circle(Pose(points, np.zeros(17)), COCO) is not None
     points[:] = np.nan

@@ -27,11 +27,11 @@ def cases():
 
 @pytest.mark.parametrize(("model", "strategy", "result"), cases())
 def test_a_family_trains_as_the_guide_says(model, strategy, result):
-    size, found = backbones.tried(f"timm:{model}", strategy)
+    size, actual = backbones.tried(f"timm:{model}", strategy)
     # whether last bits depend on the other units of a micro-batch is a fact about one processor
     sizes = [shown.removesuffix(backbones.ALONE) for shown in (size, result["size"])]
     assert sizes[0] == sizes[1]
-    assert found == result["result"]
+    assert actual == result["result"]
 
 
 def test_the_table_is_that_of_the_rows_and_has_no_defect():

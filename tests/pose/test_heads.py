@@ -43,9 +43,9 @@ def test_the_limbs_predictions_stay_and_the_original_too(coco):
     before = {name: t.clone() for name, t in coco.state_dict().items()}
     with torch.no_grad():
         expected = coco(picture)
-        found = adapt_head(coco, "mpii")(picture)
+        result = adapt_head(coco, "mpii")(picture)
     for joint in LIMBS:
-        for ours, theirs in zip(found, expected, strict=True):
+        for ours, theirs in zip(result, expected, strict=True):
             a, b = ours[0, MPII.joints.index(joint)], theirs[0, COCO.joints.index(joint)]
             assert torch.allclose(a, b, atol=1e-5)
     assert coco.config.skeleton == "coco"
@@ -69,17 +69,17 @@ def test_an_unknown_skeleton_is_refused(coco):
 
 def test_logits_are_divided_and_no_joint_moves(coco):
     coco.eval()
-    kept = {name: value.clone() for name, value in coco.state_dict().items()}
+    remaining = {name: value.clone() for name, value in coco.state_dict().items()}
     less_sure = temper(coco, 1.5)
     picture = torch.rand(2, 3, *coco.config.input_size) * 255
     with torch.no_grad():
-        found, before = less_sure(picture), coco(picture)
-    for mine, theirs in zip(found, before, strict=True):
+        result, before = less_sure(picture), coco(picture)
+    for mine, theirs in zip(result, before, strict=True):
         torch.testing.assert_close(mine, theirs / 1.5)
-    (places, sure), (same, surer) = (coco.codec.decode(logits) for logits in (found, before))
+    (places, sure), (same, surer) = (coco.codec.decode(logits) for logits in (result, before))
     assert places.equal(same)
     assert sure.mean() < surer.mean()
-    assert all(value.equal(kept[name]) for name, value in coco.state_dict().items())
+    assert all(value.equal(remaining[name]) for name, value in coco.state_dict().items())
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
@@ -103,8 +103,8 @@ def test_a_head_resampled_to_another_size_says_the_same_of_the_same_map():
     features = torch.rand(1, model.head.joints.in_channels, 4, 4)
     with torch.no_grad():
         small = model.head(features)
-        found = large.head(features.repeat_interleave(2, 2).repeat_interleave(2, 3))
-    for before, after in zip(small, found, strict=True):
+        result = large.head(features.repeat_interleave(2, 2).repeat_interleave(2, 3))
+    for before, after in zip(small, result, strict=True):
         between = torch.nn.functional.interpolate(before, size=256, mode="linear")
         assert torch.allclose(after, between, atol=0.02 * float(before.abs().max()))
     ours, theirs = model.backbone.state_dict(), large.backbone.state_dict()

@@ -86,14 +86,14 @@ class TestHub:
         assert seen["statement"] == '{"kind": "private"}'
 
     def test_a_name_with_the_prefix_is_fetched(self, folder, monkeypatch):
-        asked = []
+        requests = []
         monkeypatch.setattr(
-            self.hub, "snapshot_download", lambda name, **o: asked.append((name, o)) or str(folder)
+            self.hub, "snapshot_download", lambda name, **o: requests.append((name, o)) or str(folder)
         )
         model = load_model("hf:me/pose")
-        assert asked[0][0] == "me/pose"
-        assert set(WHOLE) < set(asked[0][1]["allow_patterns"])
-        assert "log.jsonl" not in asked[0][1]["allow_patterns"]
+        assert requests[0][0] == "me/pose"
+        assert set(WHOLE) < set(requests[0][1]["allow_patterns"])
+        assert "log.jsonl" not in requests[0][1]["allow_patterns"]
         assert model.config == load_model(folder).config
 
     def test_a_mistyped_folder_asks_nobody(self, monkeypatch):

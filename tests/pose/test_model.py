@@ -161,9 +161,9 @@ def test_the_backbone_is_timms_where_its_windows_are_square(side, options):
     images = torch.randn(2, 3, *size, dtype=torch.float64)
     with torch.no_grad():
         expected = theirs.eval().forward_features(images)
-        found = ours.double().eval().forward_features(images)
-    assert found.shape == (2, channels, side // 32, side // 32)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        result = ours.double().eval().forward_features(images)
+    assert result.shape == (2, channels, side // 32, side // 32)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_a_rectangular_window_keeps_the_bias_of_every_offset():
@@ -178,17 +178,17 @@ def test_a_rectangular_window_keeps_the_bias_of_every_offset():
 def test_pretrained_weights_arrive(monkeypatch):
     torch.manual_seed(0)
     source = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, window_sizes=[8, 8, 16, 8]))
-    asked = []
+    requests = []
 
     def create(name, pretrained, **options):
-        asked.append((name, pretrained, options["window_sizes"]))
+        requests.append((name, pretrained, options["window_sizes"]))
         return source
 
     monkeypatch.setattr(timm, "create_model", create)
     wanted = source.stages[3].blocks[1].mlp.fc1.weight.clone()
     table = source.stages[2].blocks[0].attn.attention_biases.view(5, 16, 16)[..., :12].clone()
     model = PoseModel(PoseConfig("5m"), pretrained=True)
-    assert asked == [("tiny_vit_5m_224", True, [8, 8, 16, 8])]
+    assert requests == [("tiny_vit_5m_224", True, [8, 8, 16, 8])]
     assert torch.equal(model.backbone.stages[3].blocks[1].mlp.fc1.weight, wanted)
     assert torch.equal(model.backbone.stages[2].blocks[0].attn.attention_biases.view(5, 16, 12), table)
 

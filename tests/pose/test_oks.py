@@ -18,8 +18,8 @@ def people(count, seed=0):
 
 def test_a_joint_by_hand():
     # 10 pixels off, area 2500, k = 2 * 0.107: exp(-100 / (2 * 2500 * 0.214^2))
-    found = joint_similarity([[10.0, 0]], [[0.0, 0]], np.array(2500.0), (0.107,))
-    assert found[0] == pytest.approx(np.exp(-100 / (2 * 2500 * 0.214**2)), abs=1e-12)
+    result = joint_similarity([[10.0, 0]], [[0.0, 0]], np.array(2500.0), (0.107,))
+    assert result[0] == pytest.approx(np.exp(-100 / (2 * 2500 * 0.214**2)), abs=1e-12)
 
 
 def test_it_is_pycocotools_own():
@@ -69,32 +69,32 @@ def test_unlabelled_joints_do_not_count_and_infinite_ones_miss():
 
 class TestPersonScore:
     def test_by_hand(self):
-        found = person_score([0.5, 0.8, 1.0], [[0.9, 0.7, 0.1], [0.2, 0.1, 0.0], [1.0, 1.0, 1.0]])
-        assert found.tolist() == pytest.approx([0.5 * 0.8, 0.0, 1.0])
+        result = person_score([0.5, 0.8, 1.0], [[0.9, 0.7, 0.1], [0.2, 0.1, 0.0], [1.0, 1.0, 1.0]])
+        assert result.tolist() == pytest.approx([0.5 * 0.8, 0.0, 1.0])
 
     def test_the_bound_itself_is_left_out(self):
         assert person_score([1.0], [[KEPT, KEPT + 0.1]])[0] == pytest.approx(KEPT + 0.1)
 
     def test_it_is_bounded(self):
         rng = np.random.default_rng(0)
-        found = person_score(rng.random(500), rng.random((500, 17)))
-        assert found.min() >= 0
-        assert found.max() <= 1
+        result = person_score(rng.random(500), rng.random((500, 17)))
+        assert result.min() >= 0
+        assert result.max() <= 1
 
 
 class TestSuppression:
     def test_doubles_go_and_the_better_one_stays(self):
         one, other = people(1)[0], people(1, 9)[0]
-        kept = oks_nms([one, one + 0.5, other], [0.5, 0.9, 0.1], [4000, 4000, 4000], SIGMAS)
-        assert kept == [1, 2]
+        remaining = oks_nms([one, one + 0.5, other], [0.5, 0.9, 0.1], [4000, 4000, 4000], SIGMAS)
+        assert remaining == [1, 2]
 
     def test_only_what_is_more_alike_than_the_threshold_goes(self):
         one = people(1)[0]
         two = one + 6
         area = 4000.0
         alike = float(oks(two, one, np.ones(17), np.array(area), SIGMAS))
-        for threshold, kept in ((alike + 1e-9, [0, 1]), (alike - 1e-9, [0])):
-            assert oks_nms([one, two], [0.9, 0.8], [area, area], SIGMAS, threshold) == kept
+        for threshold, remaining in ((alike + 1e-9, [0, 1]), (alike - 1e-9, [0])):
+            assert oks_nms([one, two], [0.9, 0.8], [area, area], SIGMAS, threshold) == remaining
 
     def test_at_most_twenty_stay(self):
         assert oks_nms(people(30), np.linspace(0, 1, 30), np.ones(30), SIGMAS) == list(range(29, 9, -1))

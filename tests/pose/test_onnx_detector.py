@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dpose.pose.onnx_detector import KINDS, OnnxDetector, fit
-from dpose.pose.onnx_outputs import grid_cells
+from dpose.pose.onnx_detector import KINDS, OnnxDetector, fit, grid_cells
 from onnx_files import file, save
 from refusals import refused
 
@@ -17,7 +16,7 @@ IMAGE = np.full((50, 100, 3), 114, np.uint8)
 """As grey as the letterbox, so that where it lies makes no difference to an average."""
 
 
-def found(path, image=IMAGE, **options):
+def boxes_in(path, image=IMAGE, **options):
     detector = OnnxDetector(path, **options)
     boxes = detector("a.png", -1, image)
     return detector.way, [b.corners.round(4).tolist() for b in boxes], [round(b.score, 4) for b in boxes]
@@ -34,7 +33,7 @@ class TestYolox:
         # the second grid, of stride 16, begins behind 8 * 8 cells: its row 1, column 2
         values[0, 64 + 1 * 4 + 2, :6] = [0.5, 0.25, np.log(2), np.log(0.5), 0.9, 0.8]
         values[0, 3, [4, 6]] = [0.9, 0.99]  # a bicycle
-        way, (box,), (score,) = found(file(tmp_path / "d.onnx", {"output": values}))
+        way, (box,), (score,) = boxes_in(file(tmp_path / "d.onnx", {"output": values}))
         assert (way.kind, way.layout) == ("yolox", "grid")
         # middle (40, 20), sides 32 and 8 in the input; 100 x 50 fills its upper half at 0.64
         assert box == pytest.approx([24 / 0.64, 16 / 0.64, 56 / 0.64, 24 / 0.64])
@@ -45,21 +44,21 @@ class TestYolox:
         row, column = np.divmod(np.arange(84), 9)
         values[0, :, 0], values[0, :, 1], values[0, :, 2:4] = 7 * column, 7 * row, 6
         values[0, 40, :6] = [32, 16, 20, 10, 1, 0.7]
-        _, (box,), _ = found(file(tmp_path / "d.onnx", {"output": values}))
+        _, (box,), _ = boxes_in(file(tmp_path / "d.onnx", {"output": values}))
         assert box == pytest.approx([22 / 0.64, 11 / 0.64, 42 / 0.64, 21 / 0.64])
 
     def test_one_person_found_twice_is_one_and_two_are_two(self, tmp_path):
         values = grid((64, 64), 1)
         for place, middle, score in ((0, 10.0, 0.6), (1, 10.5, 0.9), (2, 50.0, 0.7)):
             values[0, place, :6] = [middle / 8 - place, 2, np.log(1), np.log(2), score, 1]
-        _, boxes, scores = found(file(tmp_path / "d.onnx", {"output": values}))
+        _, boxes, scores = boxes_in(file(tmp_path / "d.onnx", {"output": values}))
         assert scores == [0.9, 0.7]
         assert boxes[0][0] == pytest.approx((10.5 - 4) / 0.64, abs=1e-3)
 
     def test_a_grid_with_a_fourth_stride(self, tmp_path):
         values = np.zeros((1, grid_cells((128, 64), (8, 16, 32, 64)), 6), np.float32)
         values[0, -1] = [0.5, 0.5, 0, 0, 1, 1]
-        _, (box,), _ = found(
+        _, (box,), _ = boxes_in(
             file(tmp_path / "d.onnx", {"o": values}, (128, 64)), np.zeros((128, 64, 3), np.uint8)
         )
         assert box == [0, 64, 64, 128]
@@ -72,21 +71,21 @@ class TestRtmdet:
 
     def test_people_are_label_0(self, tmp_path):
         path = file(tmp_path / "d.onnx", self.outputs())
-        way, boxes, scores = found(path)
+        way, boxes, scores = boxes_in(path)
         assert way.kind == "rtmdet"
         assert boxes == [pytest.approx([10 / 0.64, 10 / 0.64, 30 / 0.64, 30 / 0.64])]
         assert scores == [0.9]
-        assert found(path, least=0.2)[2] == [0.9, 0.3]
+        assert boxes_in(path, least=0.2)[2] == [0.9, 0.3]
 
     def test_another_detector_written_so_is_named(self, tmp_path):
         path = file(tmp_path / "d.onnx", self.outputs())
-        assert found(path, kind="yolox")[0].mean == (0, 0, 0)
+        assert boxes_in(path, kind="yolox")[0].mean == (0, 0, 0)
         with refused("detector-kind-differs"):
             OnnxDetector(path, kind="yolov8")
 
     def test_nobody_is_found_in_an_empty_list(self, tmp_path):
         nothing = {"dets": np.zeros((1, 0, 5), np.float32), "labels": np.zeros((1, 0), np.int64)}
-        assert found(file(tmp_path / "d.onnx", nothing))[1] == []
+        assert boxes_in(file(tmp_path / "d.onnx", nothing))[1] == []
 
 
 class TestYolov8:
@@ -94,7 +93,7 @@ class TestYolov8:
         values = np.zeros((1, 84, 189), np.float32)
         values[0, :5, 7] = [48, 48, 24, 12, 0.8]
         values[0, [0, 1, 2, 3, 5], 9] = [48, 48, 24, 12, 0.9]  # something else
-        way, (box,), (score,) = found(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))
+        way, (box,), (score,) = boxes_in(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))
         assert (way.kind, way.layout) == ("yolov8", "columns")
         # 96 x 48 pixels lie in the middle of 96 x 96
         assert box == pytest.approx([36 / 0.96, (42 - 24) / 0.96, 60 / 0.96, (54 - 24) / 0.96])
@@ -104,13 +103,13 @@ class TestYolov8:
         values = np.zeros((1, 56, 189), np.float32)
         values[0, :5, 7] = [32, 32, 20, 16, 0.8]
         values[0, 5:, 7] = 50  # joints, larger than any share
-        assert len(found(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))[1]) == 1
+        assert len(boxes_in(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))[1]) == 1
 
     def test_classes_are_counted_and_called_as_the_file_says(self, tmp_path):
         values = np.zeros((1, 56, 189), np.float32)
         values[0, :7, 7] = [32, 32, 20, 16, 0.1, 0.8, 50]  # the rest is no class
         names = {0: "dog", 1: "person"}
-        assert found(file(tmp_path / "d.onnx", {"output0": values}, (96, 96), names=names))[2] == [0.8]
+        assert boxes_in(file(tmp_path / "d.onnx", {"output0": values}, (96, 96), names=names))[2] == [0.8]
         with refused("detector-without-person", where="2 classes"):
             OnnxDetector(file(tmp_path / "e.onnx", {"output0": values}, (96, 96), names={0: "dog", 1: "cat"}))
 
@@ -118,7 +117,7 @@ class TestYolov8:
     def test_suppressed_inside(self, tmp_path, columns):
         values = np.zeros((1, 300, columns), np.float32)
         values[0, :2, :6] = [[0, 24, 48, 72, 0.9, 0], [0, 24, 48, 72, 0.8, 7]]
-        way, boxes, _ = found(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))
+        way, boxes, _ = boxes_in(file(tmp_path / "d.onnx", {"output0": values}, (96, 96)))
         assert (way.layout, boxes) == ("rows", [[0, 0, 50, 50]])
 
 
@@ -131,7 +130,7 @@ class TestSsd:
             "num_detections:0": np.array([2], np.float32),
         }
         path = file(tmp_path / "d.onnx", outputs, ("h", "w"), last=True, kind=TensorProto.UINT8)
-        way, boxes, _ = found(path)
+        way, boxes, _ = boxes_in(path)
         assert (way.kind, way.layout) == ("ssd", "named")
         assert boxes == [pytest.approx([10, 10, 50, 40])]
 
@@ -142,7 +141,7 @@ class TestSsd:
             scores[0, 5, [0, person]] = [0.2, 0.8]
             boxes = np.full((1, 3000, 4), 0.5, np.float32)
             boxes[0, 5] = [0.1, 0.2, 0.5, 1.3]
-            way, corners, _ = found(file(tmp_path / "d.onnx", {"scores": scores, "boxes": boxes}))
+            way, corners, _ = boxes_in(file(tmp_path / "d.onnx", {"scores": scores, "boxes": boxes}))
             assert (way.layout, corners) == ("scored", [pytest.approx([10, 10, 50, 50], abs=1e-3)])
 
     def test_suppressed_inside(self, tmp_path):
@@ -151,7 +150,7 @@ class TestSsd:
             "labels": np.array([[1, 4]], np.int64),
             "scores": np.array([[0.9, 0.9]], np.float32),
         }
-        way, corners, _ = found(file(tmp_path / "d.onnx", outputs))
+        way, corners, _ = boxes_in(file(tmp_path / "d.onnx", outputs))
         assert (way.layout, corners) == ("labelled", [pytest.approx([10, 10, 50, 40], abs=1e-3)])
 
 
@@ -223,11 +222,11 @@ class TestRefused:
             "pred_boxes": np.full((1, 300, 4), 0.5, np.float32),
             "logits": np.full((1, 300, 80), -3, np.float32),
         }
-        with refused("detector-kind-differs") as told:
+        with refused("detector-kind-differs") as message:
             OnnxDetector(file(tmp_path / "d.onnx", outputs))
         for word in ("pred_boxes (1, 300, 4)", "logits (1, 300, 80)", *KINDS, "--detector-kind"):
-            assert word in told.value.line()
-        assert "\n" not in told.value.line()
+            assert word in message.value.line()
+        assert "\n" not in message.value.line()
 
     @pytest.mark.parametrize(
         "shapes",
@@ -286,6 +285,6 @@ def test_nonsense_and_what_lies_outside_is_left_out(tmp_path):
         np.float32,
     )
     outputs = {"dets": boxes, "labels": np.zeros((1, 4), np.int64)}
-    _, corners, scores = found(file(tmp_path / "d.onnx", outputs))
+    _, corners, scores = boxes_in(file(tmp_path / "d.onnx", outputs))
     assert corners == [[0, 0, 50, 25]]
     assert scores == [1.0]

@@ -135,9 +135,9 @@ def test_people_of_many_pictures_come_back_to_their_own(at_once):
     images = [dots(*spot) for spot in spots] + [np.zeros((10, 30, 3), np.uint8)]
     whole = [(0.0, 0.0, SIZE[1], SIZE[0])]
     boxes = [None, whole, whole * 2, []]
-    found = predict_frames(finder(), images, boxes, at_once=at_once)
-    assert [len(people) for people in found] == [1, 1, 2, 0]
-    for people, (red, green) in zip(found, spots, strict=False):
+    result = predict_frames(finder(), images, boxes, at_once=at_once)
+    assert [len(people) for people in result] == [1, 1, 2, 0]
+    for people, (red, green) in zip(result, spots, strict=False):
         for person in people:
             np.testing.assert_allclose(person.keypoints[RIGHT], red, atol=1.0)
             np.testing.assert_allclose(person.keypoints[LEFT], green, atol=1.0)
@@ -189,10 +189,10 @@ def test_drawing_shows_confident_joints_only():
 def test_people_go_to_supervision():
     pytest.importorskip("supervision")
     one, other = (Pose(np.arange(32.0).reshape(16, 2) + k, np.linspace(0, 1, 16)) for k in (0, 1))
-    found = one.to_supervision()
-    assert found.xy.shape == (1, 16, 2)
-    assert np.array_equal(found.xy[0], one.keypoints)
-    assert np.allclose(found.keypoint_confidence[0], one.scores)
+    result = one.to_supervision()
+    assert result.xy.shape == (1, 16, 2)
+    assert np.array_equal(result.xy[0], one.keypoints)
+    assert np.allclose(result.keypoint_confidence[0], one.scores)
     both = to_supervision([one, other])
     assert np.array_equal(both.xy[1], other.keypoints)
     assert len(to_supervision([])) == 0

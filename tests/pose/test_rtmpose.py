@@ -33,22 +33,22 @@ def test_the_backbone_is_timms():
     ours = CspNext(0.167, 0.375).double().eval()
     ours.load_state_dict(
         {
-            re.sub(r"^stages\.(\d)\.", lambda found: f"stage{int(found[1]) + 1}.", name): tensor
+            re.sub(r"^stages\.(\d)\.", lambda result: f"stage{int(result[1]) + 1}.", name): tensor
             for name, tensor in theirs.state_dict().items()
         }
     )
     x = torch.randn(2, 3, 128, 96, dtype=torch.float64)
     with torch.no_grad():
-        wanted, found = theirs.forward_features(x), ours.forward_features(x)
-    assert found.std() > 1e-3
-    assert (found - wanted).norm() < 1e-12 * wanted.norm()
+        wanted, result = theirs.forward_features(x), ours.forward_features(x)
+    assert result.std() > 1e-3
+    assert (result - wanted).norm() < 1e-12 * wanted.norm()
 
 
 def test_joints_are_gated_by_each_other_as_the_paper_says():
     layer = shake(GatedAttention())
     x = torch.randn(1, 5, 256, dtype=torch.float64)
     with torch.no_grad():
-        found = layer(x)[0]
+        result = layer(x)[0]
         for joint in range(5):
             hidden = []
             for row in x[0]:
@@ -61,7 +61,7 @@ def test_joints_are_gated_by_each_other_as_the_paper_says():
                 for other in range(5)
             )
             wanted = layer.o.weight @ (hidden[joint][:512] * mixed) + x[0, joint] * layer.res_scale.scale
-            assert (found[joint] - wanted).abs().max() < 1e-9 * wanted.abs().max()
+            assert (result[joint] - wanted).abs().max() < 1e-9 * wanted.abs().max()
 
 
 def test_a_file_of_mmpose(tmp_path):
@@ -72,14 +72,14 @@ def test_a_file_of_mmpose(tmp_path):
     for axis in ("x", "y"):
         tensors[f"head.cls_{axis}.weight"] = tensors[f"head.cls_{axis}.weight"] / BETA
     torch.save({"state_dict": tensors, "meta": {}}, tmp_path / FILE)
-    found = load_model(tmp_path / FILE)
-    assert found.config == model.config
+    result = load_model(tmp_path / FILE)
+    assert result.config == model.config
     pictures = torch.rand(1, 3, 256, 192) * 255
     with torch.no_grad():
-        for ours, theirs in zip(found(pictures), model(pictures), strict=True):
+        for ours, theirs in zip(result(pictures), model(pictures), strict=True):
             assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
-    save_model(found, tmp_path / "own")
-    assert load_model(tmp_path / "own").config == found.config
+    save_model(result, tmp_path / "own")
+    assert load_model(tmp_path / "own").config == result.config
     tensors["backbone.stem.2.conv.weight"] = torch.ones(20, 12, 3, 3)
     torch.save({"state_dict": tensors}, tmp_path / FILE)
     with refused("rtmpose-size-unknown"):

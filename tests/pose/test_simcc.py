@@ -110,8 +110,8 @@ def test_coordinates_of_invisible_joints_are_never_read():
 def test_round_trip_is_within_half_a_bin(k):
     keypoints = torch.rand(8, 16, 2, dtype=torch.float64) * torch.tensor([SIZE[1] - 1, SIZE[0] - 1])
     x, y, _ = encode(keypoints, torch.ones(8, 16), SIZE, k, SIGMA)
-    found, scores = decode(x.log(), y.log(), k, SIGMA)
-    assert (found - keypoints).abs().max() <= 0.5 / k + 1e-12
+    result, scores = decode(x.log(), y.log(), k, SIGMA)
+    assert (result - keypoints).abs().max() <= 0.5 / k + 1e-12
     assert scores.min() > 0.99
 
 
@@ -119,9 +119,9 @@ def test_the_loss_is_the_definition():
     keypoints, visible = people(5)
     x_logits, y_logits = logits(5)
     expected = reference_loss(x_logits.numpy(), y_logits.numpy(), keypoints.numpy(), visible.numpy())
-    found = simcc_loss(x_logits, y_logits, keypoints, visible, K, SIGMA)
-    assert found.shape == (5,)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+    result = simcc_loss(x_logits, y_logits, keypoints, visible, K, SIGMA)
+    assert result.shape == (5,)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
 
 
 def test_the_loss_is_zero_at_the_labels_and_without_visible_joints():
@@ -153,10 +153,10 @@ def test_vmap_of_grad_is_softmax_minus_label():
     def loss(x, y, k, v):
         return simcc_loss(x[None], y[None], k[None], v[None], K, SIGMA)[0]
 
-    found = vmap(grad(loss))(x_logits, y_logits, keypoints, visible)
+    result = vmap(grad(loss))(x_logits, y_logits, keypoints, visible)
     labels, _, weight = encode(keypoints, visible, SIZE, K, SIGMA)
     expected = weight[..., None] * (x_logits.softmax(-1) - labels) / 16
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-15)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-15)
 
 
 def test_scores_are_bounded_and_mean_what_they_say():

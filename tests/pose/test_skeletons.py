@@ -111,10 +111,10 @@ def test_a_predicted_head_lies_along_the_line_of_the_ears():
         points[names.index(name)] = place
     way = joint_map(BLAZEPOSE, LSP, predicted=True)
     assert way.missing == ()
-    found = way.points(points)
-    assert found[LSP.joints.index("neck")].tolist() == pytest.approx([0.5, -5])
-    assert found[LSP.joints.index("head_top")].tolist() == pytest.approx([3.8, -38])
-    assert np.allclose(way.matrix() @ points, found)
+    result = way.points(points)
+    assert result[LSP.joints.index("neck")].tolist() == pytest.approx([0.5, -5])
+    assert result[LSP.joints.index("head_top")].tolist() == pytest.approx([3.8, -38])
+    assert np.allclose(way.matrix() @ points, result)
     # labels are not guessed at
     assert joint_map(BLAZEPOSE, LSP).missing == (12, 13)
     assert joint_map(COCO, MPII).missing == (8, 9)
@@ -151,13 +151,13 @@ def test_other_shapes_are_refused():
 
 class TestOfADataset:
     def test_names_sides_and_edges_are_read(self):
-        found = skeleton_of(["LeftPaw", "right-paw", "tail", "ear_l", "ear_r"], [(0, 1)])
-        assert found.joints == ("l_paw", "r_paw", "tail", "l_ear", "r_ear")
-        assert found.flip_order == (1, 0, 2, 4, 3)
-        assert found.sigmas == (0.2,) * 5
-        assert SKELETONS[found.name] is found
-        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"], [(0, 1)]) is found
-        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"]).name != found.name
+        result = skeleton_of(["LeftPaw", "right-paw", "tail", "ear_l", "ear_r"], [(0, 1)])
+        assert result.joints == ("l_paw", "r_paw", "tail", "l_ear", "r_ear")
+        assert result.flip_order == (1, 0, 2, 4, 3)
+        assert result.sigmas == (0.2,) * 5
+        assert SKELETONS[result.name] is result
+        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"], [(0, 1)]) is result
+        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"]).name != result.name
 
     def test_a_known_one_is_known_by_its_joints(self):
         spelt = [name.replace("l_", "left_").replace("r_", "right_") for name in COCO.joints]
@@ -173,11 +173,11 @@ class TestOfADataset:
             skeleton_of(joints, edges, order, where="here")
 
     def test_a_model_of_it_carries_it(self, monkeypatch):
-        found = skeleton_of(["left_wing", "right_wing", "beak"], [(0, 2)])
-        values = json.loads(json.dumps(PoseConfig("nano", (64, 64), skeleton=found.name).to_dict()))
-        monkeypatch.delitem(SKELETONS, found.name)  # as in a process that never met the data
+        result = skeleton_of(["left_wing", "right_wing", "beak"], [(0, 2)])
+        values = json.loads(json.dumps(PoseConfig("nano", (64, 64), skeleton=result.name).to_dict()))
+        monkeypatch.delitem(SKELETONS, result.name)  # as in a process that never met the data
         config = PoseConfig.from_dict(values)
-        assert (config.skeleton, config.joints, SKELETONS[config.skeleton]) == (found.name, 3, found)
+        assert (config.skeleton, config.joints, SKELETONS[config.skeleton]) == (result.name, 3, result)
         assert PoseConfig("nano").to_dict()["skeleton"] == "mpii"
         with refused("skeleton-malformed", where="flip_order"):
             PoseConfig.from_dict({"skeleton": {"joints": ["a"]}})

@@ -29,11 +29,11 @@ def test_it_is_the_papers_with_times_that_are_not_even():
     rng = np.random.default_rng(0)
     values, times = rng.normal(50, 9, (40, 3, 2)), np.cumsum(rng.uniform(0.01, 0.1, 40))
     smooth = OneEuro()
-    found = np.array([smooth(v, t, 80.0) for v, t in zip(values, times, strict=True)])
+    result = np.array([smooth(v, t, 80.0) for v, t in zip(values, times, strict=True)])
     for joint in range(3):
         for axis in range(2):
             expected = by_the_paper(values[:, joint, axis].tolist(), times.tolist(), 80.0)
-            np.testing.assert_allclose(found[:, joint, axis], expected, rtol=1e-12)
+            np.testing.assert_allclose(result[:, joint, axis], expected, rtol=1e-12)
 
 
 def test_at_rest_the_noise_is_about_half_and_a_movement_is_followed():
@@ -43,8 +43,8 @@ def test_at_rest_the_noise_is_about_half_and_a_movement_is_followed():
     true = np.stack([rest, swing], axis=1)[:, None]
     noisy = true + rng.normal(0, 1, true.shape)
     smooth = OneEuro()
-    found = np.array([smooth(v, t, 100.0) for v, t in zip(noisy, times, strict=True)])
-    away = np.sqrt(np.square(found - true)[20:].mean(axis=(0, 1)))
+    result = np.array([smooth(v, t, 100.0) for v, t in zip(noisy, times, strict=True)])
+    away = np.sqrt(np.square(result - true)[20:].mean(axis=(0, 1)))
     assert away[0] < 0.6
     assert away[1] < 2
 

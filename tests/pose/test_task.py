@@ -85,14 +85,14 @@ def test_per_unit_gradients_are_those_of_units_alone(norm, strategy, views):
     model = shaken(norm).train()
     trainable = apply_strategy(model, strategy)
     batch = unit_batch(views)
-    found = per_unit(model, *batch)
-    assert sorted(found) == sorted(trainable)
+    result = per_unit(model, *batch)
+    assert sorted(result) == sorted(trainable)
     for unit in range(3):
         expected = one_unit_backward(model, *batch, unit)
         for name, gradient in expected.items():
             scale = gradient.norm()
             assert scale > 1e-12, f"{name}: nothing to compare"
-            assert (found[name][unit] - gradient).norm() / scale <= 1e-10, name
+            assert (result[name][unit] - gradient).norm() / scale <= 1e-10, name
 
 
 @pytest.mark.parametrize("norm", ["folded", "group"])
@@ -158,9 +158,9 @@ def test_evaluation_mode_has_the_same_gradients():
     model.eval()
     with torch.no_grad():
         model(unit_batch(1)[0][:, 0])
-    found = per_unit(model, *unit_batch(1))
+    result = per_unit(model, *unit_batch(1))
     model.train()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert all(torch.equal(result[name], expected[name]) for name in expected)
 
 
 def test_the_loss_reads_the_parameters_it_is_given():

@@ -110,7 +110,7 @@ def test_a_head_that_makes_the_features_stays():
 
 
 def test_only_a_norm_of_maps_is_put_behind_a_map():
-    for norm, kept in (
+    for norm, remaining in (
         (timm.layers.LayerNorm2d(4), True),
         (timm.layers.LayerNorm(4), False),
         (nn.LayerNorm(4), False),
@@ -118,7 +118,7 @@ def test_only_a_norm_of_maps_is_put_behind_a_map():
         net = nn.Module()
         net.head = nn.Module()
         net.head.norm = norm
-        assert (timm_models._head_norm(net) is norm) == kept
+        assert (timm_models._head_norm(net) is norm) == remaining
 
 
 def test_what_is_left_out_of_timms_model_does_not_change_its_features():
@@ -129,9 +129,9 @@ def test_what_is_left_out_of_timms_model_does_not_change_its_features():
     assert not extra
     x = torch.randn(2, 3, 64, 64)
     with torch.no_grad():
-        found, wanted = tail(ours.eval().forward_features(x)), theirs.eval().forward_features(x)
-    assert torch.equal(found, wanted)
-    assert channels == found.shape[1]
+        result, wanted = tail(ours.eval().forward_features(x)), theirs.eval().forward_features(x)
+    assert torch.equal(result, wanted)
+    assert channels == result.shape[1]
 
 
 def test_tokens_become_a_map_in_their_places():

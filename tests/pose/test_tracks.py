@@ -28,8 +28,8 @@ def test_two_who_walk_keep_their_numbers_in_whatever_order_they_come():
     for k in range(20):
         people = [person(10 + 6 * k, seed=k, noise=2), person(300 - 6 * k, seed=99 + k, noise=2)]
         frames.append(people if k % 2 == 0 else people[::-1])
-    found = numbers(frames)
-    assert found == [[1, 2] if k % 2 == 0 else [2, 1] for k in range(20)]
+    result = numbers(frames)
+    assert result == [[1, 2] if k % 2 == 0 else [2, 1] for k in range(20)]
 
 
 def test_who_walks_past_another_is_not_exchanged():
@@ -38,7 +38,7 @@ def test_who_walks_past_another_is_not_exchanged():
         [person(10 + 10 * k, noise=1.5, seed=k), person(300 - 10 * k, 52, noise=1.5, seed=k + 50)]
         for k in range(30)
     ]
-    assert all(found == [1, 2] for found in numbers(frames))
+    assert all(result == [1, 2] for result in numbers(frames))
 
 
 @pytest.mark.parametrize(("missed", "number"), [(1, 1), (5, 1), (6, 2)])
@@ -57,8 +57,8 @@ def test_one_who_stands_is_found_again_beside_one_who_went_on():
 
 def test_a_newcomer_elsewhere_is_new_and_numbers_are_not_used_again():
     frames = [[person(10)], [person(500)], *([[]] * 6), [person(10)]]
-    found = numbers(frames)
-    assert (found[0], found[1], found[-1]) == ([1], [2], [3])
+    result = numbers(frames)
+    assert (result[0], result[1], result[-1]) == ([1], [2], [3])
 
 
 def test_the_best_assignment_of_all_is_taken_not_the_best_of_each():
@@ -82,9 +82,9 @@ def test_joints_of_no_score_and_those_that_are_nowhere_say_nothing():
 
 def test_falloffs_where_nobody_measured_them():
     assert sigmas_of(COCO).tolist() == list(COCO.sigmas)
-    found = dict(zip(BLAZEPOSE.joints, sigmas_of(BLAZEPOSE), strict=True))
-    assert found["nose"] == 0.026
-    assert found["l_heel"] == SIGMA
+    result = dict(zip(BLAZEPOSE.joints, sigmas_of(BLAZEPOSE), strict=True))
+    assert result["nose"] == 0.026
+    assert result["l_heel"] == SIGMA
     assert len(sigmas_of(MPII)) == 16
 
 

@@ -13,8 +13,8 @@ from dpose.pose.backbones import backbone_named
 from dpose.pose.codec import codec_of
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.heads import adapt_head, change_codec, resize
-from dpose.pose.hrnet import HighestBranch
 from dpose.pose.model import LIGHT, PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.timm_models import HighestBranch
 from exact_units import check_exact, shake, units
 from refusals import refused
 
@@ -163,8 +163,8 @@ def test_a_joint_is_found_where_the_labels_say_it_is(codec, preset):
     made = codec_of(PoseConfig(preset, (256, 192), codec=codec))
     places = 20 + 140 * torch.rand(4, 16, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     outputs = ideal(made, places)
-    found, scores = made.decode(outputs)
-    assert (found - places).abs().max() < 1e-6
+    result, scores = made.decode(outputs)
+    assert (result - places).abs().max() < 1e-6
     assert scores.min() > 0.9
     # the loss has the same cells in mind, and mirroring leaves joints where they are
     assert made.loss(outputs, places, torch.ones(4, 16)).max() < 1e-12
@@ -179,8 +179,8 @@ def test_the_first_and_last_cell_of_udp_are_the_first_and_last_pixel():
     made = codec_of(PoseConfig("vitpose:small", (256, 192)))
     maps = torch.zeros(1, 16, 64, 48)
     maps[0, 0, 0, 0] = maps[0, 1, 63, 47] = 1.0
-    found, _ = made.decode((maps,))
-    assert torch.allclose(found[0, :2], torch.tensor([[0.0, 0.0], [191.0, 255.0]]), atol=1e-4)
+    result, _ = made.decode((maps,))
+    assert torch.allclose(result[0, :2], torch.tensor([[0.0, 0.0], [191.0, 255.0]]), atol=1e-4)
     assert "191 / 47 * column" in made.explain()
 
 
@@ -244,7 +244,7 @@ def test_a_private_run_of_two_steps_from_first_weights(tmp_path, monkeypatch, ca
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     save_model(tiny(skeleton="coco"), tmp_path / "first")
-    told = ["--epsilon", "8", "--delta", "1e-3", "--batch-size", "8", "--epochs", "1", "--set", "seed=3"]
+    message = ["--epsilon", "8", "--delta", "1e-3", "--batch-size", "8", "--epochs", "1", "--set", "seed=3"]
     run = str(tmp_path / "run")
     first = [
         "--init",
@@ -254,7 +254,7 @@ def test_a_private_run_of_two_steps_from_first_weights(tmp_path, monkeypatch, ca
         "--set",
         "data.validation_data=none",
     ]
-    assert main(["train", *first, *told, "--out", run]) == 0, capsys.readouterr().err
+    assert main(["train", *first, *message, "--out", run]) == 0, capsys.readouterr().err
     assert main(["verify", run]) == 0
     assert "2 reserved steps" in capsys.readouterr().out
     trained = load_model(run)

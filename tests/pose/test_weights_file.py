@@ -136,10 +136,10 @@ def test_one_line_and_exit_2(tmp_path, capsys, monkeypatch, options, words):
     monkeypatch.setattr("sys.argv", ["dpose", *given])
     with pytest.raises(SystemExit) as stopped:
         run()
-    told = capsys.readouterr().err.strip()
+    message = capsys.readouterr().err.strip()
     assert stopped.value.code == 2
-    assert words in told
-    assert len(told.splitlines()) == 1
+    assert words in message
+    assert len(message.splitlines()) == 1
     assert not out.exists()
 
 
@@ -157,9 +157,9 @@ def test_imagenets_weights_see_a_cat_and_an_espresso():
     model = timm.create_model("efficientnet_lite0").eval()
     model.load_state_dict(imagenet_tensors("efficientnet_lite0", lambda: model))
     cats, espresso = range(281, 286), 967
-    found = [classified(model, skimage.data.chelsea()), classified(model, skimage.data.coffee())]
-    assert found[0] in cats
-    assert found[1] == espresso
+    result = [classified(model, skimage.data.chelsea()), classified(model, skimage.data.coffee())]
+    assert result[0] in cats
+    assert result[1] == espresso
 
 
 def classified(model, picture):

@@ -11,12 +11,18 @@ import torch
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
 from dpose.pose.data.pictures import Person, Picture
-from dpose.pose.evaluate import keypoint_ap, label_boxes, whole_picture_ap
+from dpose.pose.evaluate import (
+    finder_of,
+    keypoint_ap,
+    label_boxes,
+    nearest,
+    whole_picture_ap,
+    whole_picture_pckh,
+)
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, predict_image
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII, joint_map
-from dpose.pose.whole_pictures import finder_of, nearest, whole_picture_pckh
 from refusals import refused
 from walkers import FIGURE, Walkers
 
@@ -67,8 +73,8 @@ class TestPCKh:
         assert result.mean(0.1) == 50  # one of the two is two pixels off
 
     def test_whoever_is_not_found_is_missed_in_every_joint(self):
-        for found, missed in (([(50, 50)], 1), ([], 2)):
-            result = scored(Finder(found), labelled((50, 50), (120, 50)))
+        for actual, missed in (([(50, 50)], 1), ([], 2)):
+            result = scored(Finder(actual), labelled((50, 50), (120, 50)))
             assert (result.not_found, result.people) == (missed, 2)
             assert result.columns()["Mean"] == 100 - 50 * missed
             assert f"{missed} people not found" in str(result)
@@ -87,7 +93,7 @@ class TestPCKh:
     def test_people_without_head_length_are_left_out_and_nobody_is_looked_for(self):
         finder = Finder([(50, 50)])
         result = scored(finder, labelled((50, 50), head=float("nan")))
-        assert (result.left_out, result.people, result.not_found, finder.asked) == (1, 0, 0, [])
+        assert (result.left_out, result.people, result.not_found, finder.calls) == (1, 0, 0, [])
 
     def test_joints_that_the_model_lacks_are_not_scored(self):
         class Headless(Finder):
@@ -111,21 +117,21 @@ class TestPCKh:
         image = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
         finder = finder_of(model)
         (same,) = finder(image)
-        found = predict_image(model, image)
+        result = predict_image(model, image)
         for person in (finder.one(image), same):
-            np.testing.assert_array_equal(person.pose.keypoints, found.keypoints)
+            np.testing.assert_array_equal(person.pose.keypoints, result.keypoints)
 
 
 class TestNearest:
     def test_the_nearest_pairs_first(self):
         numbers = np.random.default_rng(0)
         for _ in range(50):
-            people, found = numbers.integers(1, 5, 2)
-            true, guess = (numbers.random((n, 3, 2)) * 100 for n in (people, found))
+            people, result = numbers.integers(1, 5, 2)
+            true, guess = (numbers.random((n, 3, 2)) * 100 for n in (people, result))
             seen = numbers.random((people, 3)) < 0.7
             means = {
                 (p, f): np.mean([np.hypot(*(true[p, j] - guess[f, j])) for j in range(3) if seen[p, j]])
-                for p, f in itertools.product(range(people), range(found))
+                for p, f in itertools.product(range(people), range(result))
                 if seen[p].any()
             }
             wanted = [None] * people

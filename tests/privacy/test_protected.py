@@ -10,8 +10,7 @@ from rich.console import Console
 from dots import train
 from dpose.account import charges
 from dpose.pose.data.pictures import Person, Picture
-from dpose.pose.data.subjects import SubjectUnits
-from dpose.pose.data.units import PoseUnits
+from dpose.pose.data.units import PoseUnits, SubjectUnits
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect

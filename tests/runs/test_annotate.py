@@ -332,9 +332,9 @@ class TestTracks:
                 assert person["track_id"] == (1 if first else 2)
         assert done.lines() == ["1 video of 20 frames drawn, 3 people"]
         # the finder is shown everybody who is followed, also through the frames in which the second was missed
-        assert walkers.asked[0][1] is None
-        assert [len(before) for _, before in walkers.asked[1:]] == [2] * 12 + [3] * 7
-        assert walkers.asked[7][1][1].pose.keypoints[0][0] == 130 - 4 * 4
+        assert walkers.calls[0][1] is None
+        assert [len(before) for _, before in walkers.calls[1:]] == [2] * 12 + [3] * 7
+        assert walkers.calls[7][1][1].pose.keypoints[0][0] == 130 - 4 * 4
 
     def test_each_video_begins_anew(self, film, tmp_path):
         walkers = Walkers([(40, 40)])
@@ -343,8 +343,8 @@ class TestTracks:
             (tmp_path / "in" / name).write_bytes(film.read_bytes())
         done = run(walkers, [tmp_path / "in"], tmp_path / "out")
         assert {a["track_id"] for a in done.document["annotations"]} == {1}
-        assert walkers.asked[20][1] is None
-        assert len(walkers.asked[19][1]) == 1
+        assert walkers.calls[20][1] is None
+        assert len(walkers.calls[19][1]) == 1
         assert done.people == 2
 
     def test_the_number_is_drawn(self, film, tmp_path):
@@ -356,7 +356,7 @@ class TestTracks:
     def test_boxes_that_are_given_are_asked_for_and_nothing_of_before(self, film, tmp_path):
         walkers = Walkers([])
         run(walkers, [film], tmp_path / "b.mp4", FixedBox((10, 10, 50, 70)))
-        assert all(len(boxes) == 1 and before is None for boxes, before in walkers.asked)
+        assert all(len(boxes) == 1 and before is None for boxes, before in walkers.calls)
 
     def test_smoothed_joints_shake_less_and_only_when_asked(self, film, tmp_path):
         rng = np.random.default_rng(0)

@@ -1,1 +1,1 @@
-"""Action recognition: what people do in a video, and what else a video tells of them."""
+"""Action recognition: what people do in a video, and attributes of the people in it."""

@@ -1,4 +1,4 @@
-"""What is measured: top-1 accuracy of actions; class-wise mAP and F1 of what else a video tells."""
+"""Metrics of action recognition: top-1 accuracy of actions; class-wise mAP and F1 of attributes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Top1Result:
     """Top-1 accuracy.
 
     Attributes:
-        correct: Clips whose largest logit is the true class's.
-        count: Clips.
+        correct: Number of clips whose largest logit is the true class's.
+        count: Number of clips.
     """
 
     correct: int
@@ -25,11 +25,11 @@ class Top1Result:
 
     @property
     def top1(self) -> float:
-        """In percent; 0 where nothing was scored."""
+        """The accuracy in percent; 0 without clips."""
         return 100 * self.correct / self.count if self.count else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """Return the numbers, ready for JSON."""
         return {
             "metric": "Top-1",
             "main": "Top-1",
@@ -54,16 +54,16 @@ class Top1:
         self._count += len(outputs)
 
     def compute(self) -> Top1Result:
-        """The result over everything seen."""
+        """Return the result over all clips so far."""
         return Top1Result(self._correct, self._count)
 
 
 @dataclass(frozen=True)
 class AttributeResult:
-    """How well attributes are told.
+    """Scores of predicted attributes.
 
     Attributes:
-        names: Of the attributes that had positives and negatives.
+        names: Attributes that had positives and negatives.
         ap: Average precision of each, percent.
         f1: F1 of each at probability one half, percent.
         prevalence: Share of positives, percent: the average precision of guessing.
@@ -90,7 +90,7 @@ class AttributeResult:
         return float(np.mean(self.prevalence)) if self.prevalence else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """Return the numbers, ready for JSON."""
         return {
             "metric": "cMAP",
             "main": "cMAP",
@@ -104,7 +104,7 @@ class AttributeResult:
 
 
 class Attributes:
-    """Accumulates logits (N, A) and targets' "attributes" (N, A): 1 there, 0 not there, -1 not known."""
+    """Accumulates logits (N, A) and targets' "attributes" (N, A): 1 present, 0 absent, -1 unknown."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -117,7 +117,7 @@ class Attributes:
         self._labels.append(targets["attributes"].cpu().long().numpy())
 
     def compute(self) -> AttributeResult:
-        """The result over everything seen; attributes without positives or without negatives are left out."""
+        """Return the result over all pictures so far, without attributes that lack positives or negatives."""
         empty = np.zeros((0, len(self._names)))
         scores = np.concatenate([empty, *self._scores])
         labels = np.concatenate([empty.astype(np.int64), *self._labels])
@@ -135,22 +135,22 @@ class Attributes:
 
 
 def average_precision(scores: NDArray[np.float64], truth: NDArray[np.bool_]) -> float:
-    """The area under precision over recall, in steps; equal scores share one step.
+    """Return the area under precision over recall, in steps; equal scores share one step.
 
     Args:
-        scores: (N,), higher is surer.
+        scores: (N,), higher is more confident.
         truth: (N,), at least one true.
     """
     order = np.argsort(-scores, kind="stable")
     ranked, hits = scores[order], np.cumsum(truth[order])
     last = np.append(ranked[1:] != ranked[:-1], True)
-    found, seen = hits[last], np.flatnonzero(last) + 1
-    gained = np.diff(found, prepend=0)
-    return float((found / seen * gained).sum() / hits[-1])
+    true_positives, predicted = hits[last], np.flatnonzero(last) + 1
+    gained = np.diff(true_positives, prepend=0)
+    return float((true_positives / predicted * gained).sum() / hits[-1])
 
 
 def f1_score(predicted: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
-    """The harmonic mean of precision and recall; 0 where nothing is rightly found."""
+    """Return the harmonic mean of precision and recall; 0 without true positives."""
     both = int((predicted & truth).sum())
     total = int(predicted.sum()) + int(truth.sum())
     return 2 * both / total if total else 0.0

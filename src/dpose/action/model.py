@@ -1,6 +1,7 @@
-"""The action model: MViT-B 16x4 (Fan et al. 2021), seed 004's, or a small network for CPUs.
+"""The action model: MViT-B 16x4 (Fan et al. 2021), as in seed 004, or a small network for CPUs.
 
 Neither has BatchNorm, dropout or stochastic depth: nothing mixes clips and nothing but the engine's noise is random.
+The small network convolves space and time in turn (Tran et al. 2018), normalises by GroupNorm, and writes no buffer.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from typing import Any, Literal, cast, get_args
 
 import safetensors.torch
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from dpose.action.nano import TUBE, NanoNet
 from dpose.errors import DposeError, did_you_mean
+from dpose.files import file_bytes, file_json
 
 ActionPreset = Literal["nano", "mvit-b"]
 ActionStrategy = Literal["finetune", "full", "scratch"]
 
 MEAN, STD = 0.45, 0.225
-"""Kinetics' normalisation, of every channel, of values in 0 to 1."""
+"""Kinetics' normalisation, for every channel, of values in 0 to 1."""
 PRETRAINED = (
     "save torchvision's weights once as safetensors: python -c \"import safetensors.torch as s; "
     "import torchvision.models.video as v; "
@@ -31,19 +33,72 @@ PRETRAINED = (
 _MVIT_LAST = ("head.", "net.norm.", "net.blocks.14.", "net.blocks.15.")
 
 
+WIDTHS = (24, 40, 64, 96)
+"""Channels after each halving of the picture."""
+TUBE = 2
+"""Number of successive frames that enter together."""
+
+
+class NanoNet(nn.Module):
+    """Small network, (N, 3, T, H, W) of about unit range to (N, features), trainable on one CPU core.
+
+    Beside its colours, each frame enters with its difference from the clip's mean, which is 0 where nothing moves.
+
+    Args:
+        frames: T; one, or a multiple of four.
+    """
+
+    def __init__(self, frames: int) -> None:
+        super().__init__()
+        self.frames = frames
+        spatial: list[nn.Module] = []
+        temporal: list[nn.Module] = []
+        norms: list[nn.Module] = []
+        before = 6 * min(frames, TUBE)
+        for i, width in enumerate(WIDTHS):
+            spatial.append(nn.Conv2d(before, width, 5 if i == 0 else 3, 2, 2 if i == 0 else 1))
+            norms.append(nn.GroupNorm(8, width))
+            if frames > 1 and i:
+                temporal.append(nn.Linear(3 * width, width))
+            before = width
+        self.spatial, self.norms = nn.ModuleList(spatial), nn.ModuleList(norms)
+        self.temporal = nn.ModuleList(temporal)
+        self.features = 2 * before
+
+    def forward(self, clips: Tensor) -> Tensor:
+        """Return the mean and the maximum of every feature over space and time, (N, features)."""
+        n, _, t, h, w = clips.shape
+        both = torch.cat([clips, 3 * (clips - clips.mean(2, keepdim=True))], 1).movedim(1, 2)
+        tube = min(t, TUBE)
+        x = both.reshape(n * (t // tube), tube * 6, h, w)
+        times = t // tube
+        for i, (conv, norm) in enumerate(zip(self.spatial, self.norms, strict=True)):
+            x = F.gelu(norm(conv(x)))
+            if self.temporal and i:
+                x = x + self._along_time(x, n, times, self.temporal[i - 1])
+        flat = x.reshape(n, times, x.shape[1], -1)
+        return torch.cat([flat.mean((1, 3)), flat.amax((1, 3))], 1)
+
+    def _along_time(self, x: Tensor, n: int, times: int, mix: nn.Module) -> Tensor:
+        """Convolve three frames along time, as a linear map of each place's three successive values."""
+        _, channels, h, w = x.shape
+        places = x.reshape(n, times, channels, h * w)
+        padded = F.pad(places, (0, 0, 0, 0, 1, 1))
+        three = torch.cat([padded[:, i : i + times] for i in range(3)], 2)
+        mixed = mix(three.transpose(2, 3)).transpose(2, 3)
+        return F.gelu(mixed).reshape(n * times, channels, h, w)
+
+
 @dataclass(frozen=True)
 class ActionConfig:
-    """What an action model is, apart from its weights.
+    """Configuration of an action model: all but its weights.
 
     Attributes:
-        classes: The names of what it tells apart, in the order of its outputs.
+        classes: Names of the classes, in the order of the outputs.
         preset: "nano" (0.14 M parameters, for a CPU) or "mvit-b" (36.6 M).
-        frames: T, of a clip; 0 stands for 16. One frame is a picture. MViT takes 16 always.
-        stride: Every how manieth frame of a video a clip takes; 0 stands for the preset's: 1 for nano, 4 for mvit-b.
+        frames: Frames of a clip, T; 0 stands for 16. One frame is a picture. MViT takes 16 always.
+        stride: Step between a clip's frames in the video; 0 stands for the preset's default: 1 for nano, 4 for mvit-b.
         input_size: (H, W) in pixels; (0, 0) stands for the preset's: 64x64 for nano, 224x224 for mvit-b.
-
-    Raises:
-        DposeError: a value is not possible.
     """
 
     classes: tuple[str, ...]
@@ -87,16 +142,12 @@ class ActionConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration, ready for JSON."""
+        """Return the configuration, ready for JSON."""
         return {**asdict(self), "classes": list(self.classes), "input_size": list(self.input_size)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "model") -> ActionConfig:
-        """The configuration that `to_dict` gave.
-
-        Raises:
-            DposeError: a key is unknown (names the nearest) or missing, or a value is not possible.
-        """
+        """Read the configuration that `to_dict` returned."""
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
@@ -113,13 +164,13 @@ class ActionConfig:
 
 
 class ActionModel(nn.Module):
-    """A clip to the logits of its classes.
+    """Network from a clip to the logits of its classes.
 
-    `forward` takes (N, 3, T, H, W) RGB of 0 to 255, uint8 or float, of the configuration's sizes, and gives
+    `forward` takes (N, 3, T, H, W) RGB of 0 to 255, uint8 or float, of the configuration's sizes, and returns
     (N, classes). Each row depends on that clip alone.
 
     Attributes:
-        config: What it is.
+        config: The configuration.
     """
 
     def __init__(self, config: ActionConfig) -> None:
@@ -147,7 +198,7 @@ class ActionModel(nn.Module):
 
 
 def mvit_b() -> tuple[nn.Module, int]:
-    """MViT-B 16x4 of torchvision, without its head and without anything random, and its number of features."""
+    """Return torchvision's MViT-B 16x4, without its head and without anything random, and its number of features."""
     from torchvision.models.video import mvit_v1_b
 
     net = mvit_v1_b(weights=None, dropout=0.0, attention_dropout=0.0, stochastic_depth_prob=0.0)
@@ -155,18 +206,14 @@ def mvit_b() -> tuple[nn.Module, int]:
 
 
 def headless(net: Any) -> tuple[nn.Module, int]:
-    """A torchvision MViT with its classifier taken off, and the number of features that it then gives."""
+    """Remove the classifier of a torchvision MViT; return it and the number of its features."""
     features = int(net.head[-1].in_features)
     net.head = nn.Identity()
     return cast(nn.Module, net), features
 
 
 def load_pretrained(model: ActionModel, path: Path) -> None:
-    """Start MViT from Kinetics-400 weights in a safetensors file with torchvision's names; the head stays fresh.
-
-    Raises:
-        DposeError: the model is no MViT, or the file is missing, no safetensors file, or of another model.
-    """
+    """Start MViT from Kinetics-400 weights in a safetensors file with torchvision's names; the head stays untrained."""
     if model.config.preset != "mvit-b":
         raise DposeError(
             "pretrained-weights-unsuitable",
@@ -194,13 +241,10 @@ def load_pretrained(model: ActionModel, path: Path) -> None:
 
 
 def apply_action_strategy(model: ActionModel, strategy: ActionStrategy) -> list[str]:
-    """Set which parameters train, and name them.
+    """Set which parameters train, and return their names.
 
     * "finetune": the last two blocks of MViT (of nano: the last halving), every norm layer and the head train.
     * "full", "scratch": everything trains. They differ in where the weights come from.
-
-    Raises:
-        DposeError: there is no such strategy.
     """
     if strategy not in get_args(ActionStrategy):
         raise DposeError(
@@ -221,9 +265,40 @@ def apply_action_strategy(model: ActionModel, strategy: ActionStrategy) -> list[
 
 
 def fresh_model(config: ActionConfig, seed: int | None = None) -> ActionModel:
-    """A model with random weights: from `seed`, or from the operating system."""
+    """Create a model with random weights: from `seed`, or from the operating system."""
     if seed is None:
         torch.seed()
     else:
         torch.manual_seed(seed)
     return ActionModel(config)
+
+
+def load_action_model(folder: Path) -> ActionModel:
+    """Load the model in `folder`, in evaluation mode."""
+    config = folder / "config.json"
+    try:
+        values = file_json(config)
+        described = values["model"] if values.get("task") == "action" else None
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise DposeError(
+            "model-missing", "holds no model", str(folder), "give a folder that dpose train made"
+        ) from error
+    if not isinstance(described, dict):
+        raise DposeError("model-of-other-task", "holds no action model", str(folder))
+    model = ActionModel(ActionConfig.from_dict(described, str(config)))
+    weights = folder / "model.safetensors"
+    try:
+        tensors = safetensors.torch.load(file_bytes(weights))
+    except OSError as error:
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(weights)) from error
+    except (SafetensorError, ValueError) as error:
+        raise DposeError(
+            "weights-damaged", "is no safetensors file, or is damaged", str(weights), "copy it again"
+        ) from error
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise DposeError(
+            "weights-of-other-model", "is of another model than its config.json", str(weights)
+        ) from error
+    return model.eval()

@@ -1,4 +1,4 @@
-"""Two tasks for the training engine: what a clip shows being done, and what else it tells."""
+"""Two tasks for the training engine: the action in a clip, and attributes of the people in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpose.units import UnitBatch, View, pad_views
 
 
 class _ClipTask:
-    """What both share: clips, stacked, through an `ActionModel` of known classes."""
+    """Common part of both tasks: clips, stacked, through an `ActionModel` of known classes."""
 
     name = "action"
 
@@ -25,13 +25,10 @@ class _ClipTask:
         self.classes = tuple(classes)
 
     def build_model(self, config: Any) -> ActionModel:
-        """A fresh model.
+        """Create an untrained model.
 
         Args:
-            config: An `ActionConfig`, or the mapping that its `to_dict` gives.
-
-        Raises:
-            DposeError: the configuration is not possible, or is for other classes.
+            config: An `ActionConfig`, or the mapping that its `to_dict` returns.
         """
         built = config if isinstance(config, ActionConfig) else ActionConfig.from_dict(config)
         self._check(built)
@@ -60,13 +57,10 @@ class _ClipTask:
 
 
 class ActionTask(_ClipTask):
-    """Which action a clip shows (`dpose.units.Task`).
+    """Recognition of the action in a clip (`dpose.units.Task`).
 
     A view is a clip, (T, H, W, 3); its target holds "action", the number of its class. A video with several views is
     one unit: the mean of its clips' gradients is clipped once (MultiClip-DP, Luo et al. 2024).
-
-    Args:
-        classes: The actions' names, in the order of their numbers.
     """
 
     def loss(
@@ -76,7 +70,7 @@ class ActionTask(_ClipTask):
         inputs: Tensor,
         targets: Mapping[str, Tensor],
     ) -> Tensor:
-        """The cross-entropy of each of V clips, (V,), at `params`.
+        """Return the cross-entropy of each of V clips, (V,), at `params`.
 
         Args:
             model: An `ActionModel` of this task's classes.
@@ -88,17 +82,14 @@ class ActionTask(_ClipTask):
         return F.cross_entropy(logits, targets["action"], reduction="none")
 
     def metric(self) -> Top1:
-        """A fresh metric."""
+        """Create a metric."""
         return Top1()
 
 
 class AttributeTask(_ClipTask):
-    """What else a picture or clip tells: several attributes at once (seed 004, section 4.3).
+    """Recognition of several attributes at once in a picture or clip (seed 004, section 4.3).
 
-    The target holds "attributes" (A,): 1 there, 0 not there, -1 not known and not learnt from.
-
-    Args:
-        classes: The attributes' names.
+    The target holds "attributes" (A,): 1 present, 0 absent, -1 unknown and not learnt from.
     """
 
     name = "attributes"
@@ -110,7 +101,7 @@ class AttributeTask(_ClipTask):
         inputs: Tensor,
         targets: Mapping[str, Tensor],
     ) -> Tensor:
-        """The mean binary cross-entropy over the known attributes of each of V views, (V,), at `params`.
+        """Return the mean binary cross-entropy over the known attributes of each of V views, (V,), at `params`.
 
         Args:
             model: An `ActionModel` whose classes are the attributes.
@@ -125,5 +116,5 @@ class AttributeTask(_ClipTask):
         return (each * known).sum(1) / known.sum(1).clamp_min(1)
 
     def metric(self) -> Attributes:
-        """A fresh metric."""
+        """Create a metric."""
         return Attributes(self.classes)

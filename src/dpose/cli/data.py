@@ -45,7 +45,7 @@ def check(
     from dpose.engines import engine as opened
     from dpose.files import write_atomic
     from dpose.media.images import encode_image
-    from dpose.pose.data.check import CheckWork, check_data, look_on_engine
+    from dpose.pose.data.check import CheckWork, check_data, check_on_engine
     from dpose.pose.data.spec import DataSpec, open_data
 
     console = plain_console()
@@ -53,12 +53,12 @@ def check(
     units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)
     with Progress(console=console, transient=True) as bar:
         shown = bar.add_task("reading", total=len(units.pictures))
-        looked = None
+        checked = None
         if engine is not None:
             with opened(engine, workers=workers) as at:
                 work = CheckWork(str(spec), limit)
-                looked = look_on_engine(units, work, at, lambda: bar.advance(shown))
-        report, sheet = check_data(units, lambda: bar.advance(shown), looked)
+                checked = check_on_engine(units, work, at, lambda: bar.advance(shown))
+        report, sheet = check_data(units, lambda: bar.advance(shown), checked)
     console.print(report, highlight=False)
     if sheet is not None:
         target = out or Path(f"check-{spec.name}.png")
@@ -82,8 +82,8 @@ def convert(
     Nothing is protected by it: the labels and pictures are the data themselves.
     """
     from dpose.errors import DposeError
-    from dpose.pose.data.convert import convert_data
     from dpose.pose.data.spec import SOURCES, DataSpec, open_data
+    from dpose.pose.data.yolo import convert_data
 
     if to not in SOURCES["yolo"].splits:
         raise DposeError(

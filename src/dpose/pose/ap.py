@@ -16,28 +16,29 @@ from rich.console import Group
 from rich.table import Table
 
 from dpose.errors import DposeError
+from dpose.pose.metrics import bar_panels, for_json
 from dpose.pose.oks import joint_similarity
-from dpose.pose.plots import bar_panels, for_json
 from dpose.pose.skeletons import COCO, Skeleton
 
 COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
-"""pycocotools' ten numbers for keypoints, in its order: the mean over OKS .50:.05:.95, at .50, at .75, for people of
-medium area (32^2 to 96^2 pixels) and of large area; then the same of recall."""
+"""The ten numbers of pycocotools for keypoints, in its order: AP as the mean over OKS .50:.05:.95, at .50, at .75, for
+people of medium area (32^2 to 96^2 pixels) and of large area; then the same of recall.
+"""
 
 
 @dataclass(frozen=True)
 class APResult:
-    """What `KeypointAP.compute` found. Scores are in [0, 1]; nan where there was nobody to score.
+    """Result of `KeypointAP.compute`. Scores are in [0, 1]; nan if no person was scored.
 
     Attributes:
         scores: The ten numbers, by `COLUMNS`.
-        joints: For each joint the mean similarity of its labels, an unmatched person's joints counting 0.
+        joints: Mean similarity of each joint's labels; joints of an unmatched person count 0.
         groups: The ten numbers and the number of people for each group of pictures (Human-Art's categories).
-        pictures: How many pictures were scored.
-        people: How many people there are to find: no crowds, a labelled joint.
-        predictions: How many people were predicted.
+        pictures: Number of pictures scored.
+        people: Number of people to find: not crowds, and with a labelled joint.
+        predictions: Number of people predicted.
         left_out: Joints that the model does not predict and that were not scored.
-        whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
+        whole_pictures: True if people were detected in whole pictures, without boxes.
     """
 
     scores: Mapping[str, float]
@@ -50,11 +51,11 @@ class APResult:
     whole_pictures: bool = False
 
     def columns(self) -> dict[str, float]:
-        """The ten numbers by name."""
+        """Return the ten numbers by name."""
         return dict(self.scores)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON: nan becomes None."""
+        """Return the numbers, ready for JSON: nan becomes None."""
         return {
             "metric": "OKS AP",
             "main": "AP",
@@ -94,7 +95,7 @@ class APResult:
         return Group(table, _joint_table("Similarity by joint", self.joints))
 
     def plot(self) -> Any:
-        """Bars of each joint's similarity, and of each group's AP where there are groups; a matplotlib Figure."""
+        """Draw each joint's similarity, and each group's AP if there are groups; a matplotlib Figure."""
         panels = [("Similarity by joint", dict(self.joints))]
         if self.groups:
             panels.append(("AP by scenario", {g: s["AP"] for g, (s, _) in self.groups.items()}))
@@ -117,20 +118,20 @@ class KeypointAP:
     The numbers are those of `pycocotools` (`COCOeval`, "keypoints"): nothing is computed again here. Differences from
     what the reference implementations print:
 
-    * -1, which `pycocotools` gives where there is nobody to score, is nan.
+    * The -1 of `pycocotools`, for a set without people, is nan.
     * No predictions at all are an AP of 0; `pycocotools` cannot load them.
     * Predictions may be for some of the joints only (`predicted`): the others are taken out of the labels, and people
       with no joint left are ignored. The result says so; it is not COCO's number.
-    * The score people are ranked by is bounded (`dpose.pose.oks.person_score`); `HRNet` and `MMPose` multiply by raw
+    * The score that ranks people is bounded (`dpose.pose.oks.person_score`); `HRNet` and `MMPose` multiply by raw
       maxima. OKS suppression is at 0.9, as theirs.
     * The table by joint has no counterpart there: each labelled person is paired with the prediction that COCOeval
       matches at OKS 0.50, over all areas; a person without one counts 0.
 
     Args:
         truth: A COCO dictionary with images, annotations of people and categories.
-        groups: Pictures' ids by group; each group has a row of its own.
-        predicted: (J,), which joints are predicted; all where None.
-        skeleton: Of the labels; its sigmas are the falloff.
+        groups: Picture ids by group; each group has a row of its own.
+        predicted: (J,), which joints are predicted; all by default.
+        skeleton: Skeleton of the labels; its sigmas are the falloff.
     """
 
     truth: Mapping[str, Any]
@@ -146,16 +147,16 @@ class KeypointAP:
             image: The picture's id.
             keypoints: (N, J, 2), pixels; joints that are not predicted may be nan.
             joint_scores: (N, J).
-            scores: (N,), what people are ranked by.
+            scores: (N,), the scores that rank people.
         """
         self.results += coco_results(image, keypoints, joint_scores, scores)
 
     def add_results(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """Add predictions as a COCO results file has them (`dpose.pose.results.read_results`)."""
+        """Add predictions in the form of a COCO results file."""
         self.results += [dict(r) for r in results]
 
     def compute(self) -> APResult:
-        """The result over everything added so far; the metric may be updated further."""
+        """Return the result over everything added so far; the metric may be updated further."""
         truth, left_out = self._reduced()
         images = [i["id"] for i in truth["images"]]
         scores, evaluation = _evaluate(truth, self.results, images, self.skeleton)
@@ -176,7 +177,7 @@ class KeypointAP:
         )
 
     def _reduced(self) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The labels without the joints that are not predicted, and those joints' names."""
+        """Return the labels without the joints that are not predicted, and the names of those joints."""
         # numbered from 1: COCOeval takes a match with the annotation number 0 for no match
         annotations = [{**a, "id": n} for n, a in enumerate(self.truth["annotations"], 1)]
         truth = {**self.truth, "annotations": annotations}
@@ -194,7 +195,7 @@ class KeypointAP:
 def coco_results(
     image: int, keypoints: ArrayLike, joint_scores: ArrayLike, scores: ArrayLike
 ) -> list[dict[str, Any]]:
-    """N people as entries of a COCO results file; joints that are not finite are written as 0, 0 with score 0."""
+    """Convert N people to entries of a COCO results file; joints that are not finite become 0, 0 with score 0."""
     points, sure = np.asarray(keypoints, np.float64), np.asarray(joint_scores, np.float64)
     there: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=-1))
     rows = (
@@ -209,7 +210,7 @@ def coco_results(
 
 
 def _joint_table(title: str, joints: Mapping[str, float]) -> Table:
-    """Joints as rows, the person's right and left beside each other."""
+    """Tabulate joints as rows, the person's right and left beside each other."""
     table = Table(title=title, box=box.SIMPLE_HEAD)
     for column in ("joint", "right", "left"):
         table.add_column(column, justify="left" if column == "joint" else "right")
@@ -224,7 +225,7 @@ def _joint_table(title: str, joints: Mapping[str, float]) -> Table:
 def _evaluate(
     truth: Mapping[str, Any], results: Sequence[Mapping[str, Any]], images: list[int], skeleton: Skeleton
 ) -> tuple[dict[str, float], Any]:
-    """The ten numbers over some of the pictures, and its evaluation where it made one."""
+    """Return the ten numbers over some of the pictures, and the COCOeval object if one was run."""
     try:
         from pycocotools import coco
         from pycocotools.cocoeval import COCOeval
@@ -246,12 +247,12 @@ def _evaluate(
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
-    found = (float(v) for v in evaluation.stats)
-    return {c: float("nan") if v == -1 else v for c, v in zip(COLUMNS, found, strict=True)}, evaluation
+    stats = (float(v) for v in evaluation.stats)
+    return {c: float("nan") if v == -1 else v for c, v in zip(COLUMNS, stats, strict=True)}, evaluation
 
 
 def _by_joint(truth: Mapping[str, Any], evaluation: Any, skeleton: Skeleton) -> dict[str, float]:
-    """Each joint's mean similarity over its labels, people paired as COCOeval pairs them at OKS 0.50."""
+    """Return each joint's mean similarity over its labels, with people paired as COCOeval pairs them at OKS 0.50."""
     people = {a["id"]: a for a in truth["annotations"] if _wanted(a)}
     matched: dict[int, NDArray[np.float64]] = {}
     if evaluation is not None:

@@ -1,4 +1,4 @@
-"""Every backbone by name: dpose's own, those that were registered, and "timm:NAME" for any of timm's models.
+"""Registry of backbones: dpose's own, those that were registered, and "timm:NAME" for any model of timm.
 
 register_backbone(Backbone("mine", build=build, stride=16, input_size=(128, 96), frozen=("stem.",)))
 PoseModel(PoseConfig(preset="mine"))
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # torch and timm wait until a network is built: a command ref
     from torch import nn
 
     Built = tuple[nn.Module, nn.Module, int]
-    """A network with `forward_features`: (N, 3, H, W) normalised to (N, C, h, w); what follows it; and C."""
+    """A network with `forward_features`, (N, 3, H, W) normalised to (N, C, h, w); the module after it; and C."""
 
 WEIGHTS = "model.safetensors"
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -29,24 +29,25 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Backbone:
-    """How a pose model gets its map of features.
+    """A network that computes the feature map of a pose model.
 
     Attributes:
         name: `PoseConfig.preset`.
-        build: From input size (H, W), norm, and whether ImageNet weights are asked for or the file of others, to the
-            network; where there are `strides`, it also takes the keyword `stride`. It must neither mix the pictures of
-            a batch nor write a buffer unless norm is "batch", and raises `DposeError` for weights that there are not.
-        stride: Pixels of the picture to a cell of the map, on both axes; input sizes are its multiples.
-        input_size: (H, W) where none is asked for; (0, 0) stands for a map of 8x6 cells.
-        frozen: Beginnings of the names, within the network, of parameters that the strategy "finetune" freezes.
-        strides: Those that can be asked for, where there is a choice.
-        mean: Of the colours red, green, blue, 0 to 1, that pictures are normalised with.
-        std: See `mean`.
-        codecs: Those that it can have, its own first (`dpose.pose.codec`); where none is named, every one whose head
-            takes any map of features, and SimCC for its own. Heads of a codec that is named here are given whatever
-            the network and what follows it give.
-        maps: Whether it can have, beside those of `codecs`, every codec whose head takes any map of features.
-        upsample: Cells of a joint's map to one of the features, on an axis, where no other number is asked for.
+        build: Takes the input size (H, W), the norm, and either a flag for ImageNet weights or a file of weights, and
+            returns the network; with `strides` it also takes the keyword `stride`. The network must neither mix the
+            pictures of a batch nor write a buffer unless norm is "batch". Raises `DposeError` for weights that do not
+            exist.
+        stride: Picture pixels per cell of the map, on both axes; input sizes are its multiples.
+        input_size: Default (H, W); (0, 0) stands for a map of 8x6 cells.
+        frozen: Prefixes of the names, within the network, of parameters that the strategy "finetune" freezes.
+        strides: Supported strides, if there is a choice.
+        mean: Mean of red, green and blue, 0 to 1, for normalising pictures.
+        std: Standard deviation for normalising pictures.
+        codecs: Supported codecs, the default first (`dpose.pose.codec`); if empty, every codec whose head takes any
+            feature map, with SimCC as the default. The head of a codec named here receives whatever the network and the
+            module after it return.
+        maps: True if the backbone supports, beside `codecs`, every codec whose head takes any feature map.
+        upsample: Default number of cells of a joint's map per cell of the features, on an axis.
     """
 
     name: str
@@ -66,10 +67,10 @@ class Backbone:
             object.__setattr__(self, "input_size", (8 * self.stride, 6 * self.stride))
 
     def at(self, stride: int) -> Backbone:
-        """The backbone with another stride; 0 stands for its own.
+        """Return the backbone with another stride; 0 stands for its default.
 
         Raises:
-            DposeError: it cannot have it; names those it can.
+            DposeError: the stride is not supported; names those that are.
         """
         strides = self.strides or (self.stride,)
         if stride and stride not in strides:
@@ -85,7 +86,7 @@ class Backbone:
         return replace(self, build=build, stride=stride, input_size=size, strides=())
 
     def map_size(self, input_size: tuple[int, int]) -> tuple[int, int]:
-        """(h, w) of the map for pictures of (H, W)."""
+        """Return (h, w) of the map for pictures of (H, W)."""
         return input_size[0] // self.stride, input_size[1] // self.stride
 
 
@@ -191,7 +192,7 @@ RTMPOSE_SIZES = {
     "l": (1.0, 1.0),
     "x": (1.33, 1.25),
 }
-"""Depth and width of RTMPose's networks, in shares of the one called "l"."""
+"""Depth and width of RTMPose's networks, relative to the one called "l"."""
 
 
 def _rtmpose(name: str) -> Backbone:
@@ -217,8 +218,9 @@ BACKBONES: dict[str, Backbone] = {
     **{f"blazepose:{kind}": _blazepose(kind) for kind in ("lite", "full", "heavy")},
     **{f"rtmpose:{name}": _rtmpose(name) for name in RTMPOSE_SIZES},
 }
-"""By name; "nano" has 1.2 M parameters and is for a CPU, those with a number are TinyViT's own, BlazePose's and
-RTMPose's have a head of their own."""
+"""Backbones by name. "nano" has 1.2 M parameters and is for a CPU, those with a number are TinyViT's own, BlazePose's
+and RTMPose's have a head of their own.
+"""
 
 TIMM = "timm:"
 ALIASES = {
@@ -226,32 +228,26 @@ ALIASES = {
     "blazepose": "blazepose:full",
     **{f"timm:tiny_vit_{preset}_224": preset for preset in ("5m", "11m", "21m")},
 }
-"""Other names. `lite0` has 3.4 M parameters and ImageNet weights that need no hub."""
+"""Other names of backbones. `lite0` has 3.4 M parameters and ImageNet weights that need no hub."""
 
 
 def shipped_weights() -> dict[str, Path]:
-    """The public weights that come with dpose: model folders by name."""
+    """Return the public weights that come with dpose: model folders by name."""
     folders = sorted(path.parent for path in files.SHIPPED.rglob(WEIGHTS))
     return {":".join(folder.relative_to(files.SHIPPED).parts): folder for folder in folders}
 
 
 def shipped_for(preset: str) -> Path | None:
-    """The weights that come with dpose for a backbone, by any of its names; None where there are none."""
+    """Return the weights that come with dpose for a backbone, by any of its names, or None."""
     known = ALIASES.get(preset, preset)
     return next((f for name, f in shipped_weights().items() if ALIASES.get(name, name) == known), None)
 
 
 def check_strategy(strategy: str, temperature: float | None, *, started: bool, model: bool) -> None:
-    """Refuse a strategy, or a temperature, that does not go with the first weights there are.
+    """Refuse a strategy or a temperature that does not go with the initial weights.
 
-    Args:
-        strategy: Of `dpose.pose.model.Strategy`.
-        temperature: What the logits of a first model are to be divided by; None for nothing.
-        started: Whether there are first weights.
-        model: Whether they are a whole model's, which has logits.
-
-    Raises:
-        DposeError: they do not go together.
+    `started` is True if there are initial weights, `model` if they are those of a whole model, which has logits for the
+    temperature to divide.
     """
     if temperature is not None and not model:
         raise DposeError(
@@ -275,7 +271,7 @@ def check_strategy(strategy: str, temperature: float | None, *, started: bool, m
 
 
 def register_backbone(backbone: Backbone) -> None:
-    """Make a backbone known by its name.
+    """Register a backbone under its name.
 
     Raises:
         DposeError: the name is taken.
@@ -291,11 +287,7 @@ def register_backbone(backbone: Backbone) -> None:
 
 
 def backbone_named(name: str, stride: int = 0) -> Backbone:
-    """The backbone called `name`, with the stride asked for, or its own where that is 0.
-
-    Raises:
-        DposeError: there is none, or not with this stride.
-    """
+    """Return the backbone called `name`, with a stride, or its default stride if that is 0."""
     known = ALIASES.get(name, name)
     for beginning, family in FAMILIES.items():
         if known.startswith(beginning):
@@ -312,7 +304,7 @@ def backbone_named(name: str, stride: int = 0) -> Backbone:
 
 
 def timm_name(name: str) -> str:
-    """What timm calls the backbone `name`; "" where it is not one of timm's, or dpose's own make of one."""
+    """Return timm's name of a backbone; "" if it is not a model of timm, or is dpose's own version of one."""
     known = ALIASES.get(name, name)
     return known.removeprefix(TIMM) if known.startswith(TIMM) else ""
 
@@ -321,31 +313,31 @@ def timm_name(name: str) -> str:
 def _of_timm(name: str) -> Backbone:
     from dpose.pose import timm_models
 
-    found = timm_models.described(name)
+    model = timm_models.described(name)
     return Backbone(
         name,
         partial(timm_models.build_timm, name),
-        # an 8x6 map at 128x96, as `nano`'s, where it can be had
-        16 if 16 in found.strides else found.strides[0],
-        frozen=found.frozen,
-        strides=found.strides,
-        mean=found.mean,
-        std=found.std,
+        # an 8x6 map at 128x96, as `nano` has, if the model supports it
+        16 if 16 in model.strides else model.strides[0],
+        frozen=model.frozen,
+        strides=model.strides,
+        mean=model.mean,
+        std=model.std,
     )
 
 
 @cache
 def _of_hrnet(rest: str) -> Backbone:
-    from dpose.pose import hrnet, timm_models
+    from dpose.pose import timm_models
 
-    name = hrnet.BEGINNING + rest
+    name = timm_models.HRNET + rest
     timm_models.check_name(name)
     return Backbone(
         TIMM + name,
-        partial(hrnet.build_hrnet, name),
-        stride=hrnet.STRIDE,
+        partial(timm_models.build_hrnet, name),
+        stride=timm_models.HRNET_STRIDE,
         input_size=(256, 192),
-        frozen=hrnet.FROZEN,
+        frozen=timm_models.HRNET_FROZEN,
         codecs=("heatmap", "heatmap-msra", "heatmap-udp"),
         maps=True,
         upsample=1,
@@ -357,4 +349,4 @@ FAMILIES: dict[str, Callable[[str], Backbone]] = {
     TIMM: _of_timm,
     VITPOSE: _vitpose,
 }
-"""Backbones that are made from the rest of their names, by the beginning; the first that fits counts."""
+"""Backbones that are made from the rest of their names, by prefix; the first match counts."""

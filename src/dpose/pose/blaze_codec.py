@@ -1,8 +1,8 @@
-"""BlazePose's outputs and joints: coordinates of 39 points, moved by heat maps, mixed into the joints of a skeleton.
+"""BlazePose's codec: coordinates of 39 points, refined by heat maps and mixed into the joints of a skeleton.
 
 A skeleton's joints are points of BlazePose, or weighted sums of them where it has no such point: the pelvis is the
 middle of the hips, the top of the head lies beyond the ears (`dpose.pose.skeletons.joint_map`). So one head serves
-every skeleton of which each joint can be had so, and training for another one starts with all it knows.
+every skeleton whose joints can all be derived, and training for another one starts with all that the head knows.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from dpose.pose.outputs import CodecSettings, Outputs
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS, JointMap, joint_map
 
 HEAT_SIGMA = 1.6
-"""Cells: of the Gaussian that a heat map shows, as the published networks' do on photographs."""
+"""Standard deviation, in cells, of the Gaussian in a heat map, as in the published networks' outputs on photographs."""
 HEAT_SHARE = 0.0005
-"""What a nat of a heat map's cross-entropy counts beside a share of the picture's side that a joint is away."""
+"""Weight of a nat of a heat map's cross-entropy relative to a distance of one picture side."""
 BEND = 0.02
-"""Shares of the picture's side: below, the loss of a distance is quadratic (Huber)."""
+"""Distance, as a share of the picture's side, below which the loss is quadratic (Huber)."""
 
 
 @dataclass(frozen=True)
 class BlazePoseCodec:
-    """BlazePose's outputs and a skeleton's joints (`dpose.pose.codec.Codec`).
+    """Codec of BlazePose's outputs (`dpose.pose.codec.Codec`).
 
     The loss of a joint is Huber's of its distance, in shares of the picture's side, plus the cross-entropy of its heat
-    map where the joint is a point of its own and lies in the picture.
+    map if the joint is a point of its own and lies in the picture.
 
     Attributes:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         joint_layers: None: the outputs are the same for every skeleton.
-        untaught: Depth, what can be seen, and whether anybody is there are not labelled.
+        untaught: Layers for depth, visibility and presence of a person, which are not labelled.
     """
 
     skeleton: str = "blazepose"
@@ -63,7 +63,7 @@ class BlazePoseCodec:
 
     @classmethod
     def of(cls, config: CodecSettings) -> BlazePoseCodec:
-        """The codec of a configuration."""
+        """Create the codec of a configuration."""
         return cls(config.skeleton)
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
@@ -71,7 +71,7 @@ class BlazePoseCodec:
         return BlazePoseHead(channels)  # type: ignore[arg-type]
 
     def points(self, outputs: Outputs) -> Tensor:
-        """(N, 39, 2) pixels: the coordinates, moved to where the heat maps say."""
+        """Return (N, 39, 2) pixels: the coordinates, refined by the heat maps."""
         coordinates, heat, _ = outputs
         return refined(coordinates[..., :2], heat)
 
@@ -118,26 +118,26 @@ class BlazePoseCodec:
         )
 
     def _matrix(self, like: Tensor) -> Tensor:
-        """(J, 39): joints as weighted sums of points."""
+        """Return (J, 39): joints as weighted sums of points."""
         matrix = torch.as_tensor(self._map.matrix(), dtype=like.dtype, device=like.device)
         return F.pad(matrix, (0, POINTS - len(BLAZEPOSE)))
 
     def _scores(self, points: Tensor) -> Tensor:
-        """(N, J) from (N, 39)."""
+        """Convert scores of points (N, 39) to scores of joints (N, J)."""
         parents: dict[int, tuple[int, ...]] = {t: (s,) for s, t in self._map.shared}
         parents.update((t, tuple(s for s, _ in sources)) for t, sources in self._map.derived)
         return torch.stack([points[..., list(parents[t])].amin(-1) for t in range(len(parents))], -1)
 
 
 def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-    """The cross-entropy of heat maps and a Gaussian about each place, above its least value, and whether it is inside.
+    """Cross-entropy of heat maps and a Gaussian about each position, above its least value, and a mask.
 
     Args:
         heat: (..., J, h, w) logits, `STRIDE` pixels a cell.
         places: (..., J, 2) pixels of the crop, finite.
 
     Returns:
-        (..., J) nats, the sum over cells, >= 0; and (..., J) bool, false where the place is outside of the map.
+        (..., J) nats, the sum over cells, >= 0; and (..., J) bool, false if the position is outside the map.
     """
     rows, columns = heat.shape[-2:]
     cell = places / STRIDE

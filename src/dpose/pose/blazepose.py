@@ -20,17 +20,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SIDE = 256
-"""Pixels of the square crop that the landmark networks take."""
+"""Side of the square crop that the landmark networks take, pixels."""
 POINTS = 39
-"""Of a landmark network: the 33 of the skeleton "blazepose", then centre and top of the person's circle, and four."""
+"""Points of a landmark network: the 33 of the skeleton "blazepose", then centre and top of the person's circle, and
+four."""
 STRIDE = 4
-"""Pixels of the crop to a cell of the heat maps."""
+"""Crop pixels per cell of the heat maps."""
 DETECTOR_SIDE = 224
-"""Pixels of the square picture that the detector takes."""
+"""Side of the square picture that the detector takes, pixels."""
 
 
 class ScaledConv(nn.Module):
-    """A convolution whose output channels are multiplied by fixed numbers: `scale * (weight * x + bias)`.
+    """Convolution whose output channels are multiplied by fixed numbers: `scale * (weight * x + bias)`.
 
     Args:
         into: Input channels.
@@ -38,7 +39,7 @@ class ScaledConv(nn.Module):
         kernel: Side of the kernel.
         stride: 1 or 2.
         groups: `into` for one kernel a channel.
-        padding: Rows and columns of zeros on each side; None for half the kernel.
+        padding: Rows and columns of zeros on each side; half the kernel by default.
     """
 
     scale: Tensor
@@ -73,7 +74,7 @@ class ScaledConv(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Wider, one kernel a channel, narrower (MobileNetV2's block), plus its input where the shape is the same."""
+    """Block of MobileNetV2: wider, one kernel a channel, narrower, plus the input if the shape is the same."""
 
     def __init__(self, into: int, out: int, expansion: int, kernel: int, stride: int = 1) -> None:
         super().__init__()
@@ -90,26 +91,39 @@ class InvertedResidual(nn.Module):
 
 
 class SeparableConv(nn.Module):
-    """One 3x3 kernel a channel, then a 1x1 convolution to other channels."""
+    """One 3x3 kernel a channel, then a 1x1 convolution to other channels.
 
-    def __init__(self, into: int, out: int) -> None:
+    Args:
+        into: Input channels.
+        out: Output channels.
+        stride: 1 or 2.
+        activations: Two flags: an activation between the convolutions, and one after them.
+    """
+
+    def __init__(
+        self, into: int, out: int, stride: int = 1, activations: tuple[bool, bool] = (True, True)
+    ) -> None:
         super().__init__()
-        self.depthwise = ScaledConv(into, into, 3, groups=into)
+        self.depthwise = ScaledConv(into, into, 3, stride, groups=into)
         self.pointwise = ScaledConv(into, out)
+        self.activations = activations
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, into, H, W) to (N, out, H, W)."""
-        return F.relu6(self.pointwise(F.relu6(self.depthwise(x))))
+        """(N, into, H, W) to (N, out, H / stride, W / stride)."""
+        between, after = self.activations
+        x = self.depthwise(x)
+        y: Tensor = self.pointwise(F.relu6(x) if between else x)
+        return F.relu6(y) if after else y
 
 
 class BlazeBlock(nn.Module):
-    """A separable convolution plus its input, pooled where the map shrinks, with zeros for new channels.
+    """Separable convolution plus its input, pooled where the map shrinks, with zeros for new channels.
 
     Args:
         into: Input channels.
         out: Output channels, at least as many.
         stride: 1 or 2.
-        between: Whether the channels' kernels are followed by an activation.
+        between: True for an activation after the channels' kernels.
     """
 
     def __init__(self, into: int, out: int, stride: int = 1, between: bool = True) -> None:
@@ -122,7 +136,7 @@ class BlazeBlock(nn.Module):
         """(N, into, H, W) to (N, out, H / stride, W / stride)."""
         shortcut, padded = x, x
         if self.stride == 2:
-            # as TensorFlow pads: of an even side, only behind its end
+            # TensorFlow's padding: of an even side, only behind its end
             shortcut, padded = F.max_pool2d(x, 2), F.pad(x, (0, 1, 0, 1))
         y = self.depthwise(padded)
         y = self.pointwise(F.relu6(y) if self.between else y)
@@ -136,11 +150,11 @@ class Stage:
     """Inverted residual blocks of one width.
 
     Attributes:
-        width: Output channels of each.
-        kernel: Of the first block.
-        stride: Of the first block.
-        then: Kernels of the others.
-        expansions: Of all of them; one number counts for all.
+        width: Output channels of each block.
+        kernel: Kernel side of the first block.
+        stride: Stride of the first block.
+        then: Kernel sides of the other blocks.
+        expansions: Expansion factors of the blocks; one number counts for all.
     """
 
     width: int
@@ -150,7 +164,7 @@ class Stage:
     expansions: tuple[int, ...] = (6,)
 
     def build(self, into: int) -> nn.Sequential:
-        """The blocks."""
+        """Build the blocks."""
         kernels = (self.kernel, *self.then)
         expansions = self.expansions * len(kernels) if len(self.expansions) == 1 else self.expansions
         return nn.Sequential(
@@ -163,15 +177,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class TrunkSizes:
-    """What tells the three landmark networks apart.
+    """Dimensions of a landmark network.
 
     Attributes:
         stem: Channels at half resolution.
-        stages: The trunk's: at 1/4, 1/8, 1/16 (two of them) and 1/32 of the crop.
+        stages: Stages of the trunk, at 1/4, 1/8, 1/16 (two of them) and 1/32 of the crop.
         neck: Channels of the feature pyramid that the heat maps are read from.
         tower: (channels, blocks after the one that halves the map) of each step from the pyramid, or from the trunk's
             end, down to the 2x2 map that coordinates are read from.
-        from_pyramid: Whether the tower begins at the pyramid's 64x64 map, with the trunk's maps added on its way.
+        from_pyramid: True if the tower begins at the pyramid's 64x64 map, with the trunk's maps added on its way.
     """
 
     stem: int
@@ -220,11 +234,11 @@ SIZES = {
         from_pyramid=True,
     ),
 }
-"""By name; 1.3, 3.1 and 13.6 million numbers."""
+"""Networks by name; 1.3, 3.1 and 13.6 million parameters."""
 
 
 class BlazePoseTrunk(nn.Module):
-    """A landmark network up to what its head reads (`BlazePoseHead`).
+    """Landmark network up to the input of its head (`BlazePoseHead`).
 
     Args:
         kind: A name in `SIZES`.
@@ -285,12 +299,7 @@ class BlazePoseTrunk(nn.Module):
 
 
 class BlazePoseHead(nn.Module):
-    """The last convolutions: coordinates of points, their heat maps, and whether a person is there.
-
-    Args:
-        channels: Of the pyramid's map and the tower's.
-        points: P.
-    """
+    """Last convolutions: coordinates of points, their heat maps, and presence of a person."""
 
     def __init__(self, channels: tuple[int, int], points: int = POINTS) -> None:
         super().__init__()
@@ -302,7 +311,7 @@ class BlazePoseHead(nn.Module):
         self.points = points
 
     def forward(self, maps: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """The trunk's two maps to coordinates (N, P, 5), heat maps (N, P, 64, 64) and presence (N,).
+        """Convert the trunk's two maps to coordinates (N, P, 5), heat maps (N, P, 64, 64) and presence (N,).
 
         The five are x, y and depth in pixels of the crop, and the logits of "visible" and of "in the picture"; heat
         maps and presence are logits, too.
@@ -314,7 +323,7 @@ class BlazePoseHead(nn.Module):
 
 
 class BlazePose(nn.Module):
-    """A landmark network as it was published: trunk and head.
+    """Landmark network as it was published: trunk and head.
 
     Args:
         kind: A name in `SIZES`.
@@ -326,15 +335,15 @@ class BlazePose(nn.Module):
         self.head = BlazePoseHead(self.backbone.channels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(N, 3, 256, 256) of 0 to 1 to what `BlazePoseHead` gives."""
+        """(N, 3, 256, 256) of 0 to 1 to the outputs of `BlazePoseHead`."""
         made: tuple[Tensor, Tensor, Tensor] = self.head(self.backbone.forward_features(x))
         return made
 
 
 class BlazePoseDetector(nn.Module):
-    """The detector of people: a box, a score and four points at each of 2,254 anchors.
+    """Detector of people: a box, a score and four points at each of 2,254 anchors.
 
-    Of the four points the first is the middle of the hips and the second lies on the circle about it that holds the
+    The first of the four points is the middle of the hips and the second lies on the circle about it that holds the
     whole body, above the head: together they say where the person is, how large, and how turned.
     """
 
@@ -359,15 +368,23 @@ class BlazePoseDetector(nn.Module):
         )
         self.top_expand = ScaledConv(192, 1152)
         self.top_depthwise = ScaledConv(1152, 1152, 3, groups=1152)
-        self.lateral = nn.ModuleList((_Lateral(40, 96), _Lateral(112, 192)))
+        self.lateral = nn.ModuleList(
+            SeparableConv(into, out, activations=(False, True)) for into, out in ((40, 96), (112, 192))
+        )
         self.up = nn.ModuleList((ScaledConv(1152, 192), ScaledConv(192, 96)))
         self.refine = nn.ModuleList(
             nn.Sequential(BlazeBlock(c, c, between=False), BlazeBlock(c, c, between=False)) for c in (192, 96)
         )
         channels = (24, 48, 288)
         anchors = [count for _, count in self.ANCHORS]
-        self.scores = nn.ModuleList(_Reading(c, n) for c, n in zip(channels, anchors, strict=True))
-        self.places = nn.ModuleList(_Reading(c, 12 * n) for c, n in zip(channels, anchors, strict=True))
+        # both are read at each anchor of a map, at half the map's resolution
+        self.scores, self.places = (
+            nn.ModuleList(
+                SeparableConv(c, width * n, 2, activations=(False, False))
+                for c, n in zip(channels, anchors, strict=True)
+            )
+            for width in (1, 12)
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(N, 3, 224, 224) of -1 to 1 to places (N, 2254, 12) and the logits of their scores (N, 2254).
@@ -395,42 +412,17 @@ class BlazePoseDetector(nn.Module):
 
     @classmethod
     def anchors(cls) -> Tensor:
-        """(2254, 2) float32: the middles of the anchors' cells, x then y, in pixels of the detector's input."""
-        found = []
+        """Return (2254, 2) float32: centres of the anchors' cells, x then y, in pixels of the detector's input."""
+        centres = []
         for side, count in cls.ANCHORS:
             middle = (torch.arange(side) + 0.5) * (DETECTOR_SIDE / side)
             y, x = torch.meshgrid(middle, middle, indexing="ij")
-            found.append(torch.stack([x, y], -1).view(-1, 1, 2).expand(-1, count, 2).reshape(-1, 2))
-        return torch.cat(found)
-
-
-class _Lateral(nn.Module):
-    """As `SeparableConv`, without an activation between."""
-
-    def __init__(self, into: int, out: int) -> None:
-        super().__init__()
-        self.depthwise = ScaledConv(into, into, 3, groups=into)
-        self.pointwise = ScaledConv(into, out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu6(self.pointwise(self.depthwise(x)))
-
-
-class _Reading(nn.Module):
-    """What is read at each anchor of a map, at half its resolution."""
-
-    def __init__(self, into: int, out: int) -> None:
-        super().__init__()
-        self.depthwise = ScaledConv(into, into, 3, 2, groups=into)
-        self.pointwise = ScaledConv(into, out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.pointwise(self.depthwise(x))
-        return made
+            centres.append(torch.stack([x, y], -1).view(-1, 1, 2).expand(-1, count, 2).reshape(-1, 2))
+        return torch.cat(centres)
 
 
 def _depth_to_space(x: Tensor) -> Tensor:
-    """Four channels to one at twice the resolution, in TensorFlow's order of channels."""
+    """Rearrange four channels to one at twice the resolution, in TensorFlow's order of channels."""
     n, c, h, w = x.shape
     return x.view(n, 2, 2, c // 4, h, w).permute(0, 3, 4, 1, 5, 2).reshape(n, c // 4, 2 * h, 2 * w)
 
@@ -448,8 +440,8 @@ def set_scales(convs: Sequence[ScaledConv], least: float = 2.0**-12) -> None:
     A channel's size is the root of the mean square of its weights; a power of two changes no digit of them.
 
     Args:
-        convs: Changed in place; what they compute stays.
-        least: No smaller scale is given, to channels of zeros for one.
+        convs: Layers, changed in place; their function stays.
+        least: Smallest scale, for channels of zeros.
     """
     with torch.no_grad():
         for layer in convs:
@@ -462,15 +454,15 @@ def set_scales(convs: Sequence[ScaledConv], least: float = 2.0**-12) -> None:
 
 
 def refined(points: Tensor, heat: Tensor, reach: int = 3, least: float = 0.5) -> Tensor:
-    """Points moved to the middle of what their heat maps show near them.
+    """Move points to the mean of the heat map near them.
 
-    The mean of the cells of a window about the point, weighted by the heat map's probabilities; where none of them
-    reaches `least`, or the point lies outside of the map, it stays.
+    The mean of the cells of a window about the point, weighted by the heat map's probabilities. A point stays where it
+    is if no cell of the window reaches `least`, or if it lies outside the map.
 
     Args:
         points: (N, P, 2), x and y in pixels of the crop.
         heat: (N, P, h, w) logits, `STRIDE` pixels a cell.
-        reach: Cells on each side of the point's own.
+        reach: Cells of the window on each side of the point's own.
         least: A probability.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Where to look for people in a picture: one box, a file's, labels', or those that torchvision's detector finds."""
+"""Boxes of people in a picture: one given box, a file's, labels', or those that torchvision's detector finds."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.crops import PADDING, Box
+from dpose.pose.data.label_files import Problems, holds_something, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
-from dpose.pose.data.problems import Problems, holds_something, numbers, read_json, results_of
 
 PERSON = 1
-"""COCO's number of the category."""
+"""COCO's number of the category person."""
 
 
 class Boxes(Protocol):
-    """Gives the people's boxes in a picture."""
+    """Returns the boxes of people in a picture."""
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box] | None:
-        """The boxes, or None for the whole picture as one person.
+        """Return the boxes, or None for the whole picture as one person.
 
         Args:
             name: The picture's file name without folders, or the video's.
@@ -35,7 +35,7 @@ class Boxes(Protocol):
 
 
 def whole_picture(name: str, number: int, image: NDArray[np.uint8]) -> None:
-    """One person who fills the picture (`Boxes`)."""
+    """Return None: one person fills the picture (`Boxes`)."""
     return None
 
 
@@ -50,22 +50,19 @@ class FixedBox:
         self._box = Box(np.asarray(corners, np.float64), 1.0)
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """The box."""
+        """Return the box."""
         return (self._box,)
 
 
 class DetectedBoxes:
-    """The boxes of a detections file (`Boxes`), COCO's results format.
+    """Boxes of a detections file (`Boxes`), COCO's results format.
 
-    A picture's boxes are those whose `image_id` is the number that its file name is ("000000000785.jpg": 785); a video
-    frame's those whose `image_id` is its number, from 0. A picture that the file has no boxes for has no people.
+    A picture's boxes are those whose `image_id` is the number in its file name ("000000000785.jpg": 785); a video
+    frame's those whose `image_id` is its number, from 0. A picture without boxes in the file has no people.
 
     Args:
         path: The file.
-        least: Boxes with a lower score are left out.
-
-    Raises:
-        DposeError: the file is unreadable, or has no usable box.
+        least: Least score of a box.
     """
 
     def __init__(self, path: Path, least: float = 0.5) -> None:
@@ -73,11 +70,7 @@ class DetectedBoxes:
         self._path = path
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """The picture's or frame's boxes.
-
-        Raises:
-            DposeError: the picture's name is no number.
-        """
+        """Return the picture's or frame's boxes."""
         if number < 0:
             stem = Path(name).stem
             if not stem.isdecimal():
@@ -92,10 +85,10 @@ class DetectedBoxes:
 
 
 class LabelledBoxes:
-    """The boxes of labelled people (`Boxes`), found by the picture's file name.
+    """Boxes of labelled people (`Boxes`), by the picture's file name.
 
     Args:
-        labels: Of data that have boxes; those of people who are not learnt from are none.
+        labels: Labels with boxes. People without a usable box have none here.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -105,18 +98,14 @@ class LabelledBoxes:
             self._boxes[Path(picture.name).name] = [Box(box, 1.0) for box in boxes]
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """The picture's boxes.
-
-        Raises:
-            DposeError: the picture is not among the labels.
-        """
+        """Return the picture's boxes."""
         if name not in self._boxes:
             raise DposeError("picture-not-labelled", "is not among the labels", name)
         return self._boxes[name]
 
 
 def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a box is before prediction adds its own padding, of labels that are padded less than that."""
+    """Shrink a box of labels with less padding than prediction adds, so that both crops are the same."""
     if padding == PADDING:
         return box
     middle = (box[:2] + box[2:]) / 2
@@ -127,18 +116,11 @@ def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
 def read_detections(
     path: Path, known: Mapping[int, object] | None = None, least: float = 0.0
 ) -> tuple[dict[int, list[Box]], Problems]:
-    """The boxes of a detections file by picture id, best first.
+    """Read the boxes of a detections file, a JSON list, by picture id, best first.
 
     Boxes are used as they are, not clipped to the picture, as in the reference implementations. Entries of another
-    category than 1 (person) are passed over silently; entries that make no sense are told by their place in the file.
-
-    Args:
-        path: A JSON list.
-        known: Ids of the pictures there are; others are told as problems. Any where None.
-        least: Boxes with a lower score are left out.
-
-    Raises:
-        DposeError: the file is unreadable, or not one of its boxes can be used.
+    category than 1 (person) are ignored; invalid entries are reported by their position in the file, and so are boxes
+    of pictures that are not `known`.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -164,29 +146,23 @@ def read_detections(
             corners = np.array([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             boxes.setdefault(entry["image_id"], []).append(Box(corners, float(score[0])))
     if content and not boxes:
-        first = problems.found[0] if len(problems) else f"none has a score of {least} or more"
-        raise DposeError(
-            "detections-all-unusable",
-            f"not one of its {len(content):,} boxes can be used; {first}",
-            str(path),
+        raise problems.all_unusable(
+            path, f"{len(content):,} boxes", f"none has a score of {least} or more", "detections-all-unusable"
         )
-    for found in boxes.values():
-        found.sort(key=lambda b: -b.score)
+    for of_picture in boxes.values():
+        of_picture.sort(key=lambda b: -b.score)
     return boxes, problems
 
 
 class PersonDetector:
     """Faster R-CNN with a MobileNetV3 backbone, trained on COCO (`dpose.pose.boxes.Boxes`).
 
-    Its weights, 74 MiB, are no part of dpose: torchvision fetches them once from download.pytorch.org and keeps them in
-    torch's cache folder. Pictures never leave this machine.
+    The weights, 74 MiB, are no part of dpose: torchvision downloads them once from download.pytorch.org to torch's
+    cache folder. Pictures never leave this machine.
 
     Args:
-        least: People found with a lower score are left out.
-        device: Where it runs.
-
-    Raises:
-        DposeError: the weights are not there and cannot be fetched; the message says where to put them.
+        least: Least score of a person.
+        device: The model's device.
     """
 
     def __init__(self, least: float = 0.5, device: str = "cpu") -> None:
@@ -194,7 +170,7 @@ class PersonDetector:
 
         weights = detection.FasterRCNN_MobileNet_V3_Large_320_FPN_Weights.COCO_V1
         try:
-            # the backbone's own weights would be fetched first, and then overwritten
+            # the backbone's own weights would be downloaded first, and then overwritten
             self._model: Any = detection.fasterrcnn_mobilenet_v3_large_320_fpn(
                 weights=weights, weights_backbone=None
             )
@@ -211,12 +187,15 @@ class PersonDetector:
         self._least, self._device = least, device
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """The people found, best first."""
+        """Return the detected people, best first."""
         picture = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).to(self._device) / 255
         with torch.inference_mode():
-            (found,) = self._model([picture])
-        people = (found["labels"] == PERSON) & (found["scores"] >= self._least)
-        corners, scores = found["boxes"][people].double().cpu().numpy(), found["scores"][people].cpu().numpy()
+            (output,) = self._model([picture])
+        people = (output["labels"] == PERSON) & (output["scores"] >= self._least)
+        corners, scores = (
+            output["boxes"][people].double().cpu().numpy(),
+            output["scores"][people].cpu().numpy(),
+        )
         return [Box(c, float(s)) for c, s in zip(corners, scores, strict=True) if c[2] > c[0] and c[3] > c[1]]
 
 

@@ -1,6 +1,6 @@
-"""What a head gives and where joints are: every codec by name, dpose's own and those that were registered.
+"""Codecs: what a head's outputs mean and where joints are; the registry of codecs, and the codec by regression.
 
-A codec alone knows what a head's outputs mean. All else passes them on to it: task, metric, prediction, export.
+Only a codec interprets a head's outputs. Task, metric, prediction and export pass them on to it.
 
 register_codec("mine", lambda config: MyCodec(config.input_size))
 PoseModel(PoseConfig(codec="mine"))
@@ -8,18 +8,20 @@ PoseModel(PoseConfig(codec="mine"))
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
-from dpose.pose.heatmap import HeatmapCodec
+from dpose.pose.heatmap import HeatmapCodec, inside
 from dpose.pose.outputs import CodecSettings, Outputs
-from dpose.pose.regression import RegressionCodec
 from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
 
@@ -28,100 +30,206 @@ if TYPE_CHECKING:
 
 
 class Codec(Protocol):
-    """How a head's outputs and joints' places in the crop belong together.
+    """Converts between a head's outputs and the positions of joints in the crop.
 
-    Places are pixels of the crop, x then y; whole numbers are pixel centres. One codec belongs to one `PoseConfig`.
+    Positions are pixels of the crop, x then y; whole numbers are pixel centres. One codec belongs to one `PoseConfig`.
     """
 
     @property
     def export_names(self) -> tuple[str, ...]:
-        """A name for each of the outputs, in a file that the model is exported to."""
+        """Names of the outputs in an exported file."""
 
     @property
     def sigma(self) -> float:
-        """`PoseConfig.sigma`, or what stands for its 0."""
+        """Value of `PoseConfig.sigma`, or the codec's default where that is 0."""
 
     @property
     def joint_layers(self) -> Mapping[str, int] | None:
-        """The layers of the head whose rows belong to joints, one joint's after another's, and how many a joint has.
+        """Layers of the head whose rows belong to joints, one joint after another, and the number of rows of a joint.
 
-        All others are shared by the joints. Empty where the head is made for its joints and no others; None where one
-        head serves every skeleton that the codec can be made for.
+        All other layers are shared by the joints. Empty if the head is made for its joints and no others; None if one
+        head serves every skeleton that the codec supports.
         """
 
     @property
     def fresh(self) -> float:
-        """How far from 0 the weights of a fresh joint lie, in shares of torch's own start of such a layer."""
+        """Scale of the initial weights of a new joint, relative to torch's own initialisation of such a layer."""
 
     @property
     def untaught(self) -> tuple[str, ...]:
-        """The layers of the head that the loss does not reach: no strategy trains them, or they would drift."""
+        """Layers of the head that the loss does not reach. No strategy trains them, or they would drift."""
 
     @property
     def bin_layers(self) -> tuple[str, ...]:
-        """The linear layers of the head from a joint's map to the logits of an axis' bins; none where there are none.
+        """Linear layers of the head from a joint's map to the logits of an axis' bins; empty for codecs without bins.
 
         Dividing all of them by a number divides the logits; resampling them makes a head for another size of pictures.
         """
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
-        """The fresh head.
+        """Create an untrained head.
 
         Args:
-            channels: Of the map.
-            joints: Of the skeleton, J.
-            map_size: (h, w) of the map.
+            channels: Channels of the feature map.
+            joints: Number of joints of the skeleton, J.
+            map_size: (h, w) of the feature map.
 
         Returns:
-            From what the backbone gives, a map (N, channels, h, w), to the outputs.
+            A module from the backbone's result, a map (N, channels, h, w), to the outputs.
         """
 
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
-        """The loss of each view, from that view alone; safe under `vmap(grad(...))`.
+        """Compute the loss of each view, from that view alone; safe under `vmap(grad(...))`.
 
         Args:
-            outputs: Of V views.
-            keypoints: (V, J, 2) pixels. Of joints that are not visible they are never read, and may be NaN.
+            outputs: Outputs for V views.
+            keypoints: (V, J, 2) pixels. Those of joints that are not visible are never read, and may be NaN.
             visible: (V, J); a joint counts where this is > 0.
 
         Returns:
-            (V,), >= 0. The sum over joints divided by J, the skeleton's number and not that of the joints seen: no
-            view's gradient is scaled up because few of its joints are visible.
+            (V,), >= 0. The sum over joints divided by J, the number of joints of the skeleton and not of the visible
+            ones: no view's gradient is scaled up because few of its joints are visible.
         """
 
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """Places (N, J, 2) in pixels and scores (N, J) in [0, 1], in the outputs' dtype."""
+        """Return positions (N, J, 2) in pixels and scores (N, J) in [0, 1], in the outputs' dtype."""
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
-        """The average of what a head gives of crops and of the same crops mirrored, as of the crops.
+        """Average the outputs for crops and for the same crops mirrored, in the geometry of the unmirrored crops.
 
         Args:
-            outputs: Of N crops.
-            mirrored: Of the mirrored crops.
+            outputs: Outputs for N crops.
+            mirrored: Outputs for the mirrored crops.
             partner: (J,), for each joint the one that it becomes in a mirror.
         """
 
     def chance(self) -> float:
-        """What scores are near where the model knows nothing, in (0, 1)."""
+        """Return the score to expect, in (0, 1), where the model knows nothing."""
 
     def explain(self) -> str:
-        """How `decode` finds a joint, as formulas with the outputs' names, for readers of an exported file.
+        """Describe how `decode` finds a joint, as formulas with the outputs' names, for readers of an exported file.
 
-        Two codecs of one text read outputs alike.
+        Two codecs with the same text read outputs alike.
         """
 
 
 @dataclass(frozen=True)
 class CodecEntry:
-    """How a codec is made.
+    """A registered codec.
 
     Attributes:
-        make: From a configuration, whose `sigma` may be 0.
-        maps: Whether its head takes any backbone's map of features. If not, it is for those backbones that name it.
+        make: Creates the codec for a configuration, whose `sigma` may be 0.
+        maps: True if the head takes any backbone's feature map. Otherwise only backbones that name the codec can have
+            it.
     """
 
     make: Callable[[CodecSettings], Codec]
     maps: bool = True
+
+
+BEND = 1 / 32
+"""Difference at which the smooth L1 loss of a share changes from quadratic to linear: 4 of nano's 128 rows."""
+
+
+class RegressionHead(nn.Module):
+    """Maps the mean of a feature map to the shares and the score of every joint.
+
+    A 1x1 convolution and no linear layer, so that the strategy "light" trains it as it does the heads of other codecs.
+    The three rows of a joint are x, y and score; where all are 0 the joint is in the picture's middle, with a score of
+    `chance`.
+    """
+
+    def __init__(self, channels: int, joints: int, chance: float, fresh: float):
+        super().__init__()
+        self.known = math.log(chance / (1 - chance))
+        self.joints = nn.Conv2d(channels, 3 * joints, 1)
+        with torch.no_grad():
+            for parameter in self.joints.parameters():
+                parameter.mul_(fresh)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, C, h, w) to shares (N, J, 2) and score logits (N, J)."""
+        rows = self.joints(features.mean(dim=(-2, -1), keepdim=True)).flatten(1).unflatten(1, (-1, 3))
+        # bfloat16 knows shares near 1/2 to a two hundred and fifty-sixth, but their distance from it far better
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        return rows[..., :2] + 0.5, rows[..., 2] + self.known
+
+
+@dataclass(frozen=True)
+class RegressionCodec:
+    """Codec by regression: outputs are shares (N, J, 2) and score logits (N, J).
+
+    A share is 0 at the picture's left or upper edge and 1 at the right or lower one, so pixel x is share
+    (x + 1/2) / W.
+
+    Attributes:
+        input_size: (H, W) in pixels.
+        sigma: Standard deviation, in pixels, of the Gaussian of distances that is the target of a score.
+    """
+
+    input_size: tuple[int, int]
+    sigma: float
+
+    export_names: ClassVar[tuple[str, ...]] = ("shares", "score_logits")
+    joint_layers: ClassVar[dict[str, int]] = {"joints": 3}
+    bin_layers: ClassVar[tuple[str, ...]] = ()
+    untaught: ClassVar[tuple[str, ...]] = ()
+    fresh: ClassVar[float] = 0.02
+
+    @classmethod
+    def of(cls, config: CodecSettings) -> RegressionCodec:
+        """Create the codec of a configuration; the default sigma is a sixteenth of the picture's height."""
+        return cls(config.input_size, config.sigma or config.input_size[0] / 16)
+
+    def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
+        """Create a head for any size of the map."""
+        return RegressionHead(channels, joints, self.chance(), self.fresh)
+
+    def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
+        """Smooth L1 of both shares (Girshick 2015, equation 3, bent at `BEND`), plus the cross-entropy of the score.
+
+        The target of a score is exp(-d^2 / (2 sigma^2)), d the distance in pixels between the predicted and the
+        labelled position; no gradient goes through it to the position. A joint outside the picture has weight 0.
+        """
+        shares, scores = outputs
+        places, weight = inside(keypoints.to(shares.dtype), visible, self.input_size)
+        size = self._extent(shares)
+        wanted = (places + 0.5) / size
+        off = F.smooth_l1_loss(shares, wanted, reduction="none", beta=BEND).sum(dim=-1)
+        far = ((shares.detach() - wanted) * size).square().sum(dim=-1)
+        near = torch.exp(-0.5 * far / self.sigma**2)
+        unsure = F.binary_cross_entropy_with_logits(scores, near, reduction="none")
+        return ((off + unsure) * weight).sum(dim=-1) / weight.shape[-1]
+
+    def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """Return both shares in pixels, not clamped to the picture, and the sigmoid of the score logits."""
+        shares, scores = outputs
+        return shares * self._extent(shares) - 0.5, scores.sigmoid()
+
+    def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
+        """Average the shares, with x of the mirrored crops reflected, and the score logits."""
+        (shares, scores), (turned, others) = outputs, mirrored
+        turned = turned[:, partner]
+        back = torch.stack([1 - turned[..., 0], turned[..., 1]], dim=-1)
+        return (shares + back) / 2, (scores + others[:, partner]) / 2
+
+    def chance(self) -> float:
+        """Return the mean target of a score for joints anywhere in the picture."""
+        height, width = self.input_size
+        return min(0.5, 2 * math.pi * self.sigma**2 / (height * width))
+
+    def explain(self) -> str:
+        """Both formulas."""
+        height, width = self.input_size
+        return (
+            f"x = {width} * shares[joint, 0] - 0.5, y = {height} * shares[joint, 1] - 0.5; "
+            "score = 1 / (1 + exp(-score_logits[joint]))"
+        )
+
+    def _extent(self, like: Tensor) -> Tensor:
+        """(W, H), pixels."""
+        height, width = self.input_size
+        return like.new_tensor([width, height])
 
 
 CODECS: dict[str, CodecEntry] = {
@@ -131,7 +239,7 @@ CODECS: dict[str, CodecEntry] = {
     "regression": CodecEntry(RegressionCodec.of),
     "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
     "rtmpose": CodecEntry(RtmposeCodec.of, maps=False),
-    # of weights from elsewhere, which have learnt other places for a cell
+    # weights of other libraries, trained with other positions for a cell
     "vitpose": CodecEntry(partial(HeatmapCodec.of, growth="interpolated", places="corners"), maps=False),
     "vitpose-classic": CodecEntry(
         partial(HeatmapCodec.of, growth="transposed", places="corners"), maps=False
@@ -139,13 +247,13 @@ CODECS: dict[str, CodecEntry] = {
     "heatmap-msra": CodecEntry(partial(HeatmapCodec.of, places="first"), maps=False),
     "heatmap-udp": CodecEntry(partial(HeatmapCodec.of, places="corners"), maps=False),
 }
-"""By name; the first is that of configurations that name none and of backbones that have no codec of their own."""
+"""Codecs by name. The first is the default for configurations and backbones that name none."""
 
 DEFAULT = "simcc"
 
 
 def register_codec(name: str, make: Callable[[CodecSettings], Codec], *, maps: bool = True) -> None:
-    """Make a codec known by its name: see `CodecEntry`.
+    """Register a codec under a name (`CodecEntry`).
 
     Raises:
         DposeError: the name is taken.
@@ -156,17 +264,13 @@ def register_codec(name: str, make: Callable[[CodecSettings], Codec], *, maps: b
 
 
 def codecs_for(backbone: Backbone) -> tuple[str, ...]:
-    """The names of the codecs that a backbone can have, its own first."""
+    """Return the names of the codecs that a backbone can have, its default first."""
     maps = tuple(name for name, entry in CODECS.items() if entry.maps)
     return tuple(dict.fromkeys((*backbone.codecs, *(maps if backbone.maps or not backbone.codecs else ()))))
 
 
 def codec_of(config: CodecSettings) -> Codec:
-    """The codec of a configuration.
-
-    Raises:
-        DposeError: nobody has registered it, or it cannot be with the configuration's other values.
-    """
+    """Return the codec of a configuration."""
     if config.codec not in CODECS:
         raise DposeError(
             "codec-unknown",

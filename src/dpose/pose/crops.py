@@ -1,4 +1,4 @@
-"""From a person's box to a crop of the model's input size, and back.
+"""Geometry between a person's box in a picture and a crop of the model's input size.
 
 Convention: whole numbers are pixel centres. (0, 0) is the centre of the top-left pixel, so a picture of W x
 H pixels reaches from (-0.5, -0.5) to (W - 0.5, H - 0.5), and `whole_frame` is that box. Every matrix here
@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 Matrix = NDArray[np.float64]
 
 PADDING = 1.25
-"""How much larger than a person's box a crop reaches, where nothing else is said."""
+"""Default size of a crop relative to the person's box."""
 
 
 def whole_frame(size: tuple[int, int]) -> NDArray[np.float32]:
-    """The box (x0, y0, x1, y1) of a whole picture of `size` (H, W): from pixel edge to pixel edge."""
+    """Return the box (x0, y0, x1, y1) of a whole picture of `size` (H, W): from pixel edge to pixel edge."""
     height, width = size
     return np.array([-0.5, -0.5, width - 0.5, height - 0.5], np.float32)
 
@@ -34,7 +34,7 @@ def crop_transform(
     scale: float = 1.0,
     flip: bool = False,
 ) -> Matrix:
-    """The similarity that takes a box to the middle of a crop, keeping the aspect of what it shows.
+    """Return the similarity that takes a box to the middle of a crop, with the aspect of its content unchanged.
 
     The box is first widened or heightened to the crop's aspect, then enlarged by `padding * scale`. The
     picture is turned about the box's centre, then mirrored.
@@ -42,10 +42,10 @@ def crop_transform(
     Args:
         box: (4,), x0, y0, x1, y1 in picture pixels, x0 < x1 and y0 < y1.
         size: (H, W) of the crop in pixels.
-        padding: How much larger than the box the crop reaches, >= 1 to hold it all.
+        padding: Size of the crop relative to the box, >= 1 to hold it all.
         rotation: Degrees, counter-clockwise as seen.
         scale: > 1 shows more of the surroundings and makes the person smaller.
-        flip: Mirror left and right. Joints must then change their names, which is the caller's affair.
+        flip: Mirror left and right. The caller must then rename the joints.
 
     Returns:
         (2, 3) float64, picture to crop.
@@ -75,13 +75,13 @@ def crop_transform(
 
 
 def transform_points(matrix: ArrayLike, points: ArrayLike) -> NDArray[np.float64]:
-    """Points (..., 2) through a 2x3 matrix; float64 (..., 2)."""
+    """Transform points (..., 2) by a 2x3 matrix; float64 (..., 2)."""
     m = np.asarray(matrix, np.float64)
     return np.asarray(points, np.float64) @ m[:, :2].T + m[:, 2]
 
 
 def invert(matrix: ArrayLike) -> Matrix:
-    """The 2x3 matrix from crop to picture.
+    """Return the 2x3 matrix from crop to picture.
 
     Raises:
         numpy.linalg.LinAlgError: the matrix has no inverse.
@@ -92,13 +92,13 @@ def invert(matrix: ArrayLike) -> Matrix:
 
 
 def zoom_of(matrix: ArrayLike) -> float:
-    """How many crop pixels one picture pixel becomes: the factor that lengths are multiplied by."""
+    """Return the number of crop pixels per picture pixel: the factor by which lengths are multiplied."""
     m = np.asarray(matrix, np.float64)
     return math.sqrt(abs(float(np.linalg.det(m[:, :2]))))
 
 
 def warp(image: NDArray[np.uint8], matrix: ArrayLike, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The crop: bilinear, black where the picture ends.
+    """Resample a picture to a crop: bilinear, black outside the picture.
 
     A crop at less than half the picture's resolution is taken from a smaller copy made by averaging areas,
     since bilinear sampling would skip pixels between its samples.
@@ -147,5 +147,5 @@ class Box:
         scale: float = 1.0,
         flip: bool = False,
     ) -> Matrix:
-        """The crop of the person, brought upright: `crop_transform` of the corners, `rotation` on top of the turn."""
+        """Return the transform that crops the person, upright: `crop_transform` with `rotation` added to the turn."""
         return crop_transform(self.corners, size, padding, self.turn + rotation, scale, flip)

@@ -1,11 +1,11 @@
-"""Whole pose models as others write them: transformers' ViTPose; OpenMMLab's files of ViTPose, HRNet and RTMPose.
+"""Readers of whole pose models of other libraries: transformers' ViTPose; OpenMMLab's files of ViTPose, HRNet, RTMPose.
 
     model = read_elsewhere(Path("vitpose-base-simple"))               # a folder of transformers' save_pretrained
     model = read_elsewhere(Path("td-hm_hrnet-w32_...-256x192.pth"))   # a file of mmpose
 
-Names of tensors are brought to dpose's by one table. Nothing of either library is needed, and no code in a file is
-run. A transposed convolution takes its BatchNorm in, as it is in evaluation; those of a backbone stay, and are folded
-where a run is private.
+One table translates the names of tensors to dpose's. Neither library is needed, and no code in a file is run. The
+BatchNorm behind a transposed convolution is folded into it, as in evaluation; those of a backbone stay, and are folded
+when a run is private.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dpose.pose.weights_file import SUFFIXES, fill, read_checkpoint, read_tensor
 
 CONFIG = "config.json"
 NORM_EPSILON = 1e-5
-"""Of the BatchNorms behind transposed convolutions: torch's own, which both libraries leave as it is."""
+"""Epsilon of the BatchNorms behind transposed convolutions: torch's default, which both libraries use."""
 SIZE = (256, 192)
-"""(H, W) of the pictures where no file's name says another."""
+"""(H, W) of the pictures if the file's name gives no other."""
 OTHER_JOINTS = ("posetrack", "ap10k", "apt36k")
-"""Sets with seventeen joints that are not COCO's."""
+"""Datasets with seventeen joints that are not COCO's."""
 
 _BLOCK = r"backbone\.(?:encoder\.layer|layers|blocks)\.(\d+)\."
 RENAMED: tuple[tuple[str, str], ...] = (
@@ -66,19 +66,20 @@ RENAMED: tuple[tuple[str, str], ...] = (
     (r"(?:keypoint_)?head\.deconv_layers\.3\.", "head.deconvolutions.2."),
     (r"(?:keypoint_)?head\.deconv_layers\.4\.", "head.batchnorms.2."),
 )
-"""Beginnings of others' names as regular expressions, the first that fits counts, and what stands for them in dpose's.
-HRNet's backbone is called alike everywhere."""
+"""Prefixes of other libraries' names as regular expressions, the first match counts, and dpose's prefix for each.
+HRNet's backbone has the same names everywhere.
+"""
 
 
 def is_elsewhere(place: Path) -> bool:
-    """Whether `place` is a whole pose model that another library wrote, as far as names of files and tensors tell."""
+    """True if `place` is a whole pose model of another library, judged by the names of files and tensors."""
     if place.is_dir():
         return _settings(place).get("model_type") == "vitpose"
     try:
         stat = place.stat()
         return place.suffix in SUFFIXES and _is_pose_file(place, stat.st_mtime_ns, stat.st_size)
     except (OSError, DposeError):
-        return False  # whoever reads it says what is wrong
+        return False  # the reader reports what is wrong
 
 
 @cache
@@ -90,11 +91,7 @@ def _is_pose_file(file: Path, changed: int, size: int) -> bool:
 
 
 def read_elsewhere(place: Path) -> PoseModel:
-    """The model at a place of which `is_elsewhere` holds, in float32 and evaluation mode.
-
-    Raises:
-        DposeError: it cannot be read, or is of a kind that is not known; one line that says which.
-    """
+    """Read the model at a path for which `is_elsewhere` is true, in float32 and evaluation mode."""
     if place.is_dir():
         model = _of_transformers(place)
         model.source = place
@@ -107,7 +104,7 @@ def _of_transformers(folder: Path) -> PoseModel:
     settings, where = _settings(folder), str(folder / CONFIG)
     trunk = settings.get("backbone_config")
     trunk = trunk if isinstance(trunk, dict) else {}
-    wanted: dict[str, tuple[object, object]] = {  # what is left out is the library's default
+    wanted: dict[str, tuple[object, object]] = {  # a missing key stands for the library's default
         "scale_factor": (settings.get("scale_factor", 4), 4),
         "patch_size": (_pair(trunk.get("patch_size", 16)), (16, 16)),
         "mlp_ratio": (trunk.get("mlp_ratio", 4), 4),
@@ -115,8 +112,8 @@ def _of_transformers(folder: Path) -> PoseModel:
         "num_channels": (trunk.get("num_channels", 3), 3),
         "layer_norm_eps": (trunk.get("layer_norm_eps", 0) <= 1e-5, True),
     }
-    for name, (found, known) in wanted.items():
-        if found != known:
+    for name, (actual, known) in wanted.items():
+        if actual != known:
             raise DposeError(
                 "tensor-unknown", f"has a {name} that ViTPose does not have", where, "choose another model"
             )
@@ -139,13 +136,13 @@ def _of_transformers(folder: Path) -> PoseModel:
 
 
 def _of_mmpose(file: Path) -> PoseModel:
-    tensors, told = read_checkpoint(file)
+    tensors, settings = read_checkpoint(file)
     if "head.gau.gamma" not in tensors:  # RTMPose's names are dpose's
         tensors = _renamed(tensors)
     if "backbone.pos_embed" in tensors:
         return _vitpose(tensors, _size(file.name), 0, str(file))
     if any(name.startswith("backbone.stage4.0.branches.") for name in tensors):
-        return _hrnet(tensors, file, told)
+        return _hrnet(tensors, file, settings)
     if "backbone.stem.2.conv.weight" in tensors and "head.gau.gamma" in tensors:
         return _rtmpose(tensors, file)
     raise DposeError(
@@ -175,7 +172,7 @@ def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
 
 
 def _vitpose(tensors: dict[str, Tensor], size: tuple[int, int], heads: int, where: str) -> PoseModel:
-    """ViTPose of renamed tensors; 0 heads stand for those of the published network of these sizes."""
+    """Build ViTPose from renamed tensors; 0 heads stands for the number in the published network of these sizes."""
     width = _needed(tensors, "backbone.patch_embed.weight", where).shape[0]
     depth = 1 + max(
         (int(m[1]) for name in tensors if (m := re.match(r"backbone\.blocks\.(\d+)\.", name))), default=-1
@@ -201,8 +198,8 @@ def _vitpose(tensors: dict[str, Tensor], size: tuple[int, int], heads: int, wher
     return _filled(preset, size, codec, tensors, where)
 
 
-def _hrnet(tensors: dict[str, Tensor], file: Path, told: str) -> PoseModel:
-    from dpose.pose.hrnet import name_of_trunk
+def _hrnet(tensors: dict[str, Tensor], file: Path, settings: str) -> PoseModel:
+    from dpose.pose.timm_models import name_of_trunk
 
     trunk = {
         name.removeprefix("backbone."): tuple(tensor.shape)
@@ -214,16 +211,16 @@ def _hrnet(tensors: dict[str, Tensor], file: Path, told: str) -> PoseModel:
         raise DposeError(
             "hrnet-size-unknown", "is an HRNet that timm does not have", str(file), "choose another model"
         )
-    # how cells and pixels belong together is settings, and not in the tensors
-    unbiased = "udp" in re.split(r"[^a-z0-9]+", file.name.lower()) or "UDPHeatmap" in told
-    codec = "heatmap-udp" if unbiased or re.search(r"use_udp\s*=\s*True", told) else "heatmap-msra"
+    # the positions of cells in pixels are settings, and not in the tensors
+    unbiased = "udp" in re.split(r"[^a-z0-9]+", file.name.lower()) or "UDPHeatmap" in settings
+    codec = "heatmap-udp" if unbiased or re.search(r"use_udp\s*=\s*True", settings) else "heatmap-msra"
     return _filled(TIMM + name, _size(file.name), codec, tensors, str(file))
 
 
 def _filled(
     preset: str, size: tuple[int, int], codec: str, tensors: Mapping[str, Tensor], where: str
 ) -> PoseModel:
-    """The model of these tensors, all of which it must have, and no others."""
+    """Build the model with exactly these tensors."""
     last = "head.final_layer.weight" if codec == "rtmpose" else "head.joints.weight"
     joints = _needed(tensors, last, where).shape[0]
     skeleton = {17: "coco", 16: "mpii"}.get(joints, "")
@@ -243,11 +240,11 @@ def _filled(
 
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    found = {}
+    renamed = {}
     for name, tensor in tensors.items():
         fits = (re.sub(f"^{old}", new, name) for old, new in RENAMED if re.match(old, name))
-        found[next(fits, name)] = tensor
-    return found
+        renamed[next(fits, name)] = tensor
+    return renamed
 
 
 def _needed(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
@@ -259,7 +256,7 @@ def _needed(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
 
 
 def _one_position_a_token(tensors: dict[str, Tensor], size: tuple[int, int]) -> None:
-    """Add the position of a class token, which there is none of, to all others: that is what the network computes."""
+    """Add the position of a class token, which these networks lack, to all others: the same function."""
     name = "backbone.pos_embed"
     positions = tensors.get(name)
     tokens = (size[0] // PATCH) * (size[1] // PATCH)
@@ -268,7 +265,7 @@ def _one_position_a_token(tensors: dict[str, Tensor], size: tuple[int, int]) -> 
 
 
 def _one_matrix(tensors: dict[str, Tensor], block: str) -> None:
-    """Query, key and value under one name, with zeros for biases that there are not."""
+    """Join query, key and value under one name, with zeros for missing biases."""
     parts = [f"{block}{part}." for part in ("query", "key", "value")]
     if all(f"{part}weight" in tensors for part in parts):
         weights = [tensors.pop(f"{part}weight") for part in parts]
@@ -277,7 +274,7 @@ def _one_matrix(tensors: dict[str, Tensor], block: str) -> None:
 
 
 def _one_expert(tensors: dict[str, Tensor], block: str) -> None:
-    """Of ViTPose+ the first expert, COCO's: its rows behind the shared ones are what it computes for COCO's people."""
+    """Take the first expert of ViTPose+, COCO's: append its rows to the shared ones."""
     experts = [name for name in tensors if name.startswith(f"{block}experts.")]
     if not experts:
         return
@@ -290,7 +287,7 @@ def _one_expert(tensors: dict[str, Tensor], block: str) -> None:
 
 
 def _fold(tensors: dict[str, Tensor], layer: int) -> None:
-    """Make the BatchNorm behind a transposed convolution, as in evaluation, part of it."""
+    """Fold the BatchNorm behind a transposed convolution, as in evaluation, into it."""
     conv, norm = f"head.deconvolutions.{layer}.", f"head.batchnorms.{layer}."
     names = ("weight", "bias", "running_mean", "running_var")
     if f"{conv}weight" not in tensors or any(norm + name not in tensors for name in names):
@@ -304,7 +301,7 @@ def _fold(tensors: dict[str, Tensor], layer: int) -> None:
 
 
 def _size(name: str) -> tuple[int, int]:
-    """(H, W) as a file's name says, "...-384x288-...": both multiples of 32."""
+    """Parse (H, W) from a file's name, "...-384x288-...": both multiples of 32."""
     sizes = [(int(h), int(w)) for h, w in re.findall(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)", name)]
     return next((size for size in sizes if not (size[0] % 32 or size[1] % 32)), SIZE)
 
@@ -315,7 +312,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 def _settings(folder: Path) -> Mapping[str, Any]:
     try:
-        found = file_json(folder / CONFIG)
+        values = file_json(folder / CONFIG)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}

@@ -1,11 +1,11 @@
-"""From a model, labelled pictures and boxes to average precision; and from somebody's predictions to a score."""
+"""Scores of a pose model, or of a file of predictions, on labelled pictures: AP by boxes, AP and PCKh without boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
-from dpose.pose.blaze_people import BlazePeople
+from dpose.pose.blaze_people import BlazePeople, shipped_detector
 from dpose.pose.crops import Box, zoom_of
+from dpose.pose.data.label_files import Problems, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problems, numbers, read_json, results_of
+from dpose.pose.data.pictures import Picture, Regions
 from dpose.pose.metrics import PCKh, PCKhResult
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.oks import oks_nms, person_score
-from dpose.pose.people import PeopleFinder
+from dpose.pose.people import FoundPerson, ModelPeople, PeopleFinder
 from dpose.pose.predict import predict_people
 from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map
 
 
 def label_boxes(labels: Labels) -> dict[int, list[Box]]:
-    """The labels' own boxes by picture id, each with score 1: the people that are learnt from."""
+    """Return the labels' own boxes by picture id, each with score 1: the people that are learnt from."""
     return {
         picture.id: [Box(person.box.astype(np.float64), 1.0) for person in picture.learnt]
         for picture in labels.pictures
@@ -43,40 +44,32 @@ def keypoint_ap(
     flip_test: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> APResult:
-    """AP and AR of a model on labels in COCO's format: each box's person predicted, scored, near doubles removed.
+    """Compute AP and AR on labels in COCO's format: each box's person predicted and scored, near doubles removed.
 
     A model of another skeleton is scored on the joints it shares with the labels' (`KeypointAP.predicted`). BlazePose's
-    detector says where in a box the person is and how turned, as it does when such a model is trained.
-
-    Args:
-        model: On its device.
-        labels: What is true.
-        boxes: Where to look, by picture id: a detector's, or `label_boxes`.
-        flip_test: Average with the mirrored crop; of BlazePose there is no such average.
-        advance: Called after every picture.
-
-    Raises:
-        DposeError: a picture is damaged or of another size than its labels say, or model and labels share no joint.
+    detector finds the person's position and turn in each box, as it does when such a model is trained. `boxes` are
+    those of a detector by picture id, or `label_boxes`. `flip_test` averages with the mirrored crop; BlazePose has no
+    such average.
     """
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
     finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
     height, width = model.config.input_size
     for image in labels.pictures:
-        found = list(boxes.get(image.id, ()))
-        if found:
+        regions = list(boxes.get(image.id, ()))
+        if regions:
             picture = labels.read(image)
             people = (
-                [person.pose for person in finder(picture, found)]
+                [person.pose for person in finder(picture, regions)]
                 if finder
-                else predict_people(model, picture, [b.corners for b in found], flip_test=flip_test)
+                else predict_people(model, picture, [b.corners for b in regions], flip_test=flip_test)
             )
             points = way.points(np.stack([p.keypoints for p in people]))
             sure = way.values(np.stack([p.scores for p in people]))
-            scores = person_score([b.score for b in found], sure)
-            areas = [height * width / zoom_of(b.crop((height, width))) ** 2 for b in found]
-            kept = oks_nms(points[:, there], scores, areas, sigmas)
-            metric.update(image.id, points[kept], sure[kept], scores[kept])
+            scores = person_score([b.score for b in regions], sure)
+            areas = [height * width / zoom_of(b.crop((height, width))) ** 2 for b in regions]
+            chosen = oks_nms(points[:, there], scores, areas, sigmas)
+            metric.update(image.id, points[chosen], sure[chosen], scores[chosen])
         advance()
     return metric.compute()
 
@@ -84,18 +77,10 @@ def keypoint_ap(
 def whole_picture_ap(
     finder: PeopleFinder, labels: Labels, *, advance: Callable[[], None] = lambda: None
 ) -> APResult:
-    """AP and AR of everybody who is found in whole pictures, on labels in COCO's format: no boxes are used.
+    """Compute AP and AR of everybody who is found in whole pictures, on labels in COCO's format, without boxes.
 
-    Each person found is a detection with the score that the finder gives. Pictures without labelled people count for
-    what is wrongly found there.
-
-    Args:
-        finder: Of people in whole pictures (`dpose.pose.whole_pictures.finder_of`).
-        labels: What is true.
-        advance: Called after every picture.
-
-    Raises:
-        DposeError: as `keypoint_ap`.
+    Each person found is a detection with the finder's score. False detections in pictures without labelled people
+    count.
     """
     way, _, metric = _compared(finder.skeleton, labels)
     for image in labels.pictures:
@@ -109,11 +94,7 @@ def whole_picture_ap(
 
 
 def _compared(skeleton: Skeleton | str, labels: Labels) -> tuple[JointMap, list[bool], KeypointAP]:
-    """From predicted joints to the labels', which of those there are, and the metric.
-
-    Raises:
-        DposeError: they share none.
-    """
+    """Return the map from predicted joints to the labels', which of those are predicted, and the metric."""
     way = joint_map(skeleton, labels.skeleton, predicted=True)
     there = [t not in way.missing for t in range(len(labels.skeleton))]
     if not any(there):
@@ -122,7 +103,7 @@ def _compared(skeleton: Skeleton | str, labels: Labels) -> tuple[JointMap, list[
 
 
 def _groups(labels: Labels) -> dict[str, list[int]]:
-    """Pictures' ids by group, for tables."""
+    """Return picture ids by group, for tables."""
     groups: dict[str, list[int]] = {}
     for image in labels.pictures:
         if image.group:
@@ -131,14 +112,10 @@ def _groups(labels: Labels) -> dict[str, list[int]]:
 
 
 def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
-    """AP and AR of a COCO results file, by itself: `{image_id, category_id, keypoints, score}`, as it stands there.
+    """Compute AP and AR of a COCO results file: `{image_id, category_id, keypoints, score}`, unchanged.
 
-    The file that `dpose predict --json` writes is understood too: its pictures are found by their file names.
-
-    Entries that make no sense are left out and told by their place in the file.
-
-    Raises:
-        DposeError: the file is unreadable, or not one of its entries can be used.
+    The file that `dpose predict --json` writes is accepted too: its pictures are found by their file names. Invalid
+    entries are left out and reported by their position in the file.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -173,19 +150,15 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
                 }
             )
     if content and not usable:
-        why = problems.found[0] if problems else "none is of category 1, a person"
-        raise DposeError(
-            "predictions-all-unusable",
-            f"not one of its {len(content):,} people can be used; {why}",
-            str(path),
-        )
+        why = "none is of category 1, a person"
+        raise problems.all_unusable(path, f"{len(content):,} people", why, "predictions-all-unusable")
     metric = KeypointAP(labels.truth(), _groups(labels), skeleton=labels.skeleton)
     metric.add_results(usable)
     return metric.compute(), problems
 
 
 def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[Any]:
-    """The entries of `dpose predict --json`, with the labels' numbers of the pictures."""
+    """Return the entries of `dpose predict --json`, with the labels' numbers of the pictures."""
     try:
         joints = tuple(content["categories"][0]["keypoints"])
         names = {image["id"]: image["file_name"] for image in content["images"]}
@@ -198,8 +171,8 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
         ) from error
     if joints != labels.skeleton.joints:
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
-        told = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
-        raise DposeError("joints-differ", told, str(path), f"use a model of {whose} joints")
+        message = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
+        raise DposeError("joints-differ", message, str(path), f"use a model of {whose} joints")
     numbers_of = {Path(image.name).name: image.id for image in labels.pictures}
     for entry in entries:
         entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
@@ -207,13 +180,10 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
 
 
 def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
-    """PCKh of predictions that stand in the order of MPII's label file, counting pixels from one as it does.
+    """Compute PCKh of predictions in the order of MPII's label file, which counts pixels from one.
 
     A `.mat` file holds `preds`, (N, 16, 2), as HRNet writes it; a JSON file a list of N people, each 16 pairs (or
     triples, with a score), or an object with them under "joints" or "keypoints".
-
-    Raises:
-        DposeError: the file is unreadable, or holds another number of people or joints.
     """
     points = _mat_points(path) if path.suffix.lower() == ".mat" else _json_points(path)
     if points.shape != (labels.entries, len(MPII), 2):
@@ -233,10 +203,10 @@ def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
 def _mat_points(path: Path) -> NDArray[np.float64]:
     if not path.is_file():
         raise DposeError("file-missing", "no such file", str(path))
-    found = read_mat(path, ("preds",)).get("preds")
-    if found is None or found.dtype.kind not in "fiu":
+    values = read_mat(path, ("preds",)).get("preds")
+    if values is None or values.dtype.kind not in "fiu":
         raise DposeError("predictions-missing", "holds no variable 'preds' of numbers", str(path))
-    return np.asarray(found, np.float64)[..., :2]
+    return np.asarray(values, np.float64)[..., :2]
 
 
 def _json_points(path: Path) -> NDArray[np.float64]:
@@ -253,3 +223,118 @@ def _json_points(path: Path) -> NDArray[np.float64]:
             )
         people.append([p[:2] for p in pairs if p is not None])
     return np.array(people).reshape(-1, len(MPII), 2)
+
+
+class WholePictures(PeopleFinder, Protocol):
+    """Finds the people of whole pictures, or the person of a picture of one."""
+
+    def one(self, image: NDArray[np.uint8]) -> FoundPerson:
+        """Return the person of a picture of one; there always is one."""
+
+
+def finder_of(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
+    """Return a finder of people in whole pictures with a model.
+
+    BlazePose's detector looks for everybody. A model of another codec has no detector: it takes the picture for a crop
+    of one person, and `flip_test` averages with the mirrored picture.
+    """
+    if isinstance(model.codec, BlazePoseCodec):
+        return BlazePeople(model)
+    return ModelPeople(model, flip_test=flip_test)
+
+
+def whole_picture_pckh(
+    finder: WholePictures,
+    pictures: Sequence[Picture],
+    labels: Skeleton,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> PCKhResult:
+    """Compute PCKh of people who are found without boxes, on MPII's joints: every labelled person counts, found or not.
+
+    In a picture of one labelled person, the person of `WholePictures.one` is scored. In a picture of several everybody
+    is looked for, and each labelled person is scored on the found person that `nearest` assigns; without one, all of
+    the joints are missed. Found people who are not labelled cost nothing.
+
+    Joints that the finder does not have are not scored; neck and head top follow from shoulders and ears (`joint_map`,
+    of a prediction). Pictures without any known head length are not searched: PCKh leaves those people out.
+
+    Args:
+        finder: Finder of people in whole pictures.
+        pictures: Pictures with their labelled people.
+        labels: Skeleton of the labels.
+        advance: Called after every picture.
+    """
+    if labels.sigmas:
+        raise DposeError(
+            "skeleton-unsupported",
+            f"labels of the skeleton {labels.name} are not scored in whole pictures",
+            "--whole-pictures",
+            "leave it out, or take data in COCO's format",
+        )
+    predicted, known = joint_map(finder.skeleton, MPII, predicted=True), joint_map(labels, MPII)
+    there = np.array([t not in predicted.missing for t in range(len(MPII))])
+    metric, not_found = PCKh(), 0
+    for picture in pictures:
+        image, people = picture.read()
+        true = known.points(np.stack([person.keypoints for person in people]))
+        seen = (known.values(np.stack([person.visible for person in people])) > 0) & there
+        lengths = np.array([person.head_length for person in people])
+        usable = np.isfinite(lengths) & (lengths > 0)
+        points = np.full(true.shape, np.nan)
+        if usable.any():
+            detected = [finder.one(image)] if len(people) == 1 else finder(image)
+            candidates = predicted.points(
+                np.stack([person.pose.keypoints for person in detected])
+                if detected
+                else np.zeros((0, len(finder.skeleton), 2))
+            )
+            for person, number in enumerate(nearest(candidates, true, seen)):
+                if number is not None:
+                    points[person] = candidates[number]
+                elif usable[person]:
+                    not_found += 1
+        metric.update(points, true, seen, lengths)
+        advance()
+    return replace(metric.compute(), whole_pictures=True, not_found=not_found)
+
+
+def nearest(
+    detected: NDArray[np.float64], true: NDArray[np.float64], seen: NDArray[np.bool_]
+) -> list[int | None]:
+    """Assign to each labelled person a found one, each for one person at most.
+
+    The distance between a labelled and a found person is the mean distance, in pixels of the picture, of the joints
+    that are labelled and that the finder has. The closest pair is assigned first, then the closest of the remaining
+    people, and so on until either side is used up. No distance is too far: joints that lie far away are missed.
+
+    Args:
+        detected: (F, J, 2), pixels.
+        true: (P, J, 2), the same pixels.
+        seen: (P, J), true where a joint is labelled and the finder has it.
+
+    Returns:
+        P indices into the found people; None for a person without one, or without such a joint.
+    """
+    chosen: list[int | None] = [None] * len(true)
+    if not len(detected):
+        return chosen
+    apart = np.linalg.norm(true[:, None] - detected[None], axis=-1)
+    there = seen[:, None] & np.isfinite(apart)
+    total = np.where(there, apart, 0.0).sum(-1)
+    means = np.where(there.any(-1), total / np.maximum(there.sum(-1), 1), np.inf)
+    for pair in np.argsort(means, axis=None, kind="stable"):
+        person, number = divmod(int(pair), len(detected))
+        if np.isfinite(means[person, number]) and chosen[person] is None and number not in chosen:
+            chosen[person] = number
+    return chosen
+
+
+def regions_for(model: PoseConfig) -> Regions | None:
+    """Return the finder of regions to crop for a model; None if the model takes the boxes as they are.
+
+    BlazePose was trained on upright people alone: its detector estimates how people are turned.
+    """
+    if model.codec != "blazepose":
+        return None
+    return shipped_detector()

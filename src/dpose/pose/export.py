@@ -29,21 +29,22 @@ from dpose.pose.skeletons import SKELETONS
 
 INPUT = "images"
 ELSEWHERE = 0.1
-"""Pixels of the crop by which two models' places differ where one of them is wrong. SimCC's places are whole bins;
-those of other codecs differ in their last digits."""
+"""Largest difference, in pixels of the crop, between the positions of two models that count as equal. SimCC's positions
+are whole bins; those of other codecs differ in their last digits.
+"""
 
 _EXTRA = "pip install 'dpose[export]'"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What `export_onnx` wrote and checked.
+    """Result of `export_onnx`.
 
     Attributes:
         path: The file.
-        pictures: How many pictures both models were compared on.
+        pictures: Number of pictures on which both models were compared.
         apart: The largest difference of an output.
-        bytes: Of the file.
+        bytes: Size of the file.
     """
 
     path: Path
@@ -60,14 +61,14 @@ def export_onnx(
 ) -> Exported:
     """Write a model as ONNX.
 
-    The file takes "images" (N, 3, H, W) float32 of 0 to 255, RGB, with any N, and gives the codec's outputs by its
-    names for them, of SimCC "x_logits" (N, J, W * k) and "y_logits" (N, J, H * k): the normalisation of colours is
-    inside, as it is in the model. BatchNorm is folded. Its metadata hold what `preprocessing` says, and `facts`.
+    The file takes "images" (N, 3, H, W) float32 of 0 to 255, RGB, with any N, and returns the codec's outputs under the
+    codec's names, for SimCC "x_logits" (N, J, W * k) and "y_logits" (N, J, H * k): the normalisation of colours is
+    inside, as it is in the model. BatchNorm is folded. Its metadata hold what `preprocessing` returns, and `facts`.
 
     Args:
         model: Any pose model; not changed.
         path: Ends in ".onnx".
-        pictures: uint8 (H, W, 3) RGB, of any size: what the two models are compared on, as whole-picture crops.
+        pictures: uint8 (H, W, 3) RGB, of any size: the two models are compared on them, as whole-picture crops.
         facts: More metadata, text by name: the statement of what is guaranteed, above all.
 
     Raises:
@@ -90,7 +91,7 @@ def export_onnx(
 
 
 def preprocessing(model: PoseModel) -> dict[str, str]:
-    """How a picture becomes an input and outputs become joints, as the metadata of an exported file: text by name."""
+    """Describe input and decoding of a model, as the metadata of an exported file: text by name."""
     config = model.config
     height, width = config.input_size
     return {
@@ -120,17 +121,17 @@ class OnnxModel(torch.nn.Module):
         self.register_buffer("mean", model.mean)
 
     def forward(self, crops: torch.Tensor) -> Outputs:
-        """Outputs of crops (N, 3, H, W), as `PoseModel` gives them."""
+        """Return outputs of crops (N, 3, H, W), as `PoseModel` does."""
         return _run(self._session, self.config, np.ascontiguousarray(crops.float().numpy()))
 
 
 def run_by_onnx(model: PoseModel, pictures: Sequence[NDArray[np.uint8]]) -> PoseModel | None:
-    """The model as ONNX Runtime runs it, or None where it cannot be had or would put a joint elsewhere.
+    """Return the model run by ONNX Runtime, or None if that is unavailable or would put a joint elsewhere.
 
     It takes seconds to make, and predicts 1.4 times as fast as torch with many crops at once (docs/lab/results.md).
 
     Args:
-        model: As `dpose.pose.predict.for_prediction` made it, on a processor.
+        model: Result of `dpose.pose.predict.for_prediction`, on a processor.
         pictures: uint8 (H, W, 3) RGB, on which the two are compared.
     """
     crops = torch.from_numpy(np.stack([_crop(p, model.config.input_size) for p in pictures])).float()
@@ -149,7 +150,7 @@ def _crop(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8
 
 
 def _onnx_bytes(model: PoseModel, crops: torch.Tensor) -> bytes:
-    # torch takes the sizes 0 and 1, and some few more, for constants: an example of five is one of any number
+    # torch exports a batch of size 0 or 1, and some others, as a constant: an example of five stands for any number
     example = crops[torch.arange(5) % len(crops)]
     descriptor, name = tempfile.mkstemp(suffix=".onnx")
     os.close(descriptor)
@@ -172,7 +173,7 @@ def _onnx_bytes(model: PoseModel, crops: torch.Tensor) -> bytes:
                 verbose=False,
             )
         return file_bytes(Path(name))
-    except Exception as error:  # the exporter raises whatever it stumbles over, at any length
+    except Exception as error:  # the exporter raises exceptions of any kind, with messages of any length
         raise DposeError(
             "export-failed", f"torch {torch.__version__} cannot export the model ({type(error).__name__})"
         ) from error
@@ -199,12 +200,12 @@ def _session(data: bytes) -> Any:
 
 
 def _compare(data: bytes, model: PoseModel, crops: torch.Tensor, where: str) -> float:
-    """The largest difference of an output; refuses a file that puts one joint elsewhere."""
+    """Return the largest difference of an output; refuse a file that puts one joint elsewhere."""
     ours = predict_outputs(model, crops)
     theirs = _run(_session(data), model.config, crops.numpy())
     codec = codec_of(model.config)
     (places, _), (others, _) = codec.decode(ours), codec.decode(theirs)
-    # not more than: a place that is no number is elsewhere, too
+    # written so that a position that is nan differs, too
     if not bool(((places - others).abs() <= ELSEWHERE).all()):
         raise DposeError(
             "export-differs", "the exported model finds a joint elsewhere than the model does", where
@@ -213,8 +214,8 @@ def _compare(data: bytes, model: PoseModel, crops: torch.Tensor, where: str) -> 
 
 
 def _run(session: Any, config: PoseConfig, images: NDArray[np.float32]) -> Outputs:
-    found = session.run(list(codec_of(config).export_names), {INPUT: images})
-    return tuple(torch.from_numpy(output) for output in found)
+    outputs = session.run(list(codec_of(config).export_names), {INPUT: images})
+    return tuple(torch.from_numpy(output) for output in outputs)
 
 
 def _require(*names: str) -> None:

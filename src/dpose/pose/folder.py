@@ -1,4 +1,4 @@
-"""A pose model on disk, a folder with `model.safetensors` and `config.json`, and on the Hub. Nothing is pickled."""
+"""Pose models on disk, folders with `model.safetensors` and `config.json`, and on the Hub. Nothing is ever pickled."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ CONFIG = "config.json"
 STATEMENT, CARD = "privacy.json", "README.md"
 
 PREDICTOR = "blazepose:full"
-"""The weights that come with dpose and predict where no model is named: the best of those there are."""
+"""Default weights for prediction: the best of those that come with dpose."""
 
 
 def find_model(name: str) -> Path:
-    """The model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or that of weights that come with dpose.
+    """Return the model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or the name of shipped weights.
 
-    What is on the Hub is fetched. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
-
-    Raises:
-        DposeError: there is none, or it cannot be fetched.
+    A model on the Hub is downloaded. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
     """
     if name.startswith(PREFIX):
         return _on_hub(name)
@@ -58,11 +55,7 @@ _on_hub = cache(fetched)
 
 
 def weights_digest(folder: Path) -> str:
-    """The SHA-256 of the weights in `folder`, in hexadecimal.
-
-    Raises:
-        DposeError: there are none that can be read.
-    """
+    """Return the SHA-256 of the weights in `folder`, in hexadecimal."""
     try:
         return file_digest(folder / WEIGHTS)
     except OSError as error:
@@ -72,12 +65,9 @@ def weights_digest(folder: Path) -> str:
 
 
 def save_model(model: PoseModel, folder: Path) -> None:
-    """Write the weights to `folder/model.safetensors`, and `folder/config.json` where there is none.
+    """Write the weights to `folder/model.safetensors`, and `folder/config.json` if there is none.
 
-    An existing config.json (a run's, with more in it than the model) is left as it is.
-
-    Raises:
-        DposeError: the existing config.json is of another model; or the folder cannot be written to.
+    An existing config.json (a run's, with more in it than the model) is left as it is, and must be of the same model.
     """
     if (folder / CONFIG).exists():
         if _read_config(folder / CONFIG) != model.config:
@@ -95,7 +85,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
-    """The model in `folder`, or on the Hub as "hf:OWNER/NAME", in float32 and evaluation mode.
+    """Load the model in `folder`, or on the Hub as "hf:OWNER/NAME", in float32 and evaluation mode.
 
     Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
     of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
@@ -144,13 +134,13 @@ def _read_config(path: Path) -> PoseConfig:
 def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
 
-    Of a run whose weights are still exactly those, configuration, statement, signature, card and ledger go along word
-    for word, so that `dpose verify` can check the copy; log and checkpoints do not. A model that was changed since
-    carries none: what they guarantee is not known to hold for it, and the card written for it says so.
+    For a run whose weights are still exactly those, configuration, statement, signature, card and ledger are copied
+    word for word, so that `dpose verify` can check the copy; log and checkpoints are not. A model that was changed
+    since carries none: what they guarantee is not known to hold for it, and the card written for it says so.
 
     Args:
         model: Any pose model.
-        folder: Made where it is missing; may not hold another model.
+        folder: Created if missing; may not hold another model.
 
     Raises:
         DposeError: the folder holds another model, or cannot be written to.
@@ -171,13 +161,13 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
 
 
 def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str | None = None) -> str:
-    """Upload the folder that `save_pretrained` writes; the repository is private unless asked otherwise.
+    """Upload the folder that `save_pretrained` writes; the repository is private by default.
 
     Args:
         model: Any pose model.
         name: "OWNER/NAME", with or without `hf:`.
-        private: Of a repository that does not exist yet.
-        token: Of an account; by default the one that `hf auth login` keeps.
+        private: True to create a missing repository as private.
+        token: An account's token; by default the one stored by `hf auth login`.
 
     Returns:
         The upload's address.

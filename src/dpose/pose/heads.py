@@ -1,7 +1,4 @@
-"""A trained head for another skeleton, whose joints keep their weights, for pictures of another size, or less sure.
-
-Or a fresh one of another codec, for a backbone that keeps its weights.
-"""
+"""Changes of a trained model's head: for another skeleton or picture size, a softer one, or one of another codec."""
 
 from __future__ import annotations
 
@@ -21,24 +18,21 @@ from dpose.pose.skeletons import joint_map, skeleton_named
 
 
 def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | None = None) -> PoseModel:
-    """A copy of a model that predicts another skeleton's joints.
+    """Return a copy of a model that predicts another skeleton's joints.
 
-    The head's last layer that tells joints apart (of SimCC its 1x1 convolution, `Codec.joint_layers`) has rows of
-    weights and biases of each joint. Joints of one name in both skeletons keep theirs: twelve from COCO to MPII, the
-    limbs. All others are fresh, as in a new model: MPII's upper neck and head top have no COCO joint, and pelvis and
-    thorax are rows of their own, not the middle of others. What is shared by all joints, as SimCC's layers from a
-    joint's map to bins, stays.
+    The head's last layer that tells joints apart (SimCC's 1x1 convolution, `Codec.joint_layers`) has rows of
+    weights and biases of each joint. Joints with the same name in both skeletons keep theirs: twelve from COCO to MPII,
+    the limbs. All others are initialised as in a new model: MPII's upper neck and head top have no COCO joint, and
+    pelvis and thorax are rows of their own, not the middle of others. What is shared by all joints, as SimCC's layers
+    from a joint's map to bins, stays.
 
     Args:
         model: Any pose model; not changed.
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        generator: Draws the fresh rows; torch's own where None.
+        generator: Draws the new rows; torch's own by default.
 
     Returns:
         The copy, in the same mode and on the same device; every parameter that trained still does.
-
-    Raises:
-        DposeError: there is no such skeleton, or the head is made for its joints and no others.
     """
     joints = len(skeleton_named(skeleton))
     adapted = copy.deepcopy(model)
@@ -47,7 +41,7 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     codec = model.codec
     if codec.joint_layers is None:
         adapted.config = replace(model.config, skeleton=skeleton)
-        codec_of(adapted.config)  # refuses joints that it cannot have
+        codec_of(adapted.config)  # refuses joints that the codec does not support
         return adapted
     if not codec.joint_layers:
         raise DposeError(
@@ -70,7 +64,7 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
 
 
 def _with_rows(old: nn.Module, rows: int, fresh: float, generator: torch.Generator | None) -> nn.Module:
-    """A fresh layer like `old` with so many rows: uniform as torch's own start, within `fresh` of its reach."""
+    """Return a new layer like `old` with so many rows: torch's uniform initialisation, scaled by `fresh`."""
     bias = cast(Any, old).bias is not None
     if isinstance(old, nn.Conv2d):
         shape: dict[str, Any] = {"stride": old.stride, "padding": old.padding, "bias": bias}
@@ -89,20 +83,17 @@ def _with_rows(old: nn.Module, rows: int, fresh: float, generator: torch.Generat
 
 
 def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseModel:
-    """A copy of a model for pictures of another size, or with another stride.
+    """Return a copy of a model for pictures of another size, or with another stride.
 
     The backbone keeps its weights. SimCC's two layers that turn a joint's map into bins are resampled, linearly over
-    rows, columns and bins, each sum over cells scaled to their new number: what stood at a share of the picture's
-    height and width is found at that share. Heads without such layers are for any map and stay as they are. Features
-    of larger people are others than those it learnt from: train the copy.
+    rows, columns and bins, each sum over cells scaled to their new number: a share of the picture's height and width
+    stays the same share. Heads without such layers fit any map and stay as they are. Features of larger people differ
+    from those the model was trained on: train the copy.
 
     Args:
         model: Any pose model; not changed.
         input_size: (H, W), multiples of the stride.
         stride: One of the backbone's.
-
-    Raises:
-        DposeError: the backbone has no such stride, or weights that belong to one size.
     """
     config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
     made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
@@ -123,11 +114,7 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
 
 
 def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
-    """The layers of a model's head that `temper` divides.
-
-    Raises:
-        DposeError: there are none.
-    """
+    """Return the layers of a model's head that `temper` divides."""
     layers = codec_of(config).bin_layers
     if not layers:
         raise DposeError(
@@ -140,38 +127,27 @@ def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
 
 
 def change_codec(model: PoseModel, codec: str) -> PoseModel:
-    """A copy of a model with a fresh head of another codec, drawn by torch's generator; the backbone keeps its weights.
-
-    Args:
-        model: Any pose model; not changed.
-        codec: A name in `dpose.pose.codec.CODECS`.
-
-    Raises:
-        DposeError: the backbone cannot have it.
-    """
+    """Return a copy of a model with an untrained head of another codec, drawn by torch's generator."""
     made = PoseModel(replace(model.config, codec=codec, sigma=0.0))
-    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
-    made.load_state_dict({**made.state_dict(), **kept})
+    backbone = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
+    made.load_state_dict({**made.state_dict(), **backbone})
     return made.to(next(model.parameters()).device).train(model.training)
 
 
 def temper(model: PoseModel, temperature: float) -> PoseModel:
-    """A copy of a model whose logits are divided by `temperature`: as right as before, and above 1 less sure.
+    """Return a copy of a model whose logits are divided by `temperature`: same predictions, less confident above 1.
 
     Guo et al. 2017, "On calibration of modern neural networks", section 4.2: temperature scaling, of the last two
-    layers' weights and biases. A model that has seen its public pictures many times is too sure of other people's, and
-    most of what their gradients say at first is that. Clipped to a norm, they say little else, and noise is added to
-    that little: who divides before the first private step spends the budget on where joints are (docs/lab/results.md).
+    layers' weights and biases. A model that has seen its public pictures many times is overconfident on other people's,
+    and their first gradients say little else. Clipped to a norm and noised, they carry little of where joints are:
+    dividing before the first private step spends the budget on that instead (docs/lab/results.md).
 
     Args:
         model: Any pose model; not changed.
-        temperature: A number that no private data was read for, or that is told of.
+        temperature: A number that was chosen without private data, or whose choice is declared.
 
     Returns:
         The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
-
-    Raises:
-        DposeError: `temperature` is not a positive number, or the model's codec has no logits of bins.
     """
     if not 0 < temperature < math.inf:
         raise DposeError("temperature-not-positive", "a temperature is a positive number", str(temperature))
@@ -185,7 +161,7 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
 
 
 def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> Tensor:
-    """A layer's weights (bins, cells) or bias (bins,) between the same shares of other numbers of cells and bins."""
+    """Resample a layer's weights (bins, cells) or bias (bins,) to other numbers of cells and bins, share by share."""
     if values.ndim == 1:
         return F.interpolate(values[None, None], size=bins, mode="linear")[0, 0]
     (h, w), (rows, columns) = (

@@ -1,13 +1,13 @@
-"""Heat maps: a joint's place as the peak of a map of its own; and the codecs of them.
+"""Heat maps: a joint's position as the peak of a map of its own; and the codecs of them.
 
 The labels are those of Xiao et al. 2018 ("Simple baselines for human pose estimation and tracking"), a Gaussian at
 the joint, with its centre where the joint is and not in the middle of the nearest cell (Zhang et al. 2020,
-"Distribution-aware coordinate representation for human pose estimation", section 3.2), and the places are found as
+"Distribution-aware coordinate representation for human pose estimation", section 3.2), and positions are decoded as
 there.
 
 With r pixels to a cell, cell c covers the pixels from c * r - 1/2 to (c + 1) * r - 1/2: its middle is pixel
-c * r + (r - 1) / 2. Weights from elsewhere have learnt other places for it (`Places`). Nothing here has control flow
-that depends on data, or mixes views.
+c * r + (r - 1) / 2. Weights of other libraries were trained with other positions (`Places`). Nothing here has control
+flow that depends on data, or mixes views.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dpose.errors import DposeError
 from dpose.pose.outputs import CodecSettings, Outputs
 
 FILTERS = 256
-"""Of a transposed convolution, at most; Xiao et al. 2018, section 2."""
+"""Largest number of channels of a transposed convolution; Xiao et al. 2018, section 2."""
 
 FLOOR = 1e-3
-"""Where the logarithm of a map begins: below it there is noise, whose logarithm would outweigh the peak's."""
+"""Least value of a map before its logarithm: values below are noise, whose logarithm would outweigh the peak's."""
 
 
 Places = Literal["middle", "first", "corners"]
@@ -39,21 +39,23 @@ cell are the first and the last pixel: Huang et al. 2020, "The devil is in the d
 processing for human pose estimation" (UDP); ViTPose learnt so.
 """
 Growth = Literal["shuffled", "transposed", "interpolated"]
-"""How a head makes larger maps: by its 1x1 convolution, which gives a cell's map for each of its parts; by transposed
-convolutions before it, each of which doubles the map; or by interpolation before a 3x3 convolution."""
+"""How a head enlarges maps: "shuffled" by its 1x1 convolution, which gives a cell's map for each of its parts;
+"transposed" by transposed convolutions before it, each of which doubles the map; "interpolated" by interpolation before
+a 3x3 convolution.
+"""
 
 
 def inside(keypoints: Tensor, visible: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Places that may be computed with, and which joints are learnt from: the visible ones inside the picture.
+    """Return positions that are safe to compute with, and the joints to learn from: visible ones inside the picture.
 
     Args:
-        keypoints: (..., J, 2) pixels. Of all other joints they are not read: they may be NaN.
+        keypoints: (..., J, 2) pixels. Those of joints that are not visible are not read: they may be NaN.
         visible: (..., J); a joint counts where this is > 0.
         size: (H, W) of the picture, pixels.
 
     Returns:
-        Places (..., J, 2), those that do not count the picture's first pixel, and weights (..., J) of 0 or 1, in the
-        dtype of `keypoints`.
+        Positions (..., J, 2), those that do not count replaced by the picture's first pixel, and weights (..., J) of 0
+        or 1, in the dtype of `keypoints`.
     """
     height, width = size
     x, y = keypoints[..., 0], keypoints[..., 1]
@@ -73,11 +75,11 @@ def gaussians(cells: Tensor, shape: tuple[int, int], sigma: float) -> Tensor:
 
 
 def peaks(maps: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each map is largest, between the cells, and how large.
+    """Find the position and value of each map's maximum, between the cells.
 
-    The largest cell, moved to the top of the parabola that the logarithms of it and its eight neighbours make (Zhang et
-    al. 2020, equation 9; without their smoothing of the map), by half a cell an axis at the most: exact for a Gaussian.
-    At the border the nine cells are those whose middle is one cell further in. Where there is no top, or the map has
+    The largest cell, moved to the top of the parabola through the logarithms of it and its eight neighbours (Zhang et
+    al. 2020, equation 9; without their smoothing of the map), by half a cell an axis at most: exact for a Gaussian.
+    At the border the nine cells are those whose middle is one cell further in. If there is no top, or the map has
     fewer than three cells on an axis, the largest cell itself.
 
     Args:
@@ -107,7 +109,7 @@ def peaks(maps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class HeatmapHead(nn.Module):
-    """A map of features to one map a joint: transposed convolutions if any, then one 1x1 convolution.
+    """Maps features to one map a joint: transposed convolutions if any, then one 1x1 convolution.
 
     The convolution gives `upsample` x `upsample` cells of a joint's map for each cell of the features.
     """
@@ -152,7 +154,7 @@ class InterpolatedHead(nn.Module):
 
 
 def _quiet(layer: nn.Module, fresh: float) -> None:
-    """Weights near 0: so are most places of a joint's map."""
+    """Scale initial weights towards 0, since most of a joint's map is 0."""
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.mul_(fresh)
@@ -160,14 +162,14 @@ def _quiet(layer: nn.Module, fresh: float) -> None:
 
 @dataclass(frozen=True)
 class HeatmapCodec:
-    """Heat maps (`dpose.pose.codec.Codec`): the output is maps (N, J, h, w).
+    """Codec by heat maps (`dpose.pose.codec.Codec`): the output is maps (N, J, h, w).
 
     Attributes:
         input_size: (H, W) in pixels.
-        ratio: Pixels to a cell of a joint's map, r.
-        sigma: Of the labels' Gaussian, cells.
-        upsample: Cells of a joint's map to one of the features, on an axis.
-        growth: How the head gets there; transposed convolutions as in Xiao et al. 2018, without BatchNorm.
+        ratio: Pixels per cell of a joint's map, r.
+        sigma: Standard deviation of the labels' Gaussian, cells.
+        upsample: Cells of a joint's map per cell of the features, on an axis.
+        growth: How the head enlarges maps; transposed convolutions as in Xiao et al. 2018, without BatchNorm.
         places: Which pixel a cell stands for.
     """
 
@@ -182,17 +184,13 @@ class HeatmapCodec:
     bin_layers: ClassVar[tuple[str, ...]] = ()
     untaught: ClassVar[tuple[str, ...]] = ()
     fresh: ClassVar[float] = 0.02
-    """So that maps begin near 0, which they are in most places: Xiao et al. 2018 start from 0.001."""
+    """Initial maps are near 0, as labels are in most places: Xiao et al. 2018 start from 0.001."""
 
     @classmethod
     def of(
         cls, config: CodecSettings, *, growth: Growth = "shuffled", places: Places = "middle"
     ) -> HeatmapCodec:
-        """A configuration's; its sigma 0 stands for 2 of 64 rows as in Xiao et al. 2018, but at least for one cell.
-
-        Raises:
-            DposeError: its upsample is no power of two, which transposed convolutions need.
-        """
+        """Create the codec of a configuration; the default sigma is 1 / 32 of the rows (Xiao et al. 2018), or 1."""
         upsample = config.upsample
         if growth == "transposed" and upsample & (upsample - 1):
             raise DposeError(
@@ -206,11 +204,11 @@ class HeatmapCodec:
 
     @property
     def joint_layers(self) -> dict[str, int]:
-        """The last convolution."""
+        """See `Codec`: the last convolution."""
         return {"joints": self.upsample**2 if self.growth == "shuffled" else 1}
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
-        """For any size of the map."""
+        """Create a head for any size of the map."""
         if self.growth == "interpolated":
             return InterpolatedHead(channels, joints, self.upsample, self.fresh)
         doubled = self.growth == "transposed"
@@ -218,10 +216,10 @@ class HeatmapCodec:
         return HeatmapHead(channels, joints, doublings, rest, self.fresh)
 
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
-        """The squared error of Xiao et al. 2018, summed over the cells of a joint's map.
+        """Squared error of Xiao et al. 2018, summed over the cells of a joint's map.
 
-        Divided by pi sigma^2, which is the sum for a map of zeros: the loss is near 1 where nothing is known, whatever
-        the size of the map. A joint outside the picture has weight 0.
+        Divided by pi sigma^2, which is the sum for a map of zeros: the initial loss is near 1, whatever the size of the
+        map. A joint outside the picture has weight 0.
         """
         (maps,) = outputs
         places, weight = inside(keypoints.to(maps.dtype), visible, self.input_size)
@@ -232,10 +230,10 @@ class HeatmapCodec:
         return (joints * weight).sum(dim=-1) / weight.shape[-1]
 
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """`peaks`, in pixels: exact, up to rounding, for the labels of a sigma of at least one cell.
+        """Return `peaks` in pixels: exact, up to rounding, for the labels of a sigma of at least one cell.
 
-        The score is the largest cell's value, kept in [0, 1]: in labels of sigma 1 it is 0.78 where the joint is at the
-        corner of four cells, and 1 where it is in a cell's middle.
+        The score is the largest cell's value, clamped to [0, 1]: in labels of sigma 1 it is 0.78 where the joint is at
+        the corner of four cells, and 1 where it is in a cell's middle.
         """
         (maps,) = outputs
         cells, values = peaks(maps)
@@ -243,7 +241,7 @@ class HeatmapCodec:
         return (cells + edge) * ratio - edge, values.clamp(0.0, 1.0)
 
     def _grid(self, like: Tensor) -> tuple[Tensor | float, float]:
-        """Pixels to a cell, of x and y, and the edge by which both are moved: pixel = (cell + edge) * ratio - edge.
+        """Return ratio and edge of x and y, where pixel = (cell + edge) * ratio - edge.
 
         Ratios have the type of `like`.
         """
@@ -253,10 +251,10 @@ class HeatmapCodec:
         return torch.tensor(sides, dtype=like.dtype, device=like.device), 0.0
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
-        """The mean of the maps, those of the mirrored crops turned round.
+        """Average the maps with the reflected maps of the mirrored crops.
 
-        Where cells stand for their first pixels, what is turned round lies 1 - 1 / r cells before its place, since a
-        mirror takes pixel x to W - 1 - x and cell c to w - 1 - c: it is moved back by that, linearly between cells.
+        With "first", a reflected cell lies 1 - 1 / r cells before its position, since a mirror takes pixel x to W - 1 -
+        x and cell c to w - 1 - c: the map is moved back by that, linearly between cells.
         """
         (maps,), (turned,) = outputs, mirrored
         back = turned[:, partner].flip(-1)
@@ -266,12 +264,12 @@ class HeatmapCodec:
         return ((maps + back) / 2,)
 
     def chance(self) -> float:
-        """The mean of a label over the map: what is least wrong for joints that may be anywhere."""
+        """Return the mean of a label over the map: the best guess for joints that may be anywhere."""
         height, width = self.input_size
         return min(1.0, 2 * math.pi * (self.sigma * self.ratio) ** 2 / (height * width))
 
     def explain(self) -> str:
-        """The formula for the largest cell, without what `peaks` adds within it."""
+        """The formula for the largest cell, without the refinement of `peaks` within it."""
         if self.places == "corners":
             (height, width), ratio = self.input_size, self.ratio
             across = f"{width - 1} / {width / ratio - 1:g} * column"

@@ -1,7 +1,7 @@
-"""The Hugging Face Hub: what is fetched from it. Nothing is fetched unless a function here is called by name.
+"""Downloads from the Hugging Face Hub. Nothing is downloaded unless a function here is called by name.
 
 A model on the Hub is named `hf:OWNER/NAME`. The prefix is needed: a mistyped folder name must never become a request to
-a server.
+a server. A module of its own, so that names of models are understood without torch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dpose.privacy.sections import SIGNATURE
 
 PREFIX = "hf:"
 MODEL_FILES = ("config.json", "privacy.json", SIGNATURE, "README.md", "ledger.jsonl", "model.safetensors")
-"""What a model takes along of the run that made it: all that `dpose verify` needs."""
+"""Files of a run that are copied with its model: all that `dpose verify` needs."""
 
 
 def fetched(name: str, revision: str | None = None) -> Path:
-    """The folder of the model called `hf:OWNER/NAME`, fetched once and kept in the Hub client's cache.
+    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
 
     Raises:
-        DposeError: huggingface_hub is not installed, the name is none, or it cannot be fetched and is not in the cache.
+        DposeError: huggingface_hub is not installed, the name is malformed, or the model is not in the cache and cannot
+            be downloaded.
     """
     if name.count("/") != 1 or not name.startswith(PREFIX):
         raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
@@ -42,7 +43,7 @@ def fetched(name: str, revision: str | None = None) -> Path:
 
 
 def hub_mixin() -> Any:
-    """huggingface_hub's mixin, which is loaded here and nowhere else."""
+    """Import huggingface_hub's mixin, here and nowhere else."""
     try:
         from huggingface_hub import ModelHubMixin
     except ImportError as error:
@@ -53,5 +54,5 @@ def hub_mixin() -> Any:
 
 
 def first_line(error: Exception) -> str:
-    """The error's kind and the first line of its message."""
+    """Return the error's kind and the first line of its message."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]

@@ -1,7 +1,11 @@
-"""PCKh: the share of joints found within a part of the head's length (Andriluka et al., CVPR 2014)."""
+"""PCKh: the share of joints found within a part of the head's length (Andriluka et al., CVPR 2014).
+
+Beside it what all scores share: numbers for JSON, and bars.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich import box
 from rich.table import Table
 
-from dpose.pose.plots import bar_panels, for_json
+from dpose.errors import DposeError
 from dpose.pose.skeletons import MPII
 
 UNSCORED = (6, 7)
@@ -28,21 +32,21 @@ GROUPS: Mapping[str, tuple[int, ...]] = {
     "Knee": (1, 4),
     "Ankle": (0, 5),
 }
-"""The columns of the papers' tables, as MPII joints. Upper neck (8) has no column but counts in the mean."""
+"""Columns of the papers' tables, as MPII joints. Upper neck (8) has no column but counts in the mean."""
 
 
 @dataclass(frozen=True)
 class PCKhResult:
-    """What `PCKh.compute` found. All scores are percentages; nan where nothing visible was there to score.
+    """Result of `PCKh.compute`. All scores are percentages; nan where no joint was visible.
 
     Attributes:
         thresholds: In head lengths; the first is the one the columns show.
         correct: (T, 16), visible joints found, a row a threshold.
         visible: (16,), visible joints.
-        people: How many people were scored.
-        left_out: People without a usable head length.
-        whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
-        not_found: Of the people, in whole pictures, those whom nobody found is: all of their joints are missed.
+        people: Number of people scored.
+        left_out: Number of people without a usable head length.
+        whole_pictures: True if people were detected in whole pictures, without boxes.
+        not_found: Number of people in whole pictures to whom no detection was assigned: all of their joints are missed.
     """
 
     thresholds: tuple[float, ...]
@@ -54,22 +58,22 @@ class PCKhResult:
     not_found: int = 0
 
     def joint(self, threshold: float) -> NDArray[np.float64]:
-        """(16,), the score of each joint at one of the thresholds."""
+        """Return the score of each joint at one of the thresholds, (16,)."""
         return _percent(self.correct[self.thresholds.index(threshold)], self.visible)
 
     def mean(self, threshold: float) -> float:
-        """Visible joints found among all visible joints, over the fourteen that are scored."""
+        """Return the share of visible joints that are found, over the fourteen that are scored."""
         row = self.correct[self.thresholds.index(threshold)]
         scored = list(SCORED)
         return float(_percent(row[scored].sum(), self.visible[scored].sum()))
 
     def hits(self) -> NDArray[np.int64]:
-        """(14, 2), of each scored joint how many were found at the first threshold, and how many were visible."""
+        """Return (14, 2): for each scored joint the number found at the first threshold, and the number visible."""
         scored = list(SCORED)
         return np.stack([self.correct[0][scored], self.visible[scored]], axis=1)
 
     def columns(self) -> dict[str, float]:
-        """The papers' columns at the first threshold, its mean, and the mean at each other threshold."""
+        """Return the papers' columns at the first threshold, its mean, and the mean at each other threshold."""
         first, *others = self.thresholds
         joints = self.joint(first)
         table = {name: _mean_of(joints[list(group)]) for name, group in GROUPS.items()}
@@ -77,7 +81,7 @@ class PCKhResult:
         return table | {f"Mean@{t:g}": self.mean(t) for t in others}
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON: nan becomes None."""
+        """Return the numbers, ready for JSON: nan becomes None."""
         return {
             "metric": "PCKh",
             "threshold": self.thresholds[0],
@@ -112,7 +116,7 @@ class PCKhResult:
         return table
 
     def plot(self) -> Any:
-        """Bars of the columns and of each scored joint at the first threshold; a matplotlib Figure."""
+        """Draw the columns and each scored joint at the first threshold; a matplotlib Figure."""
         first = self.thresholds[0]
         joints = self.joint(first)
         return bar_panels(
@@ -145,7 +149,7 @@ class PCKh:
 
     * Mean@0.1 is taken at 0.1. HRNet's evaluation reads row 11 of a table that starts at 0 in steps of
       0.01, which is the threshold 0.11, and so reports a higher number.
-    * The threshold itself counts as found (<=), as in MPII's own script and HRNet. MMPose asks for strictly
+    * The threshold itself counts as found (<=), as in MPII's own script and HRNet. MMPose requires strictly
       less.
     * Means divide by visible joints. Averaging the joints' scores with equal weight, or dividing by all
       labels seen or not, gives other numbers under the same name.
@@ -206,7 +210,7 @@ class PCKh:
         self._left_out += int((~usable).sum())
 
     def compute(self) -> PCKhResult:
-        """The result over everyone seen so far; the metric may be updated further."""
+        """Return the result over all people so far; the metric may be updated further."""
         return PCKhResult(
             self.thresholds, self._correct.copy(), self._visible.copy(), self._people, self._left_out
         )
@@ -220,3 +224,42 @@ def _percent(part: ArrayLike, whole: ArrayLike) -> NDArray[np.float64]:
 def _mean_of(scores: NDArray[np.float64]) -> float:
     known = scores[np.isfinite(scores)]
     return float(known.mean()) if len(known) else float("nan")
+
+
+def for_json(value: float) -> float | None:
+    """Return a score for JSON: None if it is nan."""
+    return float(value) if math.isfinite(value) else None
+
+
+def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, title: str) -> Any:
+    """Draw one panel of horizontal bars for each table.
+
+    Args:
+        panels: (title, value by name); nan is drawn as no bar and written as "-".
+        top: The best possible value: the axis' end.
+        title: Title above all panels.
+
+    Returns:
+        A `matplotlib.figure.Figure`, not shown and not known to pyplot: `figure.savefig("scores.png")`.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise DposeError("package-missing", "plots need matplotlib", fix="pip install matplotlib") from error
+    rows = max(len(table) for _, table in panels)
+    figure = Figure(figsize=(5.5 * len(panels), 1.2 + 0.28 * rows), layout="constrained")
+    for axis, (name, table) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        known = [v if math.isfinite(v) else 0.0 for v in table.values()]
+        axis.barh(range(len(known)), known, color="#3c78c8")
+        axis.set_yticks(range(len(known)), list(table))
+        axis.set_xlim(0, top)
+        axis.invert_yaxis()
+        axis.set_title(name)
+        axis.spines[["top", "right"]].set_visible(False)
+        for place, value in enumerate(table.values()):
+            text = "-" if not math.isfinite(value) else f"{value:.1f}" if top > 1 else f"{value:.2f}"
+            axis.annotate(
+                text, (known[place], place), xytext=(3, 0), textcoords="offset points", va="center", size=8
+            )
+    figure.suptitle(title)
+    return figure

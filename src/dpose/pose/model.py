@@ -1,7 +1,7 @@
-"""The pose model: a backbone and a codec's head, and which of its parameters train.
+"""The pose model: a backbone and a codec's head, and the choice of parameters that train.
 
-The backbone is TinyViT (Wu et al. 2022) or another (`dpose.pose.backbones`), the head that of a codec
-(`dpose.pose.codec`), of SimCC (Li et al. 2022) unless another is asked for.
+The backbone is TinyViT (Wu et al. 2022) by default (`dpose.pose.backbones`), and so is the head of the codec
+SimCC (Li et al. 2022; `dpose.pose.codec`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 Strategy = Literal["light", "finetune", "full", "scratch"]
 
 LIGHT = 2**15
-"""Numbers in the largest convolution that the strategy "light" trains."""
+"""Size of the largest convolution that the strategy "light" trains, in weights."""
 
 
 LARGEST_SIDE = 8192
-"""Of the pictures that a model takes, in pixels: windows and positions are counted one by one when it is made."""
+"""Largest side of an input, pixels: windows and positions are enumerated when a model is made."""
 
 
 @dataclass(frozen=True)
 class PoseConfig:
-    """What a pose model is, apart from its weights.
+    """Configuration of a pose model: all but its weights.
 
     Attributes:
         preset: The backbone (`dpose.pose.backbones`): "nano" (1.2 M parameters, for a CPU), "lite0", TinyViT's "5m",
@@ -43,18 +43,18 @@ class PoseConfig:
         input_size: (H, W) in pixels; (0, 0) stands for a map of 8x6 cells: 128x96 for nano and lite0, 256x192 for
             TinyViT.
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        norm: What follows each convolution. "batch": BatchNorm, for public data only. "folded": nothing,
+        norm: The layer after each convolution. "batch": BatchNorm, for public data only. "folded": nothing,
             BatchNorm has been folded into the convolution. "group": GroupNorm, for training privately from
             scratch.
         split_ratio: SimCC bins a pixel, a whole number.
-        sigma: Of the Gaussian that joints are taught and scored with, in the codec's own unit. Of SimCC: bins, and 0
+        sigma: Standard deviation of the Gaussian of labels and scores, in the codec's own unit. For SimCC: bins, and 0
             stands for 6 at 256 rows and split ratio 2, and in proportion to the bins of the y axis otherwise: 3 for
-            nano. Of the others see `dpose.pose.heatmap` and `dpose.pose.regression`.
-        upsample: Factor between the last map and the joints' maps in the head; 0 stands for the backbone's own, which
-            is 2 unless it says otherwise.
-        stride: Picture pixels a cell of the backbone's map; 0 stands for the backbone's own.
-        codec: How outputs and places belong together (`dpose.pose.codec`): "simcc", "heatmap", "regression", or one
-            that was registered; "" stands for the backbone's own, which is "simcc" unless it says otherwise.
+            nano. For the others see `dpose.pose.heatmap` and `dpose.pose.codec.RegressionCodec`.
+        upsample: Factor between the last map and the joints' maps in the head; 0 stands for the backbone's default,
+            usually 2.
+        stride: Picture pixels per cell of the backbone's map; 0 stands for the backbone's default.
+        codec: Meaning of the outputs (`dpose.pose.codec`): "simcc", "heatmap", "regression", or one that was
+            registered; "" stands for the backbone's default, usually "simcc".
 
     Raises:
         DposeError: a value is not possible.
@@ -128,7 +128,7 @@ class PoseConfig:
         return len(SKELETONS[self.skeleton].joints)
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration, ready for JSON. SimCC is not named: what was written before there were others is alike."""
+        """Return the configuration, ready for JSON. The codec SimCC is left out."""
         values = {
             **asdict(self),
             "input_size": list(self.input_size),
@@ -140,13 +140,13 @@ class PoseConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "model") -> PoseConfig:
-        """The configuration that `to_dict` gave, or part of one: what is left out has its default.
+        """Read the configuration, or part of one, that `to_dict` returned; missing keys have their defaults.
 
-        A codec that is left out is SimCC, unless the backbone cannot have it.
+        A missing codec stands for SimCC, unless the backbone does not support it.
 
         Args:
             values: As from JSON or YAML.
-            where: What an error names as the place of the mistake.
+            where: The source that an error names.
 
         Raises:
             DposeError: a key is unknown (names the nearest), or a value is of the wrong kind or not possible.
@@ -171,23 +171,23 @@ class PoseConfig:
 
 
 class PoseModel(nn.Module):
-    """A picture of one person to what its codec reads each joint's place from.
+    """Network from a picture of one person to the outputs of its codec.
 
     `forward` takes (N, 3, H, W) RGB pictures of 0 to 255, uint8 or float, of exactly the configuration's
-    input size, and gives the outputs of the codec's head, a tuple: of SimCC x logits (N, J, W * k) and y logits
+    input size, and returns the outputs of the codec's head, a tuple: for SimCC x logits (N, J, W * k) and y logits
     (N, J, H * k). The normalisation of colours is inside, so training, prediction and export share it. Each row of
     an output depends on that picture alone, except that BatchNorm (norm "batch") mixes pictures in training mode.
 
     Attributes:
-        config: What it is.
+        config: The configuration.
         source: The folder that it was loaded from, if any.
 
     Args:
-        config: What to build.
+        config: The configuration.
         pretrained: Start the backbone from ImageNet weights, or from those in a file, by timm's names.
 
     Raises:
-        DposeError: pretrained weights do not exist for the configuration, or cannot be had.
+        DposeError: pretrained weights do not exist for the configuration, or cannot be downloaded.
     """
 
     mean: Tensor
@@ -206,7 +206,7 @@ class PoseModel(nn.Module):
 
     @property
     def codec(self) -> Codec:
-        """What its outputs mean."""
+        """The codec of the outputs."""
         return codec_of(self.config)
 
     def forward(self, images: Tensor) -> Outputs:
@@ -225,17 +225,15 @@ class PoseModel(nn.Module):
 
 
 def fold_batchnorm(model: PoseModel) -> PoseModel:
-    """A copy of the model with every BatchNorm, as it is in evaluation, folded (`dpose.pose.norms`).
+    """Return a copy of the model with every BatchNorm, as it is in evaluation, folded (`dpose.pose.norms`).
 
     Equal to `model` in evaluation mode, up to rounding. No layer of the copy mixes examples and no buffer is
-    written, in training mode too, which is what makes it fit for per-unit gradients. Every parameter of the
+    written, in training mode too, which makes per-unit gradients exact. Every parameter of the
     copy trains: apply the strategy to it. A model without BatchNorm is copied as it is.
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
-        from dpose.pose.tinyvit import (
-            replace_conv_norms,
-        )  # timm takes a second to import, and few models need it here
+        from dpose.pose.tinyvit import replace_conv_norms  # importing timm takes a second: only if needed
 
         replace_conv_norms(copied, "folded")
         network = cast(Any, copied.backbone)
@@ -247,17 +245,17 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
 
 
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
-    """Set which parameters train, and name them.
+    """Set which parameters train, and return their names.
 
     * "light": convolutions of at most `LIGHT` numbers, norms and biases; not the matrices of attention, MLP and head,
       nor larger convolutions, which are the matrices of networks without attention, nor position biases. Noise is the
       same for every number, and the gradients of those matrices have the least signal a number (docs/lab/results.md).
       After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning of foundation
       models").
-    * "finetune": what the backbone says is frozen: all before its last stage (of TinyViT the patch embedding and three
-      stages; of timm's models what stands before the last place where the map shrinks, or before the last quarter of
-      the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and the head train. The
-      papers' strategy.
+    * "finetune": the backbone's `frozen` parameters do not train: all before its last stage (of TinyViT the patch
+      embedding and three stages; of timm's models what stands before the last place where the map shrinks, or before
+      the last quarter of the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and
+      the head train. The papers' strategy.
     * "full", "scratch": everything trains that the loss reaches. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
@@ -280,7 +278,7 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
 
 
 def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, ...]) -> bool:
-    """Whether the parameter `name` of `layer` is trained."""
+    """True if the parameter `name` of `layer` is trained."""
     if strategy == "light":
         small = isinstance(layer, nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
         small |= isinstance(layer, nn.Conv2d) and layer.weight.numel() <= LIGHT

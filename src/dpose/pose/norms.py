@@ -1,11 +1,11 @@
-"""What stands in the place of BatchNorm, which mixes the pictures of a batch and stores what it saw.
+"""Replacements of BatchNorm, which mixes the pictures of a batch and stores their statistics.
 
-* Folded: a BatchNorm that alone reads what a convolution gives becomes part of that convolution. Any other becomes a
+* Folded: a BatchNorm that alone reads a convolution's output becomes part of that convolution. Any other becomes a
   depthwise 1x1 convolution, one factor and one offset a channel, which trains as a folded convolution does. Both equal
   BatchNorm as it is in evaluation, and nothing of them is a buffer.
-* GroupNorm, for models that start from nothing.
+* GroupNorm, for models that start from random weights.
 
-Which convolution a BatchNorm reads is found by looking at one forward pass, not by names.
+The convolution that a BatchNorm reads is found by tracing one forward pass, not by names.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dpose.errors import DposeError
 Norm = Literal["batch", "folded", "group"]
 
 GROUP_CHANNELS = 8
-"""Channels a group, at least, where GroupNorm stands for BatchNorm."""
+"""Least number of channels in a group of GroupNorm."""
 
 
 def fold(conv: nn.Conv2d, bn: nn.Module) -> nn.Conv2d:
-    """One convolution with a bias that equals a convolution and its BatchNorm in evaluation mode.
+    """Return one convolution with a bias that equals a convolution and its BatchNorm in evaluation mode.
 
     BatchNorm maps y to (y - mean) * s + b with s = weight / sqrt(var + eps), so the weights of output channel
-    c are multiplied by s_c and its bias is (bias_c - mean_c) * s_c + b_c. Computed in float64, kept in the
+    c are multiplied by s_c and its bias is (bias_c - mean_c) * s_c + b_c. Computed in float64, stored in the
     convolution's dtype.
     """
     mean, variance = cast(Tensor, bn.running_mean).double(), cast(Tensor, bn.running_var).double()
@@ -52,7 +52,7 @@ def fold(conv: nn.Conv2d, bn: nn.Module) -> nn.Conv2d:
 
 
 def group_norm(bn: nn.Module) -> nn.GroupNorm:
-    """GroupNorm with BatchNorm's weight and bias: at 0, where timm starts the last one of a residual branch there."""
+    """Return GroupNorm with BatchNorm's weight and bias, zeros included (timm's last norm of a residual branch)."""
     channels = cast(int, bn.num_features)
     groups = next(n for n in range(max(1, channels // GROUP_CHANNELS), 0, -1) if channels % n == 0)
     norm = nn.GroupNorm(groups, channels)
@@ -64,26 +64,23 @@ def group_norm(bn: nn.Module) -> nn.GroupNorm:
 
 
 def batch_norms(module: nn.Module) -> dict[str, nn.Module]:
-    """Every BatchNorm within `module`, by name."""
+    """Return every BatchNorm within `module`, by name."""
     kind = nn.modules.batchnorm._BatchNorm
     return {name: child for name, child in module.named_modules() if isinstance(child, kind)}
 
 
 def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]) -> None:
-    """Put what `norm` says in the place of every BatchNorm of `module`; an activation that belongs to one stays.
+    """Replace every BatchNorm of `module` as `norm` says; an activation inside one stays.
 
     Args:
         module: Changed in place.
         norm: "folded" or "group"; with "batch" all stays.
-        run: A forward pass, which tells what reads what. Called without gradients, in evaluation mode.
-
-    Raises:
-        DposeError: a BatchNorm keeps no statistics, or normalises something else than the channels of maps.
+        run: A forward pass, for tracing. Called without gradients, in evaluation mode.
     """
-    found = batch_norms(module)
-    if norm == "batch" or not found:
+    layers = batch_norms(module)
+    if norm == "batch" or not layers:
         return
-    for name, bn in found.items():
+    for name, bn in layers.items():
         if not isinstance(bn, nn.BatchNorm2d) or bn.running_mean is None:
             raise DposeError(
                 "norm-not-replaceable",
@@ -92,7 +89,7 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
                 "choose another backbone",
             )
     convs = foldable(module, run) if norm == "folded" else {}
-    for name, bn in found.items():
+    for name, bn in layers.items():
         act = getattr(bn, "act", nn.Identity())
         if norm == "group":
             _put(module, name, _before(act, "gn", group_norm(bn)))
@@ -105,9 +102,9 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
 
 
 def foldable(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
-    """For each BatchNorm that alone reads one convolution's output, always the same, that convolution: their names."""
+    """Return the convolution of each BatchNorm that is the only reader of its output: names of both."""
     modules = dict(module.named_modules())
-    # one that makes its weights anew from its parameter (a standardised one) is called with others, and is not found
+    # a convolution that computes its weights from its parameter (a standardised one) is called with others: not listed
     convs = {id(m.weight): name for name, m in modules.items() if isinstance(m, nn.Conv2d)}
     norms = {id(bn.running_mean): name for name, bn in batch_norms(module).items()}
     training = module.training
@@ -126,12 +123,12 @@ def foldable(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
 
 
 class _Reads(TorchFunctionMode):
-    """Which tensors convolutions made, how often each tensor was read, and what each BatchNorm read."""
+    """Records the tensors that convolutions made, how often each tensor was read, and the input of each BatchNorm."""
 
     def __init__(self, convs: dict[int, str], norms: dict[int, str]) -> None:
         super().__init__()
         self._convs, self._norms = convs, norms
-        self._kept: list[Any] = []  # a tensor that is gone would lend its id to another
+        self._alive: list[Any] = []  # the id of a deleted tensor could be reused
         self.made: dict[int, str] = {}
         self.reads: Counter[int] = Counter()
         self.normed: list[tuple[int, str]] = []
@@ -141,7 +138,7 @@ class _Reads(TorchFunctionMode):
     ) -> Any:
         output = func(*args, **(kwargs or {}))
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):  # and not a shape
-            self._kept.append(output)
+            self._alive.append(output)
             self.reads.update({id(v) for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)})
         if func is F.conv2d and id(args[1]) in self._convs:
             self.made[id(output)] = self._convs[id(args[1])]

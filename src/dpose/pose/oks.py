@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpose.pose.plots import for_json
+from dpose.pose.metrics import for_json
 
 KEPT = 0.2
-"""Joints with a lower score are left out of a person's score."""
+"""Least score of a joint that counts in a person's score."""
 
 NMS = 0.9
-"""Of two people more alike than this only the better scored one stays."""
+"""Largest similarity of two people of whom both stay."""
 
 MOST = 20
-"""At most so many people a picture."""
+"""Largest number of people a picture."""
 
 
 def joint_similarity(
     predicted: ArrayLike, true: ArrayLike, area: ArrayLike, sigmas: Sequence[float]
 ) -> NDArray[np.float64]:
-    """The similarity of each joint, (..., J) in [0, 1].
+    """Compute the similarity of each joint, (..., J) in [0, 1].
 
     Args:
         predicted: (..., J, 2), pixels; a joint that is not finite has similarity 0.
@@ -48,7 +48,7 @@ def joint_similarity(
 def oks(
     predicted: ArrayLike, true: ArrayLike, labelled: ArrayLike, area: ArrayLike, sigmas: Sequence[float]
 ) -> NDArray[np.float64]:
-    """Object keypoint similarity, (...) in [0, 1]; nan for a person without a labelled joint.
+    """Compute object keypoint similarity, (...) in [0, 1]; nan for a person without a labelled joint.
 
     Args:
         predicted: (..., J, 2), pixels.
@@ -65,7 +65,7 @@ def oks(
 
 
 def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.float64]:
-    """The score people are ranked by, (N,) in [0, 1]: box score times the mean of the joints' scores above `KEPT`.
+    """Compute the score that ranks people, (N,) in [0, 1]: box score times the mean of the joints' scores above `KEPT`.
 
     A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.codec.Codec.decode`), so the
     product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
@@ -75,8 +75,8 @@ def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.f
         joint_scores: (N, J), in [0, 1].
     """
     scores = np.asarray(joint_scores, np.float64)
-    kept = scores > KEPT
-    mean = (scores * kept).sum(axis=-1) / np.maximum(kept.sum(axis=-1), 1)
+    counted = scores > KEPT
+    mean = (scores * counted).sum(axis=-1) / np.maximum(counted.sum(axis=-1), 1)
     return np.asarray(np.asarray(box_scores, np.float64) * mean)
 
 
@@ -88,7 +88,7 @@ def oks_nms(
     threshold: float = NMS,
     most: int = MOST,
 ) -> list[int]:
-    """Which of N predicted people stay, by falling score: none is more than `threshold` like one before it.
+    """Return which of N predicted people stay, by falling score: none is more than `threshold` like one before it.
 
     As HRNet's: the similarity of two predictions divides by the mean of their crops' areas, and every joint counts.
     People of equal score keep their order.
@@ -99,7 +99,7 @@ def oks_nms(
         areas: (N,), of the crops that people were predicted in, pixels squared.
         sigmas: (J,).
         threshold: In (0, 1].
-        most: At most so many stay.
+        most: Largest number that stay.
 
     Returns:
         Indices, best first.
@@ -107,43 +107,43 @@ def oks_nms(
     points, area = np.asarray(keypoints, np.float64), np.asarray(areas, np.float64)
     variance = np.square(2 * np.asarray(sigmas, np.float64))
     order = list(np.argsort(-np.asarray(scores, np.float64), kind="stable"))
-    kept: list[int] = []
-    while order and len(kept) < most:
+    chosen: list[int] = []
+    while order and len(chosen) < most:
         best = int(order.pop(0))
-        kept.append(best)
+        chosen.append(best)
         if order:
             squared = np.square(points[order] - points[best]).sum(axis=-1)
             between = (area[order] + area[best])[:, None] / 2 + np.spacing(1)
             alike = np.exp(-squared / variance / between / 2).mean(axis=-1)
             order = [o for o, a in zip(order, alike, strict=True) if not a > threshold]
-    return kept
+    return chosen
 
 
 @dataclass(frozen=True)
 class OKSResult:
-    """What `OKS.compute` found; nan where nobody was there to score.
+    """Result of `OKS.compute`; nan if no person was scored.
 
     Attributes:
         similarities: (N,), the OKS of each person scored.
-        left_out: People without a labelled joint or a known area.
+        left_out: Number of people without a labelled joint or a known area.
     """
 
     similarities: NDArray[np.float64]
     left_out: int
 
     def columns(self) -> dict[str, float]:
-        """The mean OKS, and the shares of people of an OKS of at least 0.5 and 0.75."""
-        found = self.similarities
-        if not len(found):
+        """Return the mean OKS, and the shares of people of an OKS of at least 0.5 and 0.75."""
+        values = self.similarities
+        if not len(values):
             return dict.fromkeys(("Mean", "OKS50", "OKS75"), float("nan"))
         return {
-            "Mean": float(found.mean()),
-            "OKS50": float((found >= 0.5).mean()),
-            "OKS75": float((found >= 0.75).mean()),
+            "Mean": float(values.mean()),
+            "OKS50": float((values >= 0.5).mean()),
+            "OKS75": float((values >= 0.75).mean()),
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON: nan becomes None."""
+        """Return the numbers, ready for JSON: nan becomes None."""
         columns = {k: for_json(v) for k, v in self.columns().items()}
         return {
             "metric": "OKS",
@@ -161,8 +161,8 @@ class OKSResult:
 class OKS:
     """OKS of people in their own boxes: `update(...)` with every batch, then `compute()`.
 
-    For watching a model of COCO's joints learn. It is not AP: nobody is missed and nothing is found that is not there
-    (`dpose.pose.ap.KeypointAP`).
+    For watching a model of COCO's joints learn. It is not AP, since no detection is involved: there are neither missed
+    people nor false detections (`dpose.pose.ap.KeypointAP`).
 
     Args:
         sigmas: (J,), the skeleton's.
@@ -170,7 +170,7 @@ class OKS:
 
     def __init__(self, sigmas: Sequence[float]) -> None:
         self._sigmas = tuple(sigmas)
-        self._found: list[NDArray[np.float64]] = []
+        self._similarities: list[NDArray[np.float64]] = []
         self._left_out = 0
 
     def update(self, predicted: ArrayLike, true: ArrayLike, labelled: ArrayLike, area: ArrayLike) -> None:
@@ -184,10 +184,10 @@ class OKS:
         """
         size = np.asarray(area, np.float64)
         usable = np.isfinite(size) & (np.asarray(labelled) > 0).any(axis=-1)
-        found = oks(predicted, true, labelled, np.where(usable, size, 1), self._sigmas)
-        self._found.append(found[usable])
+        similarities = oks(predicted, true, labelled, np.where(usable, size, 1), self._sigmas)
+        self._similarities.append(similarities[usable])
         self._left_out += int((~usable).sum())
 
     def compute(self) -> OKSResult:
-        """The result over everyone seen so far; the metric may be updated further."""
-        return OKSResult(np.concatenate([np.zeros(0), *self._found]), self._left_out)
+        """Return the result over all people so far; the metric may be updated further."""
+        return OKSResult(np.concatenate([np.zeros(0), *self._similarities]), self._left_out)

@@ -1,4 +1,4 @@
-"""What codecs have in common: the outputs of a head, and the settings of a model that a codec reads.
+"""Common types of codecs: the outputs of a head, and the settings of a model that a codec reads.
 
 A module of its own, below every codec and below the model that has one.
 """
@@ -10,11 +10,11 @@ from typing import Protocol
 from torch import Tensor
 
 Outputs = tuple[Tensor, ...]
-"""What a head gives of N pictures, (N, ...) each."""
+"""Outputs of a head for N pictures, (N, ...) each."""
 
 
 class CodecSettings(Protocol):
-    """The settings of a `dpose.pose.model.PoseConfig` that a codec is made from."""
+    """Settings of a `dpose.pose.model.PoseConfig` from which a codec is made."""
 
     @property
     def input_size(self) -> tuple[int, int]:
@@ -30,7 +30,7 @@ class CodecSettings(Protocol):
 
     @property
     def sigma(self) -> float:
-        """Of the Gaussian that joints are taught with, in the codec's own unit; 0 stands for the codec's own."""
+        """Standard deviation of the labels' Gaussian, in the codec's own unit; 0 stands for the codec's default."""
 
     @property
     def upsample(self) -> int:
@@ -38,7 +38,7 @@ class CodecSettings(Protocol):
 
     @property
     def stride(self) -> int:
-        """Picture pixels a cell of the backbone's map."""
+        """Picture pixels per cell of the backbone's map."""
 
     @property
     def codec(self) -> str:

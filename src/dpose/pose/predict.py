@@ -1,4 +1,4 @@
-"""From a picture and a person's box to keypoints in the picture's pixels, and to a drawing of them."""
+"""Prediction: from a picture and a person's box to keypoints in the picture's pixels."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Pose:
     scores: NDArray[np.float64]
 
     def to_supervision(self) -> KeyPoints:
-        """This person as `supervision.KeyPoints`, for its annotators; needs `dpose[supervision]`."""
+        """Convert this person to `supervision.KeyPoints`, for its annotators; needs `dpose[supervision]`."""
         return to_supervision([self])
 
 
 def predict_image(
     model: PoseModel, image: NDArray[np.uint8], box: ArrayLike | None = None, *, flip_test: bool = False
 ) -> Pose:
-    """The joints of the person in a box: cropped, predicted, put back into the picture.
+    """Predict the joints of the person in a box, in pixels of the picture.
 
     Args:
-        model: In evaluation mode afterwards only if it was before: its mode is left as it is found.
+        model: Any pose model; its mode is left as it was.
         image: uint8, (H, W, 3) RGB.
         box: (x0, y0, x1, y1) around one person, picture pixels; the whole picture where None. A given box is
             enlarged by a quarter, as in training; the whole picture is not.
@@ -66,12 +66,12 @@ def predict_people(
     flip_test: bool = False,
     at_once: int = 32,
 ) -> list[Pose]:
-    """The joints of the person in each box (`predict_image`), several at once.
+    """Predict the joints of the person in each box (`predict_image`), several at once.
 
     Args:
         model: Any pose model.
         image: uint8, (H, W, 3) RGB.
-        boxes: Each (x0, y0, x1, y1) around one person, picture pixels; may be none.
+        boxes: Each (x0, y0, x1, y1) around one person, picture pixels; may be empty.
         flip_test: Average with the predictions on mirrored crops.
         at_once: Crops in one forward pass.
 
@@ -89,7 +89,7 @@ def predict_frames(
     flip_test: bool = False,
     at_once: int = 32,
 ) -> list[list[Pose]]:
-    """The joints of the people in each of several pictures, several crops at once: as `predict_image` of each.
+    """Predict the joints of the people in each of several pictures, as `predict_image` does, several crops at once.
 
     A model is two to five times as fast on many crops as on one after the other; see `for_prediction`, too.
 
@@ -113,25 +113,25 @@ def predict_frames(
             wanted.append((number, crop_transform(whole, size, padding=1.0)))
         else:
             wanted += [(number, crop_transform(box, size)) for box in people]
-    found: list[list[Pose]] = [[] for _ in images]
+    poses_of: list[list[Pose]] = [[] for _ in images]
     for start in range(0, len(wanted), at_once):
         part = wanted[start : start + at_once]
         crops = np.stack([warp(images[number], matrix, size) for number, matrix in part])
         poses = _predict(model, crops, [matrix for _, matrix in part], flip_test)
         for (number, _), pose in zip(part, poses, strict=True):
-            found[number].append(pose)
-    return found
+            poses_of[number].append(pose)
+    return poses_of
 
 
 def for_prediction(model: PoseModel) -> PoseModel:
-    """A copy that predicts the same, up to rounding, faster: norms and scales folded, in a fast memory layout."""
+    """Return a copy that predicts the same, up to rounding, faster: norms and scales folded, a fast memory layout."""
     folded = fold_batchnorm(model)
     fold_scales(folded)
     return folded.eval().requires_grad_(False).to(memory_format=torch.channels_last)
 
 
 def to_supervision(people: Sequence[Pose]) -> KeyPoints:
-    """The people of a picture as `supervision.KeyPoints`: xy (N, J, 2) and keypoint_confidence (N, J), float32.
+    """Convert the people of a picture to `supervision.KeyPoints`: xy (N, J, 2) and keypoint_confidence (N, J), float32.
 
     Raises:
         DposeError: supervision is not installed.
@@ -153,7 +153,7 @@ def to_supervision(people: Sequence[Pose]) -> KeyPoints:
 def _predict(
     model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
 ) -> list[Pose]:
-    inputs = torch.from_numpy(crops).permute(0, 3, 1, 2)  # channels last in memory, as they come
+    inputs = torch.from_numpy(crops).permute(0, 3, 1, 2)  # channels last in memory, without a copy
     outputs = predict_outputs(model, inputs.to(model.mean.device), flip_test=flip_test)
     keypoints, scores = codec_of(model.config).decode(outputs)
     return [
@@ -165,7 +165,7 @@ def _predict(
 
 
 def predict_outputs(model: PoseModel, crops: Tensor, *, flip_test: bool = False) -> Outputs:
-    """The model's outputs in evaluation mode, without gradients; its mode is left as it was.
+    """Compute the model's outputs in evaluation mode, without gradients; its mode is left as it was.
 
     Args:
         model: Any pose model.
@@ -173,7 +173,7 @@ def predict_outputs(model: PoseModel, crops: Tensor, *, flip_test: bool = False)
         flip_test: Average them with those of the mirrored crops, as the codec does.
 
     Returns:
-        What the model's codec decodes, (N, ...) each.
+        The input of the codec's `decode`, (N, ...) each.
     """
     training = model.training
     model.eval()

@@ -1,8 +1,8 @@
 """RTMPose: CSPNeXt as a backbone, and the head that gates joints by each other, as readable torch modules.
 
-Jiang et al. 2023, "RTMPose: real-time multi-person pose estimation based on MMPose". Modules are called as in mmpose:
-its tensors have these names. The head's outputs are SimCC's, with the factor 10 that mmpose multiplies its outputs by
-in loss and score (`beta`) taken into the last layers: logits in nats. No layer but BatchNorm mixes pictures.
+Jiang et al. 2023, "RTMPose: real-time multi-person pose estimation based on MMPose". Modules have mmpose's names, and
+so have its tensors. The head's outputs are SimCC's, with the factor 10 by which mmpose multiplies its outputs
+in loss and score (`beta`) folded into the last layers: logits in nats. No layer but BatchNorm mixes pictures.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from dpose.pose.outputs import CodecSettings
 from dpose.pose.simcc import SimccCodec, bins
 
 BETA = 10.0
-"""What mmpose multiplies its outputs by before a softmax, and its labels too."""
+"""Factor by which mmpose multiplies its outputs before a softmax, and its labels too."""
 SIGMA = 1.67
-"""Bins, of the labels at 256 rows, 512 bins: mmpose's Gaussians of 4.9 and 5.66 bins, times `BETA`, through a softmax
-are near Gaussians of 1.55 and 1.79, on a floor. In its labels of 768 bins they are wider by the root of 768 / 512."""
+"""Standard deviation of the labels at 256 rows, in bins of 512: mmpose's Gaussians of 4.9 and 5.66 bins, times `BETA`,
+through a softmax are near Gaussians of 1.55 and 1.79, on a floor. In its labels of 768 bins they are wider by the root
+of 768 / 512.
+"""
 HIDDEN, KEYS, WIDER = 256, 128, 2
-"""Numbers of a joint between head's layers, those that joints are compared by, and how much wider the gates are."""
+"""Width of a joint's vector between the head's layers, of the vector that joints are compared by, and factor of the
+gates' width.
+"""
 STAGES = ((128, 3), (256, 6), (512, 6), (1024, 3))
 """Channels and blocks of each stage at width and depth 1."""
 
@@ -58,7 +62,7 @@ class DepthwiseConv(nn.Module):
 
 
 class CspNextBlock(nn.Module):
-    """A 3x3 convolution and a depthwise one, plus the input where `residual`."""
+    """A 3x3 convolution and a depthwise one, plus the input if `residual`."""
 
     def __init__(self, channels: int, residual: bool) -> None:
         super().__init__()
@@ -73,7 +77,7 @@ class CspNextBlock(nn.Module):
 
 
 class ChannelAttention(nn.Module):
-    """Each channel times a number between 0 and 1, from the means of all."""
+    """Multiplies each channel by a number between 0 and 1, computed from the means of all."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -103,7 +107,7 @@ class CspLayer(nn.Module):
 
 
 class PyramidPooling(nn.Module):
-    """The map beside its largest values within 5, 9 and 13 cells."""
+    """The map concatenated with its maxima within 5, 9 and 13 cells."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -118,11 +122,11 @@ class PyramidPooling(nn.Module):
 
 
 class CspNext(nn.Module):
-    """The backbone: a stem and four stages, 32 pixels to a cell.
+    """Backbone of a stem and four stages, 32 pixels per cell.
 
     Args:
-        depth: Times the blocks of `STAGES`.
-        width: Times its channels.
+        depth: Factor of the number of blocks in `STAGES`.
+        width: Factor of its channels.
     """
 
     def __init__(self, depth: float, width: float) -> None:
@@ -148,7 +152,7 @@ class CspNext(nn.Module):
 
 
 class ScaleNorm(nn.Module):
-    """Vectors divided by the root of their mean square, times one number that is learnt."""
+    """Divides vectors by the root of their mean square, times one learnt number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +165,7 @@ class ScaleNorm(nn.Module):
 
 
 class ChannelScale(nn.Module):
-    """A factor for each number of a vector."""
+    """A learnt factor for each element of a vector."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -195,12 +199,12 @@ class GatedAttention(nn.Module):
 
 
 class RtmposeHead(nn.Module):
-    """A map of features to the logits of every joint's bins, on two axes.
+    """Maps features to the logits of every joint's bins, on two axes.
 
     Args:
-        channels: Of the features.
-        joints: J.
-        cells: Of the features.
+        channels: Channels of the features.
+        joints: Number of joints, J.
+        cells: Cells of the feature map.
         counts: Bins of x and of y.
     """
 
@@ -227,13 +231,13 @@ class RtmposeCodec(SimccCodec):
 
     @classmethod
     def of(cls, config: CodecSettings) -> RtmposeCodec:
-        """A configuration's; its sigma 0 stands for `SIGMA`."""
+        """Create the codec of a configuration; the default sigma is `SIGMA`."""
         rows = bins(config.input_size[0], config.split_ratio)
         sigma = config.sigma or SIGMA * math.sqrt(rows / 512)
         return cls(config.input_size, config.split_ratio, sigma, config.upsample)
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
-        """For this size of pictures alone."""
+        """Create a head for this size of pictures alone."""
         height, width = self.input_size
         counts = bins(width, self.split_ratio), bins(height, self.split_ratio)
         return RtmposeHead(channels, joints, map_size[0] * map_size[1], counts)
@@ -242,18 +246,7 @@ class RtmposeCodec(SimccCodec):
 def build_rtmpose(
     depth: float, width: float, size: tuple[int, int], norm: Norm, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
-    """The backbone as `dpose.pose.backbones.Backbone.build` gives it, with weights drawn at random.
-
-    Args:
-        depth: See `CspNext`.
-        width: See `CspNext`.
-        size: (H, W) of the pictures.
-        norm: What stands for BatchNorm.
-        pretrained: Refused, unless False.
-
-    Raises:
-        DposeError: weights of ImageNet are asked for, or a file of a backbone's weights.
-    """
+    """Build a `CspNext` (`Backbone.build`), with weights drawn at random."""
     if pretrained:
         raise DposeError(
             "backbone-without-own-weights",

@@ -1,4 +1,4 @@
-"""SimCC: a joint's place as two classifications, one over the bins of each axis; and the codec of it.
+"""SimCC: a joint's position as two classifications, one over the bins of each axis; and the codec of it.
 
 Pixel x of an axis of W pixels is bin x * k of its W * k bins, with k the split ratio (Li et al. 2022, "SimCC:
 a Simple Coordinate Classification Perspective for Human Pose Estimation", section 3). Pixel centres are whole
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from dpose.pose.outputs import CodecSettings, Outputs
 
 REACH = 3.0
-"""How many sigmas of the smoothing Gaussian count as "at" a bin, in labels and in scores."""
+"""Number of sigmas of the smoothing Gaussian that count as "at" a bin, in labels and in scores."""
 
 
 def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Tensor, Tensor]:
-    """The x logits of a mirrored picture, put back where the picture's own are.
+    """Return the x logits of a mirrored picture, reflected to the geometry of the unmirrored picture.
 
     In the mirrored picture pixel x stands at W - 1 - x, so bin b stands at k (W - 1) - b and not at the end
-    of the vector minus b: turning the vector round alone would move every joint by k - 1 bins. The last k - 1
+    of the vector minus b: reversing the vector alone would move every joint by k - 1 bins. The last k - 1
     bins lie beyond the last pixel's centre and have no counterpart.
 
     Args:
@@ -36,7 +36,7 @@ def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Ten
         split_ratio: Bins a pixel, a whole number.
 
     Returns:
-        The logits, (N, J, W * k), 0 in the bins without a counterpart; and (W * k,) bool, where there is one.
+        The logits, (N, J, W * k), 0 in the bins without a counterpart; and (W * k,) bool, true for bins that have one.
     """
     shift = round(split_ratio) - 1
     turned = F.pad(x_logits[:, partner].flip(-1), (0, shift))[..., shift:]
@@ -45,12 +45,12 @@ def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Ten
 
 
 def bins(extent: int, split_ratio: float) -> int:
-    """The number of bins of an axis of `extent` pixels."""
+    """Return the number of bins of an axis of `extent` pixels."""
     return round(extent * split_ratio)
 
 
 class SimccHead(nn.Module):
-    """A map of features to the logits of every joint's bins, on two axes."""
+    """Maps features to the logits of every joint's bins, on two axes."""
 
     def __init__(
         self, channels: int, joints: int, map_size: tuple[int, int], upsample: int, counts: tuple[int, int]
@@ -75,13 +75,13 @@ class SimccHead(nn.Module):
 
 @dataclass(frozen=True)
 class SimccCodec:
-    """SimCC (`dpose.pose.codec.Codec`): outputs are x logits (N, J, W * k) and y logits (N, J, H * k).
+    """Codec SimCC (`dpose.pose.codec.Codec`): outputs are x logits (N, J, W * k) and y logits (N, J, H * k).
 
     Attributes:
         input_size: (H, W) in pixels.
         split_ratio: Bins a pixel, k, a whole number.
-        sigma: Of the labels' Gaussian, bins.
-        upsample: Factor between the map of features and the joints' maps.
+        sigma: Standard deviation of the labels' Gaussian, bins.
+        upsample: Factor between the feature map and the joints' maps.
     """
 
     input_size: tuple[int, int]
@@ -97,22 +97,22 @@ class SimccCodec:
 
     @classmethod
     def of(cls, config: CodecSettings) -> SimccCodec:
-        """A configuration's; its sigma 0 stands for 6 of 512 bins of the y axis."""
+        """Create the codec of a configuration; the default sigma is 6 of 512 bins of the y axis."""
         sigma = config.sigma or 6.0 * bins(config.input_size[0], config.split_ratio) / 512
         return cls(config.input_size, config.split_ratio, sigma, config.upsample)
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
-        """A 1x1 convolution to one map a joint, upsampled, and one linear layer an axis, shared by the joints."""
+        """Create a 1x1 convolution to one map a joint, upsampled, and one linear layer an axis for all joints."""
         height, width = self.input_size
         counts = bins(width, self.split_ratio), bins(height, self.split_ratio)
         return SimccHead(channels, joints, map_size, self.upsample, counts)
 
     def encode(self, keypoints: Tensor, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The smoothed labels of an axis pair, and the weight of each joint.
+        """Compute the smoothed labels of both axes, and the weight of each joint.
 
         The centre is round(x * k); the label is a Gaussian of `sigma` bins around it over the whole axis, normalised to
         sum 1 on the axis. A joint outside the picture whose centre +- 3 sigma lies wholly outside either axis has
-        weight 0; one nearer than that is taught as the border, the best that the axis can say.
+        weight 0; the label of one nearer than that is at the border, the closest position that the axis has.
 
         Args:
             keypoints: (..., J, 2) pixels, x then y. Coordinates of joints that are not visible are never read: they may
@@ -141,18 +141,17 @@ class SimccCodec:
         return labels[0], labels[1], weight.to(keypoints.dtype)
 
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
-        """For one joint KL(label || softmax(logits)) over the bins of x, plus the same for y, times its weight."""
+        """KL(label || softmax(logits)) of a joint over the bins of x, plus the same for y, times its weight."""
         x_logits, y_logits = outputs
         x_labels, y_labels, weight = self.encode(keypoints.to(x_logits.dtype), visible)
         joints = _divergence(x_labels, x_logits) + _divergence(y_labels, y_logits)
         return (joints * weight).sum(dim=-1) / weight.shape[-1]
 
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """A coordinate is its axis' argmax / k (of equal bins, the first): within 1 / (2 k) pixels of what was encoded.
+        """Return argmax / k of each axis (of equal bins, the first): within 1 / (2 k) pixels of the encoded position.
 
         The score is the probability that the model puts within 3 sigma of its argmax, the smaller one of the two axes:
-        0.997 where its distribution is as sharp as the labels it was taught, about 6 sigma / bins where it knows
-        nothing.
+        0.997 if its distribution is as sharp as the labels, about 6 sigma / bins for a model that knows nothing.
         """
         coordinates, scores = [], []
         for logits in outputs:
@@ -165,14 +164,14 @@ class SimccCodec:
         return torch.stack(coordinates, dim=-1), torch.minimum(scores[0], scores[1])
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
-        """The mean of the logits, those of the mirrored crops turned by `mirror_x`."""
+        """Average the logits with those of the mirrored crops, reflected by `mirror_x`."""
         (x_logits, y_logits), (x_mirrored, y_mirrored) = outputs, mirrored
         x_turned, has_counterpart = mirror_x(x_mirrored, partner, self.split_ratio)
         x_mean = torch.where(has_counterpart, (x_logits + x_turned) / 2, x_logits)
         return x_mean, (y_logits + y_mirrored[:, partner]) / 2
 
     def chance(self) -> float:
-        """The share of the shorter axis' bins that lie within 3 sigma of one."""
+        """Return the share of the shorter axis' bins that lie within 3 sigma of one."""
         return 2 * REACH * self.sigma / bins(min(self.input_size), self.split_ratio)
 
     def explain(self) -> str:

@@ -1,8 +1,8 @@
-"""Skeletons as data: which joints there are, what joins them, which swap when a picture is mirrored.
+"""Skeletons: joints, the edges between them, and the pairs that swap when a picture is mirrored.
 
-`MPII` (16 joints) is the house's own; `COCO` (17) is that of COCO and Human-Art. A joint has the same name in every
-skeleton that has it, so going from one to another is a matter of names: `JointMap`. A dataset with joints of its own
-brings its skeleton along (`skeleton_of`), and so does the `config.json` of a model that learnt from it.
+`MPII` (16 joints) is the default; `COCO` (17) is that of COCO and Human-Art. A joint has the same name in every
+skeleton that has it, so labels are converted from one to another by names: `JointMap`. A dataset with joints of its own
+defines its skeleton (`skeleton_of`), and so does the `config.json` of a model that was trained on it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Skeleton:
     """One dataset's joints.
 
     Attributes:
-        name: "mpii", "coco", "lsp", "blazepose", or "joints-" and a digest where a dataset brought it along.
+        name: "mpii", "coco", "lsp", "blazepose", or "joints-" and a digest for a skeleton that a dataset defines.
         joints: Names, in the dataset's order; `r_` and `l_` are the person's own right and left.
         edges: Pairs of joint indices to draw a line between.
         flip_pairs: Pairs of joint indices that change places in a mirrored picture.
-        sigmas: The falloff of each joint (OKS), COCO's for its own; empty where people are scored by PCKh.
+        sigmas: The falloff of each joint (OKS), COCO's for its own; empty if people are scored by PCKh.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Skeleton:
 
     @property
     def flip_order(self) -> tuple[int, ...]:
-        """The joint that stands at each place after mirroring: `mirrored = keypoints[list(flip_order)]`."""
+        """The joint at each place after mirroring: `mirrored = keypoints[list(flip_order)]`."""
         order = list(range(len(self.joints)))
         for a, b in self.flip_pairs:
             order[a], order[b] = b, a
@@ -128,20 +128,16 @@ BLAZEPOSE = Skeleton(
 )  # fmt: skip
 
 SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE)}
-"""Those that dpose knows, and those that were met since (`skeleton_of`)."""
+"""Built-in skeletons, and those that were defined since (`skeleton_of`)."""
 
 BUILT_IN = frozenset(SKELETONS)
 
 OWN = "own"
-"""Where a skeleton is asked for: that of the model itself."""
+"""Name that stands for the skeleton of the model itself."""
 
 
 def skeleton_named(name: str) -> Skeleton:
-    """The skeleton of that name.
-
-    Raises:
-        DposeError: there is none.
-    """
+    """Return the skeleton with this name."""
     if name not in SKELETONS:
         known = ", ".join(SKELETONS)
         raise DposeError("skeleton-unknown", "there is no such skeleton", name, f"choose from {known}")
@@ -149,11 +145,7 @@ def skeleton_named(name: str) -> Skeleton:
 
 
 def check_skeleton(name: str) -> None:
-    """Refuse a skeleton that is neither built in nor "own".
-
-    Raises:
-        DposeError: it is none.
-    """
+    """Refuse a skeleton that is neither built in nor "own"."""
     if name not in {*BUILT_IN, OWN}:
         raise DposeError(
             "skeleton-unknown",
@@ -169,19 +161,20 @@ def skeleton_of(
     *,
     where: str = "",
 ) -> Skeleton:
-    """The skeleton that a label file describes, entered into `SKELETONS`: a known one where the joints are its own.
+    """Register the skeleton that a label file describes; returns a built-in one if the joints are its own.
 
-    A new one is called by the digest of what it is, so that two files with the same joints have the same skeleton. Its
-    falloff in OKS is 1/J for each joint, as Ultralytics has it: nobody has measured another.
+    A new one is named by the digest of its content, so that two files with the same joints have the same skeleton. Its
+    falloff in OKS is 1/J for each joint, as in Ultralytics, since no measured value exists.
 
     Args:
         joints: Names; `left_`, `right_` and the like become `l_` and `r_`.
-        edges: Pairs of places in `joints`, from 0.
-        flip_order: The joint at each place of a mirrored picture; by the names' sides where None.
+        edges: Pairs of indices into `joints`, from 0.
+        flip_order: The joint at each place of a mirrored picture; derived from the names' sides if None.
         where: The file, for errors.
 
     Raises:
-        DposeError: no or two equal joints, an edge that joins nothing, or an order that is none.
+        DposeError: no joints or two equal ones, an edge to a joint that does not exist, or an order that does not swap
+            pairs.
     """
     names = tuple(map(_plain_name, joints))
     if not names or len(set(names)) != len(names) or not all(names):
@@ -210,23 +203,19 @@ def skeleton_of(
 
 
 def skeleton_to_dict(name: str) -> str | dict[str, Any]:
-    """How a model's configuration writes its skeleton: the name of a known one, any other in full."""
+    """Write a skeleton for a model's configuration: the name of a built-in one, any other in full."""
     if name in BUILT_IN:
         return name
-    found = SKELETONS[name]
+    skeleton = SKELETONS[name]
     return {
-        "joints": list(found.joints),
-        "edges": [list(e) for e in found.edges],
-        "flip_order": list(found.flip_order),
+        "joints": list(skeleton.joints),
+        "edges": [list(e) for e in skeleton.edges],
+        "flip_order": list(skeleton.flip_order),
     }
 
 
 def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
-    """The name of the skeleton that `skeleton_to_dict` wrote in full.
-
-    Raises:
-        DposeError: it is none.
-    """
+    """Return the name of the skeleton that `skeleton_to_dict` wrote in full."""
     try:
         return skeleton_of(values["joints"], values["edges"], values["flip_order"], where=where).name
     except (KeyError, TypeError, ValueError) as error:
@@ -236,7 +225,7 @@ def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """A joint's name with its side in front: "LeftEye", "left-eye" and "eye_l" are all "l_eye"."""
+    """Normalise a joint's name, its side in front: "LeftEye", "left-eye" and "eye_l" are all "l_eye"."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
     parts = [part for part in re.split(r"[^a-z0-9]+", words) if part]
     sides = {"left": "l", "l": "l", "right": "r", "r": "r"}
@@ -248,7 +237,7 @@ def _plain_name(name: str) -> str:
 
 
 def _by_sides(names: Sequence[str]) -> list[int]:
-    """For each joint the place of its counterpart on the other side; its own where it has none."""
+    """Return for each joint the index of its counterpart on the other side; its own if it has none."""
     other = {"l_": "r_", "r_": "l_"}
     turned = [other.get(name[:2], name[:2]) + name[2:] for name in names]
     return [names.index(t) if t in names else i for i, t in enumerate(turned)]
@@ -266,11 +255,11 @@ Weights = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class JointMap:
-    """How labels of one skeleton become labels of another.
+    """Conversion of labels from one skeleton to another.
 
     Attributes:
         source: The labels' skeleton.
-        target: The wanted one.
+        target: The skeleton to convert to.
         shared: (source joint, target joint) of those that both have.
         derived: (target joint, the source joints that it is a weighted sum of).
     """
@@ -282,12 +271,12 @@ class JointMap:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Target joints that the source says nothing about."""
+        """Target joints that neither exist in the source nor can be derived."""
         known = {t for _, t in self.shared} | {t for t, _ in self.derived}
         return tuple(t for t in range(len(self.target)) if t not in known)
 
     def points(self, keypoints: ArrayLike) -> NDArray[np.float64]:
-        """Keypoints (..., J, 2) in the target's order, (..., K, 2) float64; nan where the source has no such joint."""
+        """Return keypoints (..., J, 2) in the target's order, (..., K, 2) float64; nan for missing joints."""
         source = np.asarray(keypoints, np.float64)
         out = np.full((*source.shape[:-2], len(self.target), 2), np.nan)
         for s, t in self.shared:
@@ -297,7 +286,7 @@ class JointMap:
         return out
 
     def matrix(self) -> NDArray[np.float64]:
-        """(K, J): what `points` multiplies J keypoints by; rows of zeros for missing joints."""
+        """Return (K, J), by which `points` multiplies J keypoints; rows of zeros for missing joints."""
         made = np.zeros((len(self.target), len(self.source)))
         for s, t in self.shared:
             made[t, s] = 1.0
@@ -307,7 +296,7 @@ class JointMap:
         return made
 
     def values(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Flags or scores (..., J) in the target's order: a derived joint has its lowest parent's, a missing one 0."""
+        """Return flags or scores (..., J) in the target's order: the least parent's if derived, 0 if missing."""
         source = np.asarray(values, np.float64)
         out = np.zeros((*source.shape[:-1], len(self.target)))
         for s, t in self.shared:
@@ -318,17 +307,17 @@ class JointMap:
 
 
 def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool = False) -> JointMap:
-    """The map from one skeleton to another, by the joints' names; LSP's "neck" is MPII's "upper_neck".
+    """Return the map from one skeleton to another, by the joints' names; LSP's "neck" is MPII's "upper_neck".
 
-    Pelvis and thorax, where the source lacks them, are the middles of hips and shoulders: fair to learn from (MPII's
-    own thorax lies a little above), never scored.
+    Pelvis and thorax, if the source lacks them, are the middles of hips and shoulders: good enough to learn from
+    (MPII's own thorax lies a little above), never scored.
 
     Args:
-        source: The skeleton there is.
-        target: The wanted one.
-        predicted: The keypoints are a model's and no labels: upper neck and head top, where the source lacks them and
-            has shoulders and ears, lie on the line from the middle of the shoulders through that of the ears, at 0.25
-            and 1.9 of that way.
+        source: The source skeleton.
+        target: The target skeleton.
+        predicted: True for a model's keypoints, which are no labels: upper neck and head top, if the source lacks them
+            and has shoulders and ears, lie on the line from the middle of the shoulders through that of the ears, at
+            0.25 and 1.9 of that way.
 
     Raises:
         KeyError: a name that is not in `SKELETONS`.
@@ -350,7 +339,7 @@ def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool
 
 
 def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """LSP's fourteen joints in MPII's order, with pelvis and thorax derived (`joint_map`).
+    """Convert LSP's fourteen joints to MPII's order, with pelvis and thorax derived (`joint_map`).
 
     Args:
         joints: (..., 14, 2), pixels.

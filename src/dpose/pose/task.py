@@ -1,4 +1,4 @@
-"""The pose task: what the training engine needs to know of poses, and all that it knows."""
+"""The pose task: the part of poses that the training engine needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class PoseTask:
 
     Args:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        codec: The model's (`PoseModel.codec`); SimCC of two bins a pixel where None.
-        labels: The skeleton of what the metric compares with, where it is another than the model's.
+        codec: The model's (`PoseModel.codec`); SimCC of two bins a pixel by default.
+        labels: Skeleton of the labels that the metric compares with, if it is not the model's.
         precision: "bf16" runs the model in bfloat16 (autocast) when the loss is computed; weights, loss and gradients
             stay float32.
 
@@ -54,10 +54,10 @@ class PoseTask:
         self.precision = precision
 
     def build_model(self, config: Any) -> PoseModel:
-        """A fresh model.
+        """Create an untrained model.
 
         Args:
-            config: A `PoseConfig`, or the mapping that its `to_dict` gives.
+            config: A `PoseConfig`, or the mapping that its `to_dict` returns.
 
         Raises:
             DposeError: the configuration is not possible, or is for another skeleton or codec.
@@ -73,7 +73,7 @@ class PoseTask:
         inputs: Tensor,
         targets: Mapping[str, Tensor],
     ) -> Tensor:
-        """The model's codec's loss of each of V views, (V,), at `params`.
+        """Return the codec's loss of each of V views, (V,), at `params`.
 
         Args:
             model: A `PoseModel` for this task's skeleton.
@@ -102,7 +102,7 @@ class PoseTask:
         return pad_views(units)
 
     def metric(self) -> PoseMetric:
-        """A fresh metric: OKS where the labels' skeleton has sigmas (COCO's), else PCKh on MPII's joints."""
+        """Create a metric: OKS if the labels' skeleton has sigmas (COCO's), else PCKh on MPII's joints."""
         return PoseMetric(self.codec, self.skeleton, self.labels)
 
     def _check(self, config: PoseConfig) -> None:
@@ -110,21 +110,15 @@ class PoseTask:
             raise DposeError(
                 "skeleton-differs", f"the model is for {config.skeleton}", f"skeleton {self.skeleton}"
             )
-        found, wanted = codec_of(config).explain(), self.codec.explain()
-        if found != wanted:
+        actual, wanted = codec_of(config).explain(), self.codec.explain()
+        if actual != wanted:
             raise DposeError(
-                "codec-differs", f"the model's joints are found by {found}", f"a task of {wanted}"
+                "codec-differs", f"the model's joints are found by {actual}", f"a task of {wanted}"
             )
 
 
 class PoseMetric:
-    """OKS or PCKh of the decoded outputs (`dpose.units.Metric`), on the joints that model and labels share.
-
-    Args:
-        codec: The model's.
-        skeleton: The model's.
-        labels: The labels'. COCO's are scored by OKS, any other by PCKh, brought to MPII's joints.
-    """
+    """OKS or PCKh of the decoded outputs (`dpose.units.Metric`), on the joints that model and labels share."""
 
     def __init__(self, codec: Codec, skeleton: str = "mpii", labels: str = "mpii") -> None:
         scored = SKELETONS[labels] if SKELETONS[labels].sigmas else MPII
@@ -139,7 +133,7 @@ class PoseMetric:
         Args:
             outputs: The model's.
             targets: "keypoints" (N, K, 2), "labelled" (N, K), and "head_length" (N,) for PCKh or "area" (N,) for OKS.
-                "labelled" and not "visible": a joint that the crop has lost is not learnt from, but it is scored.
+                "labelled" and not "visible": a joint outside the crop is not learnt from, but it is scored.
                 Joints that the model does not have are not scored.
         """
         predicted, _ = self._codec.decode(outputs)
@@ -153,5 +147,5 @@ class PoseMetric:
         )
 
     def compute(self) -> Result:
-        """The result over everything seen."""
+        """Return the result over all views so far."""
         return self._metric.compute()

@@ -1,13 +1,18 @@
-"""Any of timm's models as a backbone, made fit for pictures of any size and for per-unit gradients.
+"""Any model of timm as a backbone, for pictures of any size and per-unit gradients; HRNet up to its finest branch.
 
-What is changed, by rules that look at one forward pass and never at a list of names:
+Models are changed by rules that trace one forward pass and never by a list of names:
 
-* what the map does not come from (classifiers, what follows pooling) is taken out;
-* the last layers that step make no step, until a cell of the map has the stride asked for (as in Luo et al. 2019, "Bag
-  of tricks and a strong baseline for deep person re-identification"). No kernel is dilated: what a picture of 128x96
-  shows is as large for the last stage's kernels as what one of 256x192 shows for the model as it was;
-* BatchNorm is replaced as the norm asked for says (`dpose.pose.norms`);
-* nothing draws random numbers and nothing is computed in place or kept from one pass to another.
+* layers that do not contribute to the feature map (classifiers, what follows pooling) are removed;
+* the strides of the last strided layers are set to one, until a cell of the map has the requested stride (as in Luo et
+  al. 2019, "Bag of tricks and a strong baseline for deep person re-identification"). No kernel is dilated: the content
+  of a picture of 128x96 is as large for the last stage's kernels as that of one of 256x192 for the unchanged model;
+* BatchNorm is replaced according to the requested norm (`dpose.pose.norms`);
+* nothing draws random numbers and nothing is computed in place or stored from one pass to another.
+
+HRNet (Sun et al. 2019, "Deep high-resolution representation learning for human pose estimation") ends at its branch of
+the highest resolution, four pixels per cell, from which the codec "heatmap" reads heat maps by one 1x1 convolution.
+Names of parameters are timm's, which are those of the published code and of mmpose. The layers that timm adds behind
+the branches, for a classifier, and the last mixing of the other branches are left out.
 """
 
 from __future__ import annotations
@@ -34,18 +39,18 @@ from dpose.pose.norms import Norm, batch_norms, replace_batch_norms
 from dpose.pose.weights_file import imagenet_tensors, read_weights
 
 SIDE = 256
-"""The height and width that a model is looked at with where it takes any."""
+"""Height and width of the traced picture for models that take any."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """What a model of timm is.
+    """Properties of a model of timm.
 
     Attributes:
-        strides: Pixels of the picture to a cell of the map, as timm has it, and what it can be brought to.
-        frozen: Beginnings of the names of parameters that belong to what stands before its last stage.
-        mean: Of the three colours, 0 to 1, that its pictures are to be normalised with.
-        std: See `mean`.
+        strides: Picture pixels per cell of the map, as timm has it, and the values to which it can be reduced.
+        frozen: Prefixes of the names of parameters before the last stage.
+        mean: Mean of the three colours, 0 to 1, for normalising pictures.
+        std: Standard deviation for normalising pictures.
     """
 
     strides: tuple[int, ...]
@@ -56,14 +61,8 @@ class Described:
 
 @cache
 def described(name: str) -> Described:
-    """What timm's model `name` is, as one forward pass shows.
-
-    Raises:
-        DposeError: timm has no such model, or it gives no map.
-    """
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # whether it was asked for before must not change what is drawn next
+    """Describe timm's model `name` by one forward pass."""
+    with torch.random.fork_rng(devices=[]):  # a first call must not change the numbers drawn next
         model = create(name)
     cfg = model.pretrained_cfg
     size = tuple(cfg["input_size"][1:]) if cfg.get("fixed_input_size") else (SIDE, SIDE)
@@ -85,18 +84,10 @@ def described(name: str) -> Described:
 def build_timm(
     name: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
-    """The model that timm calls `name`, what makes a map of its features, and that map's channels.
+    """Build timm's model `name`, the module from its features to a map, and the map's channels (`Backbone.build`).
 
-    Args:
-        name: As timm has it.
-        input_size: (H, W), multiples of the stride.
-        norm: What stands for BatchNorm.
-        pretrained: Whether it starts from ImageNet's weights, or the file that it starts from.
-        stride: One of `Described.strides`.
-
-    Raises:
-        DposeError: it does not take pictures of this size; its weights cannot be had; or it mixes pictures or stores
-            what it sees in a way that nothing is known to stand for.
+    `input_size` is (H, W), multiples of `stride`, one of `Described.strides`. A model that mixes pictures or stores
+    state in a way that cannot be replaced is refused.
     """
     if pretrained and batch_norms(create(name)):
         refuse_group(norm)
@@ -116,7 +107,7 @@ def build_timm(
         _head_norm(model),
     )
     if hasattr(model, "head") and not seen.used & {id(p) for p in model.head.parameters()}:
-        model.head = nn.Identity()  # but where it is part of what makes the features
+        model.head = nn.Identity()  # unless it takes part in computing the features
     if tuple(tail(features).shape[2:]) != tail.size:
         raise DposeError(
             "feature-map-size-wrong",
@@ -132,13 +123,13 @@ def build_timm(
 
 
 class ToMap(nn.Module):
-    """What a model gives, tokens (N, T, C) or a map of either layout, to a map (N, C, h, w), normalised as in its head.
+    """Converts a model's result, tokens (N, T, C) or a map of either layout, to a normalised map (N, C, h, w).
 
     Args:
         size: (h, w).
         prefix: Tokens before those of the map.
-        channels_last: Whether maps come as (N, h, w, C).
-        norm: Of maps; Identity where the model's head begins with none.
+        channels_last: True if maps come as (N, h, w, C).
+        norm: Norm of maps; Identity if the model's head begins with none.
     """
 
     def __init__(self, size: tuple[int, int], prefix: int, channels_last: bool, norm: nn.Module) -> None:
@@ -159,11 +150,7 @@ class ToMap(nn.Module):
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that timm does not know.
-
-    Raises:
-        DposeError: timm has no such model; names the nearest.
-    """
+    """Refuse a name that timm does not know."""
     if not timm.is_model(name.partition(".")[0]):
         near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
         hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
@@ -171,11 +158,7 @@ def check_name(name: str) -> None:
 
 
 def refuse_group(norm: Norm) -> None:
-    """Refuse GroupNorm in the place of a trained network's BatchNorm, where its weights would mean nothing.
-
-    Raises:
-        DposeError: it is asked for.
-    """
+    """Refuse GroupNorm in place of a trained network's BatchNorm, whose weights would mean nothing there."""
     if norm == "group":
         raise DposeError(
             "pretrained-needs-batchnorm",
@@ -186,15 +169,9 @@ def refuse_group(norm: Norm) -> None:
 
 
 def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
-    """The model that timm calls `name`, without a classifier.
+    """Create timm's model `name`, with or without a tag, without a classifier.
 
-    Args:
-        name: As timm has it, with or without a tag.
-        pretrained: Whether it starts from ImageNet's weights, or the file that it starts from.
-        options: Others of the model's.
-
-    Raises:
-        DposeError: timm has no such model, cannot make it, or its weights cannot be had.
+    `pretrained` is True for ImageNet weights, or a file of weights; `options` are others of the model.
     """
     check_name(name)
     tensors: Mapping[str, Tensor] | None = None
@@ -207,12 +184,12 @@ def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
         with _quiet():
             return timm.create_model(name, pretrained=bool(pretrained), num_classes=0, **overlay, **options)
     except Exception as error:  # huggingface_hub, urllib, safetensors and timm each raise their own
-        said = f"({type(error).__name__}: {' '.join(str(error).split())[:160]})"
+        reason = f"({type(error).__name__}: {' '.join(str(error).split())[:160]})"
         if not pretrained:
-            raise DposeError("timm-model-refused", f"timm cannot make it {said}", f"timm:{name}") from error
+            raise DposeError("timm-model-refused", f"timm cannot make it {reason}", f"timm:{name}") from error
         raise DposeError(
             "pretrained-weights-unavailable",
-            f"cannot get the pretrained weights {said}",
+            f"cannot get the pretrained weights {reason}",
             f"timm's {name}",
             "fetch them once where there is a network and copy the Hugging Face cache (HF_HOME) here, or start from a "
             "model folder or a file with --init",
@@ -221,7 +198,7 @@ def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the client's line for each attempt to fetch weights; one line says that all failed."""
+    """Silence the client's line for each attempt to download weights; one line reports that all failed."""
     clients = [logging.getLogger(name) for name in ("huggingface_hub", "timm")]
     before = [client.level for client in clients]
     for client in clients:
@@ -238,11 +215,11 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
     try:
         with torch.no_grad():
             features = model.forward_features(torch.zeros(1, 3, *size))
-    except Exception as error:  # whatever a model's own code raises for a size that it was not made for
-        said = " ".join(str(error).split())[:160] or type(error).__name__
+    except Exception as error:  # a model's code may raise anything for a size that it was not made for
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise DposeError(
             "input-size-unsupported",
-            f"cannot take pictures of {size[0]}x{size[1]} ({said})",
+            f"cannot take pictures of {size[0]}x{size[1]} ({reason})",
             f"timm:{name}",
             "choose another input size or stride",
         ) from error
@@ -258,7 +235,7 @@ def _no_map(name: str) -> DposeError:
 
 
 def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str, int, int]], Tensor]:
-    """The layers that step, each with the stride before it and behind it, and the features that come out."""
+    """Return the strided layers, each with the stride before it and behind it, and the features of the last layer."""
     steps: list[tuple[str, int, int]] = []
 
     def look(place: str, x: Any, out: Any) -> None:
@@ -283,7 +260,7 @@ def _make_no_step(model: nn.Module, place: str) -> None:
     if isinstance(layer, nn.AvgPool2d) or (
         isinstance(layer, nn.MaxPool2d) and layer.kernel_size in (2, (2, 2)) and not layer.padding
     ):
-        # without a step each window is a place; even ones would make the map smaller by one
+        # at stride one each window is a cell; even windows would make the map smaller by one
         model.set_submodule(place, nn.Identity())
     elif isinstance(layer, nn.Conv2d) and not isinstance(layer, Conv2dSame) and layer.kernel_size[0] % 2 == 0:
         # an even kernel has no middle: one row and column more, behind, keep the map's size
@@ -301,7 +278,7 @@ def _make_no_step(model: nn.Module, place: str) -> None:
 
 
 class _Reads(TorchFunctionMode):
-    """Which parameters any function was called with."""
+    """Records the parameters that any function was called with."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -316,7 +293,7 @@ class _Reads(TorchFunctionMode):
 
 
 def _take_out_unused(model: nn.Module, used: set[int]) -> None:
-    """Identity in the place of every layer none of whose parameters were used, but for the head's norm."""
+    """Replace every layer with no used parameter by Identity, except the head's norm."""
     keep = {id(p) for p in _head_norm(model).parameters()} | used
     for name, child in list(model.named_children()):
         own = {id(p) for p in child.parameters()}
@@ -327,15 +304,15 @@ def _take_out_unused(model: nn.Module, used: set[int]) -> None:
 
 
 def _head_norm(model: nn.Module) -> nn.Module:
-    """The norm of maps that a model's head begins with, behind its pooling; Identity where there is none."""
+    """Return the norm of maps that a model's head begins with, behind its pooling; Identity if there is none."""
     norm = getattr(getattr(model, "head", None), "norm", None)
     return norm if isinstance(norm, LayerNorm2d | LayerNorm2dFp32) else nn.Identity()
 
 
 def _before_last_stage(model: Any) -> tuple[str, ...]:
-    """The beginnings of names of parameters up to the last but one stage that timm tells of.
+    """Return the prefixes of names of parameters up to the last but one stage in timm's `feature_info`.
 
-    A stage is where the map shrinks; of a model whose map never does, the last quarter of the blocks is the last stage.
+    A stage is where the map shrinks; in a model whose map never does, the last quarter of the blocks is the last stage.
     """
     infos = list(getattr(model, "feature_info", None) or [])
     shrinks = len({info["reduction"] for info in infos}) > 1
@@ -350,7 +327,7 @@ def _before_last_stage(model: Any) -> tuple[str, ...]:
 
 
 def make_still(name: str, model: nn.Module) -> None:
-    """Turn off what draws random numbers or writes in place; refuse what keeps something from pass to pass."""
+    """Turn off random numbers and in-place writes; refuse layers that store state from pass to pass."""
     for place, module in model.named_modules():
         layer = cast(Any, module)
         if hasattr(layer, "attention_bias_cache"):
@@ -371,7 +348,7 @@ def make_still(name: str, model: nn.Module) -> None:
 
 
 def _refuse_mixing(name: str, model: Any, size: tuple[int, int]) -> None:
-    """Refuse a model that, as it trains, takes something from other pictures, stores what it sees or draws numbers."""
+    """Refuse a model that, in training mode, mixes pictures, stores state or draws random numbers."""
     pictures = torch.randn(3, 3, *size, generator=torch.Generator().manual_seed(0))
     buffers = {place: (b, b._version) for place, b in model.named_buffers()}
     model.train()
@@ -392,3 +369,78 @@ def _refuse_mixing(name: str, model: Any, size: tuple[int, int]) -> None:
             f"timm:{name}",
             "choose another backbone",
         )
+
+
+HRNET = "hrnet_"
+HRNET_STRIDE = 4
+HRNET_MULTIPLE = 32
+"""Stride of the branch with the lowest resolution, pixels: input sizes are its multiples."""
+HRNET_FROZEN = (
+    *("conv1.", "bn1.", "conv2.", "bn2.", "layer1."),
+    *("transition1.", "stage2.", "transition2.", "stage3."),
+)
+"""Prefixes of the names of parameters before the last stage, and of the transition into it."""
+
+
+class HighestBranch(nn.Module):
+    """Trunk of one of timm's HRNets, as a network with one map at its end.
+
+    Args:
+        model: Result of timm with `head=""`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        for name, child in model.named_children():
+            if name not in ("global_pool", "head_drop", "classifier"):
+                self.add_module(name, child)
+        last = model.stage4[-1]
+        last.fuse_layers = last.fuse_layers[:1]
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """(N, 3, H, W), normalised, to (N, C, H / 4, W / 4)."""
+        net = cast(Any, self)
+        x = net.act1(net.bn1(net.conv1(x)))
+        x = net.layer1(net.act2(net.bn2(net.conv2(x))))
+        maps = net.stage2([step(x) for step in net.transition1])
+        for transition, stage in ((net.transition2, net.stage3), (net.transition3, net.stage4)):
+            # a new branch begins at the smallest map, the others go on
+            maps = stage([step(maps[min(n, len(maps) - 1)]) for n, step in enumerate(transition)])
+        highest: Tensor = maps[0]
+        return highest
+
+
+def build_hrnet(
+    name: str, size: tuple[int, int], norm: Norm, pretrained: bool | Path
+) -> tuple[nn.Module, nn.Module, int]:
+    """Build the trunk of timm's HRNet `name` (`Backbone.build`); sides of pictures are multiples of 32."""
+    if size[0] % HRNET_MULTIPLE or size[1] % HRNET_MULTIPLE:
+        raise DposeError(
+            "input-size-unsupported",
+            f"takes pictures whose sides are multiples of {HRNET_MULTIPLE}",
+            f"input_size {size}",
+            "choose another",
+        )
+    if pretrained:
+        refuse_group(norm)
+    model = create(name, pretrained, head="")
+    trunk = HighestBranch(model)
+    make_still(name, trunk)
+    example = torch.zeros(1, 3, *size)
+    replace_batch_norms(trunk, norm, lambda: trunk.forward_features(example))
+    return trunk, nn.Identity(), int(model.stage4_cfg["num_channels"][0])
+
+
+@cache
+def _shapes(name: str) -> Mapping[str, tuple[int, ...]]:
+    with torch.device("meta"):
+        trunk = HighestBranch(timm.create_model(name, num_classes=0, head=""))
+    return {key: tuple(tensor.shape) for key, tensor in trunk.state_dict().items()}
+
+
+def name_of_trunk(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return timm's name of the HRNet whose trunk has tensors of these names and shapes, or ""."""
+    width = shapes.get("stage4.0.branches.0.0.conv1.weight", (0,))[0]
+    # most are called by the width of this branch
+    names = sorted(timm.list_models(f"{HRNET}*"), key=lambda name: f"w{width}" != name.split("_")[1])
+    return next((name for name in names if _shapes(name) == dict(shapes)), "")

@@ -1,4 +1,4 @@
-"""The backbone: timm's TinyViT, made fit for per-unit gradients and for pictures that are not square.
+"""TinyViT as a backbone: timm's model, changed for per-unit gradients and for pictures that are not square.
 
 Four things differ from timm's model (Wu et al. 2022, "TinyViT: Fast Pretraining Distillation for Small Vision
 Transformers"), none of them in the names or the meaning of the weights:
@@ -6,7 +6,7 @@ Transformers"), none of them in the names or the meaning of the weights:
 * Windows are rectangles that tile the map exactly, so no zero tokens are attended to.
 * Attention biases are read from their parameter each time. timm caches them in evaluation mode, where swapped
   or reloaded weights then go unseen and gradients to the biases are zero.
-* BatchNorm can be folded into its convolution, or GroupNorm can stand in its place.
+* BatchNorm can be folded into its convolution, or replaced by GroupNorm.
 * Nothing mixes examples and nothing draws random numbers: no dropout, no stochastic depth.
 """
 
@@ -25,7 +25,7 @@ from dpose.pose.norms import Norm, fold, group_norm
 from dpose.pose.timm_models import create, refuse_group
 
 WINDOWS = (8, 8, 16, 8)
-"""The side a stage's windows are nearest to: at 256x192 they are 8x8, 16x12 (the map) and 8x6 (the map)."""
+"""Preferred side of a stage's windows: at 256x192 they are 8x8, 16x12 (the map) and 8x6 (the map)."""
 
 NANO: dict[str, Any] = {
     "embed_dims": [32, 64, 96, 160],
@@ -33,19 +33,20 @@ NANO: dict[str, Any] = {
     "num_heads": [1, 2, 3, 5],
     "mbconv_expand_ratio": 4.0,
 }
-"""1.2 M parameters. Shallow and wide at the end: the early maps are large, and they cost a CPU its time."""
+"""Sizes of nano, 1.2 M parameters. Shallow and wide at the end: the early maps are large, and slow on a CPU."""
 
 _STILL = {"drop_path_rate": 0.0, "drop_rate": 0.0}
-"""Of timm's options, those that every version since 1.0.20 takes; no TinyViT drops anything else by default."""
+"""Options that turn off random layers, in every version of timm since 1.0.20; no TinyViT drops anything else by
+default."""
 
 
 def stage_maps(stride: int, input_size: tuple[int, int]) -> list[tuple[int, int]]:
-    """(H, W) of the map in each of the four stages."""
+    """Return (H, W) of the map in each of the four stages."""
     return [(input_size[0] // s, input_size[1] // s) for s in (4, 8, 16, stride)]
 
 
 def fit_window(extent: int, preferred: int) -> int:
-    """The divisor of `extent` nearest to `preferred` in ratio (of two as near, the smaller)."""
+    """Return the divisor of `extent` nearest to `preferred` in ratio (of two as near, the smaller)."""
     divisors = [d for d in range(1, extent + 1) if extent % d == 0]
     return min(divisors, key=lambda d: max(d / preferred, preferred / d))
 
@@ -92,7 +93,7 @@ class WindowAttention(nn.Module):
 
 
 class WindowBlock(nn.Module):
-    """A TinyViT block: attention in windows, a depthwise convolution and an MLP, with two residuals."""
+    """Block of TinyViT: attention in windows, a depthwise convolution and an MLP, with two residuals."""
 
     def __init__(self, source: nn.Module, window: tuple[int, int]) -> None:
         super().__init__()
@@ -117,19 +118,10 @@ class WindowBlock(nn.Module):
 def build_backbone(
     preset: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path = False, *, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
-    """The backbone, the LayerNorm for its last map, and that map's channels.
+    """Build the backbone, the LayerNorm for its last map, and that map's channels (`Backbone.build`).
 
-    Args:
-        preset: "nano", "5m", "11m" or "21m".
-        input_size: (H, W), multiples of the stride.
-        norm: What stands after each convolution: "batch" BatchNorm; "folded" nothing, the convolution has a
-            bias; "group" GroupNorm.
-        pretrained: Load timm's ImageNet weights (downloaded on first use), or those in a file. Not for `nano`, which
-            has none, nor for "group", where they would mean nothing.
-        stride: Picture pixels a cell of the last map, 32 or 16: where it is 16, the last stage keeps its resolution.
-
-    Raises:
-        DposeError: `pretrained` weights do not exist for this model, or cannot be had.
+    `pretrained` weights do not exist for the preset "nano", and are refused with the norm "group", where they would
+    mean nothing. At stride 16 the last stage keeps its resolution.
     """
     maps = stage_maps(stride, input_size)
     windows = [(fit_window(h, side), fit_window(w, side)) for (h, w), side in zip(maps, WINDOWS, strict=True)]
@@ -159,7 +151,7 @@ def build_backbone(
 
 
 def replace_conv_norms(module: nn.Module, norm: Norm) -> None:
-    """Fold every BatchNorm of TinyViT's inside `module` into its convolution, or put GroupNorm in its place."""
+    """Fold every BatchNorm of TinyViT inside `module` into its convolution, or replace it by GroupNorm."""
     for name, child in module.named_children():
         if not isinstance(child, ConvNorm):
             replace_conv_norms(child, norm)

@@ -1,4 +1,4 @@
-"""People of a video: who is who from frame to frame, through short gaps, and their joints made steadier.
+"""Tracks of the people of a video, through short gaps, and smoothing of their joints.
 
 The filter is the one-euro filter (Casiez, Roussel and Vogel, CHI 2012).
 """
@@ -18,21 +18,22 @@ from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, Skeleton
 
 MISSED = 5
-"""Frames in a row that a person may be missed in."""
+"""Largest number of consecutive frames in which a person may be missed."""
 LEAST = 0.2
-"""People of two frames who are less alike are two."""
+"""Least similarity of a person in two frames."""
 SIGMA = 0.08
-"""A joint's falloff where nobody has measured one: about that of COCO's shoulders and knees."""
+"""Falloff of a joint without a measured one: about that of COCO's shoulders and knees."""
 WIDER = 1.5
-"""How much farther a joint may be in the frame after than labellers of one frame differ, and for each missed frame."""
+"""Factor of the falloff from one frame to the next, relative to that of labellers of one frame, and for each missed
+frame."""
 SHOWN = 0.1
-"""Joints with a lower score say nothing about who it is."""
+"""Least score of a joint that helps to identify a person."""
 LEAST_CUTOFF = 1.0
-"""Hertz: how slow a joint at rest is let move (the paper's fcmin)."""
+"""Cutoff in hertz for a joint at rest (the paper's fcmin)."""
 BETA = 20.0
-"""By how many hertz the cutoff rises for a speed of one person's size a second."""
+"""Increase of the cutoff in hertz for a speed of one person's size a second."""
 SPEED_CUTOFF = 1.0
-"""Hertz, of the speed's own filter (the paper's dcutoff)."""
+"""Cutoff in hertz of the speed's own filter (the paper's dcutoff)."""
 
 
 @dataclass
@@ -45,23 +46,23 @@ class _Track:
     missed: int = 0
 
     def expected(self) -> NDArray[np.float64]:
-        """Where the joints are now if the person moved on as before."""
+        """Return the joints' current positions if the person moved on as before."""
         return self.person.pose.keypoints + self.step * (self.missed + 1)
 
 
 class Tracker:
     """Gives numbers, from 1, to the people of a video, frame after frame.
 
-    The people of a frame are assigned to those that are followed so that the sum of their likeness is largest
-    (Hungarian method); pairs less alike than `least` stay apart. Likeness is the larger of two: the similarity of the
-    poses (as OKS, with the falloffs of the skeleton's joints, wider since both move), and the overlap of the boxes
-    around their joints. A followed person is expected to move on as in the frames before. Nothing is told from clothes
-    or faces: a person who comes back later is a new one.
+    The people of a frame are assigned to those that are followed so that the sum of their similarities is largest
+    (Hungarian method); pairs less similar than `least` stay apart. Similarity is the larger of two: the similarity of
+    the poses (as OKS, with the falloffs of the skeleton's joints, wider since both move), and the overlap of the boxes
+    around their joints. A followed person is expected to move on as in the frames before. Neither clothes nor faces are
+    used: a person who comes back later gets a new number.
 
     Args:
-        skeleton: Of the people.
-        missed: For so many frames in a row a person may be missed and keeps the number.
-        least: In (0, 1].
+        skeleton: Skeleton of the people.
+        missed: Number of consecutive frames in which a person may be missed and keeps the number.
+        least: Least similarity, in (0, 1].
     """
 
     def __init__(self, skeleton: Skeleton, missed: int = MISSED, least: float = LEAST) -> None:
@@ -73,11 +74,11 @@ class Tracker:
 
     @property
     def followed(self) -> list[FoundPerson] | None:
-        """Who is to be looked for in the next frame: everybody who is followed, as last found; None for the first."""
+        """The people to look for in the next frame, as last found; None for the first frame."""
         return [track.person for track in self._tracks] if self._begun else None
 
     def __call__(self, people: Sequence[FoundPerson]) -> list[int]:
-        """The numbers of the people of the next frame, in their order."""
+        """Return the numbers of the people of the next frame, in their order."""
         from scipy.optimize import linear_sum_assignment
 
         self._begun = True
@@ -106,7 +107,7 @@ class Tracker:
 
     def _likeness(self, track: _Track, person: FoundPerson) -> float:
         points, expected = person.pose.keypoints, track.expected()
-        ours, theirs = _told(track.person.pose), _told(person.pose)
+        ours, theirs = _located(track.person.pose), _located(person.pose)
         one, two = _around(expected[ours]), _around(points[theirs])
         if one is None or two is None:
             return 0.0
@@ -122,7 +123,7 @@ class Tracker:
 
 
 def sigmas_of(skeleton: Skeleton) -> NDArray[np.float64]:
-    """(J,), the falloff of each joint in OKS: the skeleton's own, else COCO's for joints it shares, else `SIGMA`."""
+    """Return (J,), the OKS falloff of each joint: the skeleton's own, else COCO's by name, else `SIGMA`."""
     if skeleton.sigmas:
         return np.array(skeleton.sigmas)
     known = dict(zip(COCO.joints, COCO.sigmas, strict=True))
@@ -130,24 +131,24 @@ def sigmas_of(skeleton: Skeleton) -> NDArray[np.float64]:
 
 
 def _follow(track: _Track, person: FoundPerson) -> None:
-    """The track goes on with a person, `missed` frames after the last."""
+    """Continue a track with a person found `missed` frames after the last."""
     before, now = track.person.pose, person.pose
-    both = _told(before) & _told(now)
+    both = _located(before) & _located(now)
     if both.any():
         moved = np.median(now.keypoints[both] - before.keypoints[both], axis=0) / track.missed
         track.step = (track.step + moved) / 2
     track.person, track.missed = person, 0
 
 
-def _told(pose: Pose) -> NDArray[np.bool_]:
-    """(J,), which joints say where a person is: those of some score, or all finite ones where none has any."""
+def _located(pose: Pose) -> NDArray[np.bool_]:
+    """Return (J,), true for joints that locate a person: those of some score, or all finite ones if none has any."""
     finite = np.asarray(np.isfinite(pose.keypoints).all(axis=1))
     sure = finite & (pose.scores >= SHOWN)
     return sure if sure.any() else finite
 
 
 def _around(points: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """The box (4,) around points, with no side below a pixel; None without a point."""
+    """Return the box (4,) around points, with no side below a pixel; None without a point."""
     if not len(points):
         return None
     low, high = points.min(axis=0), points.max(axis=0)
@@ -159,7 +160,7 @@ def _area(box: NDArray[np.float64]) -> float:
 
 
 def _overlap(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """What two boxes have in common, of their union."""
+    """Intersection over union of two boxes."""
     sides = np.minimum(one[2:], two[2:]) - np.maximum(one[:2], two[:2])
     common = float(np.prod(np.maximum(sides, 0)))
     return common / (_area(one) + _area(two) - common)
@@ -169,8 +170,8 @@ class OneEuro:
     """Smooths one person's joints, frame after frame: strongly at rest, hardly in a quick movement.
 
     Each coordinate is an exponential average whose cutoff rises with its smoothed speed (the paper's equations 3 to 5).
-    Speeds are counted in the person's sizes, so that people near and far are smoothed alike. A joint that is not finite
-    is left as it is and begins anew afterwards.
+    Speeds are measured in the person's sizes, so that people near and far are smoothed alike. A joint that is not
+    finite is left as it is, and its filter starts again afterwards.
 
     Args:
         least_cutoff: Hertz.
@@ -184,12 +185,12 @@ class OneEuro:
         self._speeds: NDArray[np.float64] = np.zeros(0)
 
     def __call__(self, points: ArrayLike, time: float, size: float) -> NDArray[np.float64]:
-        """The joints of the next frame, smoothed.
+        """Smooth the joints of the next frame.
 
         Args:
             points: (J, 2), pixels.
-            time: Of the frame, seconds; after that of the call before, else the joints are taken as they are.
-            size: Of the person, pixels (> 0).
+            time: Time of the frame, seconds; if it is not after the call before, the joints are returned as they are.
+            size: Size of the person, pixels (> 0).
 
         Returns:
             (J, 2) float64.
@@ -217,12 +218,12 @@ class Smoother:
         self._filters: dict[int, OneEuro] = {}
 
     def __call__(self, number: int, pose: Pose, time: float) -> Pose:
-        """A person's joints in a frame, smoothed; scores stay.
+        """Smooth a person's joints in a frame; scores stay.
 
         Args:
-            number: The track's.
-            pose: As it was found.
-            time: Of the frame, seconds.
+            number: The track's number.
+            pose: The person's joints.
+            time: Time of the frame, seconds.
         """
         finite = pose.keypoints[np.isfinite(pose.keypoints).all(axis=1)]
         size = float(np.hypot(*np.ptp(finite, axis=0))) if len(finite) else 1.0
@@ -231,6 +232,6 @@ class Smoother:
 
 
 def _share(cutoff: NDArray[np.float64], passed: float) -> NDArray[np.float64]:
-    """How much of a new value counts (equation 3), for cutoffs in hertz and seconds passed."""
+    """Return the weight of a new value (equation 3), for cutoffs in hertz and the time passed in seconds."""
     around = 2 * math.pi * cutoff * passed
     return np.asarray(around / (around + 1))

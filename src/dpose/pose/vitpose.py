@@ -1,9 +1,9 @@
-"""ViTPose: a plain vision transformer that keeps one map, as a readable torch module.
+"""ViTPose: a plain vision transformer with one feature map, as a readable torch module.
 
 Xu et al. 2022, "ViTPose: simple vision transformer baselines for human pose estimation"; its decoders are the heads of
-the codecs "vitpose" and "vitpose-classic" (`dpose.pose.heatmap`). Parameters have the names of the code that it was
-published with. No layer mixes pictures, nothing draws random numbers and there is no buffer: gradients of single units
-are exact. Attention is two products and a softmax: torch's fused one has no rule for `vmap`, and runs unit by unit.
+the codecs "vitpose" and "vitpose-classic" (`dpose.pose.heatmap`). Parameters have the names of the published code. No
+layer mixes pictures, nothing draws random numbers and there is no buffer: gradients of single units are exact.
+Attention is two products and a softmax: torch's fused one has no rule for `vmap`, and runs unit by unit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from dpose.errors import DposeError
 
 PATCH = 16
-"""Pixels of the picture to a token, on both axes."""
+"""Picture pixels per token, on both axes."""
 PADDING = 2
 """Rows and columns of zeros around the picture before it is cut into patches: they begin two pixels outside of it."""
 EPSILON = 1e-6
-"""Of every LayerNorm, as published (timm's and mmpose's); what a copy for another library says is set by its reader."""
+"""Epsilon of every LayerNorm, as published (timm's and mmpose's)."""
 WIDER = 4
 """Channels within a block's MLP, in multiples of those of its tokens."""
 
@@ -42,8 +42,8 @@ class Attention(nn.Module):
         query, key, value = three.permute(2, 0, 3, 1, 4).unbind(0)
         scores = (query * (width // self.heads) ** -0.5) @ key.transpose(-2, -1)
         mixed = scores.softmax(dim=-1) @ value
-        found: Tensor = self.proj(mixed.transpose(1, 2).reshape(count, tokens, width))
-        return found
+        out: Tensor = self.proj(mixed.transpose(1, 2).reshape(count, tokens, width))
+        return out
 
 
 class Mlp(nn.Module):
@@ -56,8 +56,8 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, T, C) to the same shape."""
-        found: Tensor = self.fc2(F.gelu(self.fc1(x)))
-        return found
+        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+        return out
 
 
 class Block(nn.Module):
@@ -77,12 +77,12 @@ class Block(nn.Module):
 
 
 class VitPoseTrunk(nn.Module):
-    """Patches, positions, blocks and the last LayerNorm: pictures of one size to a map of features.
+    """Patches, positions, blocks and the last LayerNorm: pictures of one size to a feature map.
 
     Args:
         width: Channels of a token, C.
-        depth: Blocks.
-        heads: Of attention; divides `width`.
+        depth: Number of blocks.
+        heads: Number of attention heads; divides `width`.
         input_size: (H, W), multiples of `PATCH`.
     """
 
@@ -101,26 +101,14 @@ class VitPoseTrunk(nn.Module):
         for block in self.blocks:
             tokens = block(tokens)
         tokens = self.last_norm(tokens)
-        found: Tensor = tokens.transpose(1, 2).reshape(len(tokens), -1, *self.map_size)
-        return found
+        features: Tensor = tokens.transpose(1, 2).reshape(len(tokens), -1, *self.map_size)
+        return features
 
 
 def build_vitpose(
     width: int, depth: int, heads: int, size: tuple[int, int], norm: str, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
-    """A trunk as `dpose.pose.backbones.Backbone.build` gives it, with weights drawn at random.
-
-    Args:
-        width: See `VitPoseTrunk`.
-        depth: See `VitPoseTrunk`.
-        heads: See `VitPoseTrunk`.
-        size: (H, W) of the pictures.
-        norm: Is read by nothing: there is no BatchNorm.
-        pretrained: Refused, unless False.
-
-    Raises:
-        DposeError: weights of ImageNet are asked for, or a file of a backbone's weights.
-    """
+    """Build a `VitPoseTrunk` (`Backbone.build`), with random weights and without BatchNorm, whatever `norm` is."""
     if pretrained:
         raise DposeError(
             "backbone-without-own-weights",

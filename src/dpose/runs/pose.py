@@ -13,11 +13,11 @@ from rich.text import Text
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
-from dpose.pose.whole_pictures import regions_for
 from dpose.runs.build import (
     POSE,
     build_model,

@@ -15,10 +15,10 @@ from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.data.units import PoseUnits
+from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import SKELETONS
-from dpose.pose.whole_pictures import regions_for
 from dpose.privacy.selection import Selection
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config

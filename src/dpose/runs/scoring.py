@@ -17,15 +17,16 @@ from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
 from dpose.pose.data.labels import Labels, units_of
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.evaluate import (
+    finder_of,
     keypoint_ap,
     label_boxes,
     score_mpii_predictions,
     score_results,
     whole_picture_ap,
+    whole_picture_pckh,
 )
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.whole_pictures import finder_of, whole_picture_pckh
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
 
@@ -120,7 +121,7 @@ def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) 
         return open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
     labels = _opened(spec)
     chosen = labels if limit is None else labels.limit(limit)
-    units = units_of(chosen, input_size=input_size, augment=Augment.none(), nobody=True)
+    units = units_of(chosen, input_size=input_size, augment=Augment.none(), include_empty=True)
     units.set_names = spec.set_names
     return units
 

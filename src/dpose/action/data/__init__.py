@@ -1,4 +1,4 @@
-"""Videos to learn from: their readers, and units made of them."""
+"""Videos to learn from: their readers, and the units made of them."""
 
 from dpose.action.data.spec import SOURCES, ActionSpec, open_videos
 from dpose.action.data.units import Video, VideoSet, VideoUnits

@@ -13,7 +13,7 @@ from dpose.errors import DposeError
 from dpose.files import file_json, file_text, leads_out
 
 HUMAN = ("skin colour", "gender", "face, complete", "face, partial", "semi-nudity", "relationship")
-"""The attributes that PA-HMDB and VISPR share: seed 004's cross-dataset evaluation."""
+"""Attributes that PA-HMDB and VISPR share: seed 004's cross-dataset evaluation."""
 _VISPR = {
     "skin colour": ("a17_color",),
     "gender": ("a4_gender",),
@@ -28,11 +28,7 @@ _GROUP = re.compile(r"_(g\d+)_c\d+$")
 
 
 def open_ucf101(root: Path, split: str) -> VideoSet:
-    """UCF101: `UCF-101/<Class>/v_<Class>_gXX_cYY.avi`, listed in `ucfTrainTestlist/`.
-
-    Raises:
-        DposeError: a list is missing or names what is no class, or not one of its videos is there.
-    """
+    """Open UCF101: `UCF-101/<Class>/v_<Class>_gXX_cYY.avi`, listed in `ucfTrainTestlist/`."""
     lists = root / "ucfTrainTestlist"
     numbered = [line.split() for line in _lines(lists / "classInd.txt")]
     if not all(len(parts) == 2 and re.fullmatch("[0-9]{1,9}", parts[0]) for parts in numbered):
@@ -54,25 +50,19 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
 
 
 def open_hmdb51(root: Path, split: str) -> VideoSet:
-    """HMDB51: a folder of videos a class, and `<class>_test_split1.txt` with 1 for training and 2 for testing.
+    """Open HMDB51: a folder of videos a class, and `<class>_test_split1.txt` with 1 for training and 2 for testing.
 
     The lists may stand in `root` or in a folder of it.
-
-    Raises:
-        DposeError: there are no lists, a line is not understood, or not one of the videos is there.
     """
     videos, actions = _hmdb(root, split)
     return _there(videos, actions, f"hmdb51:{split}", root)
 
 
 def open_pahmdb(root: Path, split: str) -> VideoSet:
-    """PA-HMDB: HMDB51's folder with `PrivacyAttributes/<class>.json` in it, annotations by frame.
+    """Open PA-HMDB: HMDB51's folder with `PrivacyAttributes/<class>.json` in it, annotations by frame.
 
     Split "test" is the annotated videos, each with the attributes of its middle frame; "train" is all videos of HMDB51
     that are not annotated.
-
-    Raises:
-        DposeError: annotations or lists are missing or not understood, or not one of the videos is there.
     """
     annotations = root / "PrivacyAttributes"
     files = sorted(annotations.glob("*.json"))
@@ -100,11 +90,7 @@ def open_pahmdb(root: Path, split: str) -> VideoSet:
 
 
 def open_vispr(root: Path, split: str) -> VideoSet:
-    """VISPR: pictures in folders called `<split>2017`, and beside or apart from them a JSON each with its `labels`.
-
-    Raises:
-        DposeError: there are no pictures or no labels, or a label file is not understood.
-    """
+    """Open VISPR: pictures in folders called `<split>2017`, and for each a JSON file with its `labels`."""
     folder = f"{split}2017"
     pictures = {p.stem: p for p in root.rglob(f"{folder}/*") if p.suffix.lower() in _PICTURES}
     videos = []
@@ -150,23 +136,25 @@ def _hmdb(root: Path, split: str) -> tuple[list[Video], tuple[str, ...]]:
 
 
 def _at(entry: Any, frame: int, where: Path) -> tuple[int, ...]:
-    """The attributes of one frame: `HUMAN`, each 1, 0 or -1 where the frame is in no range."""
+    """Return the attributes of one frame: `HUMAN`, each 1, 0 or -1 if the frame is in no range."""
 
     def value(name: str) -> list[int] | None:
-        for first, last, found in entry[name]:
+        for first, last, level in entry[name]:
             if first <= frame <= last:
-                return [int(v) for v in found] if isinstance(found, list) else [int(found)]
+                return [int(v) for v in level] if isinstance(level, list) else [int(level)]
         return None
 
     try:
-        found = {name: value(name) for name in ("skin_color", "gender", "face", "nudity", "relationship")}
+        values_by_name = {
+            name: value(name) for name in ("skin_color", "gender", "face", "nudity", "relationship")
+        }
     except (KeyError, TypeError, ValueError) as error:
         raise DposeError(
             "annotation-invalid", f"an annotation is not understood ({error})", str(where)
         ) from error
 
     def says(name: str, *levels: int) -> int:
-        values = found[name]
+        values = values_by_name[name]
         if values is None:
             return -1
         return int(any(v in levels for v in values) if levels else any(v > 0 for v in values))
@@ -184,15 +172,17 @@ def _at(entry: Any, frame: int, where: Path) -> tuple[int, ...]:
 def _there(
     videos: Sequence[Video], actions: tuple[str, ...], what: str, root: Path, attributes: tuple[str, ...] = ()
 ) -> VideoSet:
-    """The videos whose files are there, with a note of how many are not."""
-    kept = [v for v in videos if isinstance(v.source, VideoFile) and v.source.path.is_file()]
-    if not kept:
+    """Return the videos whose files are there, with a note of how many are not."""
+    present = [v for v in videos if isinstance(v.source, VideoFile) and v.source.path.is_file()]
+    if not present:
         raise DposeError(
             "videos-missing", f"not one of the {len(videos):,} videos of {what} is there", str(root)
         )
-    gone = len(videos) - len(kept)
-    notes = (f"{what}: {len(kept):,} videos" + (f", {gone:,} are listed and not there" if gone else ""),)
-    return VideoSet(tuple(kept), actions, attributes, notes)
+    missing = len(videos) - len(present)
+    notes = (
+        f"{what}: {len(present):,} videos" + (f", {missing:,} are listed and not there" if missing else ""),
+    )
+    return VideoSet(tuple(present), actions, attributes, notes)
 
 
 def _lines(path: Path) -> Iterator[str]:

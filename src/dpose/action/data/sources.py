@@ -1,4 +1,4 @@
-"""Where the frames of one video come from: a file, a still picture, or an array made when it is first asked for."""
+"""Sources of a video's frames: a file, a still picture, or an array made on first use."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class VideoSource(Protocol):
     """One video."""
 
     def count(self) -> int:
-        """How many frames there are, at least one."""
+        """Return the number of frames, at least one."""
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """The frames of these numbers (ascending, they may repeat), uint8 (len(picks), H, W, 3), resized to `size`."""
+        """Return the frames `picks` (ascending, may repeat), uint8 (len(picks), H, W, 3), resized to `size`."""
 
     def digest(self) -> str:
-        """Of its decoded frames: equal for equal content, whatever file holds it."""
+        """Return a digest of the decoded frames: equal for equal content, in whatever file."""
 
     def hashes(self) -> tuple[str, ...]:
-        """All digests by which the account knows it (`dpose.media.identity`): the file's, the clip's, its frames'."""
+        """Return all digests by which the account knows the video (`dpose.media.identity`): file, clip and frames."""
 
 
 @dataclass(frozen=True)
@@ -49,30 +49,26 @@ class VideoFile:
     path: Path
 
     def count(self) -> int:
-        """As the file says."""
+        """Return the number of frames in the file's header."""
         return _probed(self.path).frames
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """Decode as far as the last frame that is wanted.
-
-        Raises:
-            DposeError: the file is missing or damaged.
-        """
-        wanted, found = set(picks), {}
+        """Decode up to the last of these frames."""
+        wanted, frames = set(picks), {}
         last = max(picks)
         for number, frame in enumerate(read_frames(_probed(self.path))):
             if number in wanted:
-                found[number] = _resized(frame.pixels, size)
+                frames[number] = _resized(frame.pixels, size)
             if number == last:
                 break
-        return np.stack([found[number] for number in picks])
+        return np.stack([frames[number] for number in picks])
 
     def digest(self) -> str:
-        """Of its decoded frames together."""
+        """Return a digest of the decoded frames together."""
         return self.hashes()[1]
 
     def hashes(self) -> tuple[str, ...]:
-        """Of the file's bytes and of its decoded frames; of one that is not whole, of those that can be decoded."""
+        """Return digests of the file's bytes and of its decoded frames; of a damaged file, the decodable ones."""
         return self._hashes
 
     @cached_property
@@ -93,23 +89,19 @@ class StillFile:
     path: Path
 
     def count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """The picture, as often as it is wanted.
-
-        Raises:
-            DposeError: the file is missing or damaged.
-        """
+        """Return the picture, once for each pick."""
         return np.stack([_resized(read_image(self.path), size)] * len(picks))
 
     def digest(self) -> str:
-        """Of its pixels."""
+        """Return a digest of the pixels."""
         return self.hashes()[1]
 
     def hashes(self) -> tuple[str, ...]:
-        """Of the file's bytes and of its pixels."""
+        """Return digests of the file's bytes and of its pixels."""
         return self._hashes
 
     @cached_property
@@ -118,10 +110,10 @@ class StillFile:
 
 
 class Held:
-    """A video that a function makes, kept in memory from then on.
+    """A video that a function makes, in memory from then on.
 
     Args:
-        make: Gives uint8 (T, H, W, 3).
+        make: Returns uint8 (T, H, W, 3).
     """
 
     def __init__(self, make: Callable[[], Frames]) -> None:
@@ -130,27 +122,27 @@ class Held:
 
     @property
     def frames(self) -> Frames:
-        """All of it."""
+        """All frames."""
         if self._frames is None:
             self._frames = self._make()
         return self._frames
 
     def count(self) -> int:
-        """Its length."""
+        """Return the number of frames."""
         return len(self.frames)
 
     def read(self, picks: Sequence[int], size: tuple[int, int]) -> Frames:
-        """The wanted frames."""
+        """Return the frames of these numbers."""
         if self.frames.shape[1:3] == tuple(size):
             return self.frames[list(picks)]
         return np.stack([_resized(self.frames[number], size) for number in picks])
 
     def digest(self) -> str:
-        """Of its pixels."""
+        """Return a digest of the pixels."""
         return self.hashes()[0]
 
     def hashes(self) -> tuple[str, ...]:
-        """Of its pixels, and of each of its frames'."""
+        """Return digests of the pixels together, and of each frame's."""
         return self._hashes
 
     @cached_property
@@ -159,7 +151,7 @@ class Held:
 
 
 def whole_clip(source: VideoSource, size: tuple[int, int] | None = None) -> Frames:
-    """Every frame of a source, at its own size unless one is given."""
+    """Return every frame of a source, at its own size by default."""
     if isinstance(source, Held):
         return source.frames if size is None else source.read(range(source.count()), size)
     if isinstance(source, VideoFile) and size is None:

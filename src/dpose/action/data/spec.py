@@ -1,4 +1,4 @@
-"""`NAME[:ROOT][:SPLIT]` for videos: one short text says which, and `open_videos` opens them."""
+"""Specs of videos, `NAME[:ROOT][:SPLIT]`, and `open_videos`, which opens them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dpose.privacy.selection import Selection, as_selection
 
 @dataclass(frozen=True, kw_only=True)
 class VideoDataset(Dataset):
-    """What a dataset of videos says of itself.
+    """Description of a dataset of videos.
 
     Attributes:
-        open: Gives the videos; takes the root (a `Path`, or a name where the dataset has `roots`), the split, and
+        open: Returns the videos; takes the root (a `Path`, or a name if the dataset has `roots`), the split, and
             options by name.
     """
 
@@ -69,25 +69,22 @@ class ActionSpec(Spec):
 
     @property
     def dataset(self) -> VideoDataset:
-        """What the videos say of themselves."""
+        """Description of the videos."""
         return SOURCES[self.name]
 
 
 def open_videos(
     spec: str | ActionSpec, *, purpose: Purpose, limit: int | Selection | None = None
 ) -> VideoSet:
-    """Open videos by their spec.
+    """Open videos by a spec.
 
     Args:
         spec: Such as `ucf101:/data/ucf`, `synthetic-clips:ward:test`.
-        purpose: Decides the split where the spec names none.
-        limit: At most so many, a choice by name.
-
-    Raises:
-        DposeError: an unknown name, a missing root, or videos that cannot be read.
+        purpose: Decides the split if the spec names none.
+        limit: Largest number of videos, chosen by name.
     """
-    asked = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
-    opened = asked.dataset.open(asked.place, asked.split, **dict(asked.options))
-    videos = replace(opened, set_names=asked.set_names)
+    parsed = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
+    opened = parsed.dataset.open(parsed.place, parsed.split, **dict(parsed.options))
+    videos = replace(opened, set_names=parsed.set_names)
     selection = as_selection(limit)
     return videos if selection is None else videos.limit(selection)

@@ -1,4 +1,4 @@
-"""`synthetic-clips`: rendered films of a few actions, by people nobody knows, with what a witness would say of them."""
+"""`synthetic-clips`: rendered films of a few actions by imaginary people, with their attributes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
     "skirt or dress": lambda a: a["bottom"].endswith(SKIRTS),
     "shorts": lambda a: a["bottom"].endswith("shorts"),
 }
-"""What is asked of each person: attributes by name, each true or not."""
+"""Attributes of a person by name, each true or not."""
 
 
 @lru_cache(maxsize=16)
 def open_clips(look: str, split: str, size: tuple[int, int] | None = None) -> VideoSet:
-    """One split of the films of a look; each is rendered when it is first asked for, and kept.
+    """Open one split of the films of a look; each is rendered on first use, and stays in memory.
 
     Args:
         look: `studio` or `ward`.
         split: One of the look's splits.
-        size: Their (height, width), pixels; None for the size that they have by default.
-
-    Raises:
-        DposeError: no installed package renders people.
+        size: (height, width) in pixels; None for the default size.
     """
     people = rendered_people()
     videos = []
@@ -48,5 +45,5 @@ def open_clips(look: str, split: str, size: tuple[int, int] | None = None) -> Vi
                 f"rendered-{labels.identity}",
             )
         )
-    note = f"synthetic-clips:{look}:{split}: {len(videos):,} rendered films, one person in each, nobody real"
+    note = f"synthetic-clips:{look}:{split}: {len(videos):,} rendered films, one imaginary person in each"
     return VideoSet(tuple(videos), people.FILM_ACTIONS, tuple(WITNESS), (note,))

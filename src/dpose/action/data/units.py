@@ -1,4 +1,4 @@
-"""Videos as units: what a unit is, and which clips of it are its views."""
+"""Videos as units: the clips of a video are its views."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, Unit, View
 
 PRINTED = 5
-"""Frames of a video that are compared with those of others."""
+"""Number of frames of a video that are compared with those of others."""
 FLAT = 3.0
-"""Frames whose values spread less than this, as a standard deviation in gray levels, are not compared."""
+"""Least standard deviation, in gray levels, of a frame that is compared."""
 PRINT_SIZE = (120, 160)
-"""(H, W) at which they are; a fingerprint sees 32 x 32 points."""
+"""(H, W) of compared frames; a fingerprint uses 32 x 32 points."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Video:
 
     Attributes:
         name: Unique in its dataset; with "/" between folders.
-        source: Its frames.
-        action: The number of its class; -1 where there is none.
-        attributes: (A,) int8 of what else it tells: 1, 0, or -1 where not known; () where nothing is.
-        subject: Who is in it, where known.
+        source: Source of its frames.
+        action: The number of its class; -1 for none.
+        attributes: (A,) int8 attributes: 1, 0, or -1 for unknown; () if none are labelled.
+        subject: Identity of the person in it, if known.
     """
 
     name: str
@@ -52,9 +52,9 @@ class VideoSet:
         videos: In a fixed order.
         actions: The classes' names, by number.
         attributes: The attributes' names.
-        notes: What was read and what was left out.
-        selection: How the videos were selected; None where all are there.
-        set_names: Which public set they are.
+        notes: Lines on what was read and what was left out.
+        selection: How the videos were selected; None for all.
+        set_names: Public sets to which they belong.
     """
 
     videos: tuple[Video, ...]
@@ -68,33 +68,30 @@ class VideoSet:
         return len(self.videos)
 
     def limit(self, selection: Selection) -> VideoSet:
-        """At most so many videos, a choice by name (`Selection.chosen`), in the old order."""
+        """Return at most so many videos, chosen by name (`Selection.chosen`), in the old order."""
         chosen = selection.chosen([video.name for video in self.videos])
         if selection.nominal is None and len(chosen) == len(self):
             return self
         return replace(self, videos=tuple(self.videos[i] for i in chosen), selection=selection)
 
     def through(self, change: Callable[[Video], VideoSource]) -> VideoSet:
-        """The same videos with other frames: `change` gives each its new source."""
+        """Return the same videos with other frames: `change` returns each video's new source."""
         return replace(self, videos=tuple(replace(v, source=change(v)) for v in self.videos))
 
 
 class VideoUnits:
     """A set of videos as units of `views` clips each (`dpose.units.CanonicalUnits`).
 
-    A clip is `frames` frames, every `stride`-th; where a video is too short for that the stride shrinks, and the last
+    A clip is `frames` frames, every `stride`-th; in a video too short for that the stride shrinks, and the last
     frame is repeated if need be. When loaded, clips begin at random places and are mirrored by chance; canonical clips
     are spread evenly and never mirrored.
 
     Args:
-        videos: Which.
+        videos: The videos.
         config: The model's: frames, stride and size of a clip.
         views: Clips of a unit, 1 to `MAX_VIEWS`.
-        augment: Whether loading is random.
-        labels: "action" or "attributes": what the views' target holds.
-
-    Raises:
-        DposeError: `views` is out of range, or a video lacks the labels.
+        augment: True for random loading.
+        labels: Content of the views' target, "action" or "attributes".
     """
 
     unit = Unit.VIDEO
@@ -129,47 +126,49 @@ class VideoUnits:
 
     @property
     def most_views(self) -> int:
-        """Clips of a unit: the same for all."""
+        """Number of clips of a unit: the same for all."""
         return self.views
 
     def __len__(self) -> int:
         return len(self.videos)
 
     def unit_id(self, index: int) -> str:
-        """The video's name."""
+        """Return the video's name."""
         return self.videos.videos[index].name
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
-        """Of the video."""
+        """Return a digest of the decoded video."""
         return (self.videos.videos[index].source.digest(),)
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
-        """Of the video's file, of its decoded frames together and of each: whatever reads any of them is added up."""
+        """Return digests of the file, of the decoded frames together and of each: the account adds up all uses."""
         return self.videos.videos[index].source.hashes()
 
     def label_digest(self, index: int) -> str:
-        """Of the video's labels."""
+        """Return a digest of the video's labels."""
         video = self.videos.videos[index]
         return hashlib.sha256(f"{self.labels} {video.action} {video.attributes}".encode()).hexdigest()
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
-        """`dpose.media.fingerprint` of `PRINTED` frames spread evenly, (frames, 16): the same moments of a whole copy.
+        """Return `dpose.media.fingerprint` of `PRINTED` frames spread evenly, (frames, 16).
 
-        Frames of one shade are left out: black is nobody's.
+        Frames of one shade are left out: black frames identify no video.
         """
         source = self.videos.videos[index].source
         count = source.count()
         picks = sorted({(2 * i + 1) * count // (2 * PRINTED) for i in range(PRINTED)})
-        told = [frame for frame in source.read(picks, PRINT_SIZE) if frame.std() > FLAT]
-        return np.stack([fingerprint(frame) for frame in told]) if told else np.zeros((0, 16), np.uint8)
+        distinct = [frame for frame in source.read(picks, PRINT_SIZE) if frame.std() > FLAT]
+        return (
+            np.stack([fingerprint(frame) for frame in distinct]) if distinct else np.zeros((0, 16), np.uint8)
+        )
 
     def subjects(self, index: int) -> tuple[str, ...]:
-        """Who is in the video, where that is known."""
+        """Return the person in the video, if known."""
         subject = self.videos.videos[index].subject
         return (subject,) if subject else ()
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
-        """`views` clips: at random where units are augmented, else the canonical ones."""
+        """Load `views` clips: random ones if units are augmented, else the canonical ones."""
         if not self.augment:
             return self.canonical(index)
         span, stride = self._span(index)
@@ -178,7 +177,7 @@ class VideoUnits:
         return [self.augmented(clip, rng) for clip in clips]
 
     def canonical(self, index: int) -> list[View]:
-        """`views` clips spread evenly: one is in the middle."""
+        """Load `views` clips spread evenly: a single one is in the middle."""
         span, stride = self._span(index)
         free = self.videos.videos[index].source.count() - span
         starts = [round(free * (v + 1) / (self.views + 1)) for v in range(self.views)]
@@ -187,13 +186,13 @@ class VideoUnits:
         return self._read(index, starts, stride)
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
-        """A clip, or its mirror image."""
+        """Return a clip, or its mirror image."""
         if rng.random() < 0.5:
             return view
         return View(np.ascontiguousarray(view.image[:, :, ::-1]), view.target, view.weight)
 
     def _span(self, index: int) -> tuple[int, int]:
-        """How many frames of the video a clip covers, and every how manieth it takes."""
+        """Return the number of frames that a clip covers, and the step between its frames."""
         count, frames = self.videos.videos[index].source.count(), self.config.frames
         stride = max(1, min(self.config.stride, (count - 1) // max(1, frames - 1)))
         return min(count, (frames - 1) * stride + 1), stride

@@ -4,8 +4,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, PoseDataset
 from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.spec import SOURCES, DataSpec, open_data, open_labels, open_several
-from dpose.pose.data.subjects import SubjectUnits
-from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.data.units import PoseUnits, SubjectUnits, UnitKind
 
 __all__ = [
     "SOURCES",

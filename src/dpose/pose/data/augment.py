@@ -1,4 +1,4 @@
-"""Random changes to a crop: what is drawn, from which ranges, and a view and its labels changed by it."""
+"""Random changes to a crop: the ranges, one draw from them, and a view with its labels under a draw."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Augment:
-    """Ranges to draw from; every draw is uniform.
+    """Ranges of random changes; every draw is uniform.
 
     Attributes:
         flip: Probability of mirroring.
         rotation: Largest turn either way, degrees.
-        rotation_probability: How often to turn at all.
+        rotation_probability: Probability of turning at all.
         scale: Least and greatest enlargement of the box; above 1 the person becomes smaller.
         colour: Strength of the colour change, 0 to 1: the relative change of contrast, saturation and each
             channel's gain, and of brightness relative to white.
@@ -54,21 +54,21 @@ class Augment:
 
     @classmethod
     def none(cls) -> Augment:
-        """No change: the canonical crop, the one that a public view is computed from."""
+        """Return no change: the canonical crop, from which a public view is computed."""
         return cls()
 
     @classmethod
     def public(cls) -> Augment:
-        """Strong, for public data: half mirrored, six in ten turned by up to 80 degrees, scale 0.5 to 1.5."""
+        """Return strong changes, for public data: half mirrored, 60 % turned up to 80 degrees, scale 0.5 to 1.5."""
         return cls(flip=0.5, rotation=80.0, rotation_probability=0.6, scale=(0.5, 1.5), colour=0.25)
 
     @classmethod
     def private(cls) -> Augment:
-        """Mild: noisy gradients leave less to learn from, so the examples stay closer to what is tested."""
+        """Return mild changes: with noisy gradients, examples close to the test data are learnt better."""
         return cls(flip=0.5, rotation=30.0, rotation_probability=0.5, scale=(0.8, 1.25), colour=0.1)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """One draw. `none()` takes nothing from `rng`; any other takes the same amount each time."""
+        """Draw once. `none()` takes nothing from `rng`; any other takes the same amount each time."""
         if self == Augment.none():
             return Drawn()
         flip, turn, angle, scale = rng.random(4)
@@ -83,7 +83,7 @@ class Augment:
 
 
 def _colour_matrix(change: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The 3x4 matrix of a change of contrast, brightness, saturation and three gains."""
+    """Return the 3x4 matrix of a change of contrast, brightness, saturation and three gains."""
     contrast, brightness, saturation = 1 + change[0], 255 * change[1] / 2, 1 + change[2]
     mixed = saturation * np.eye(3, dtype=np.float32) + (1 - saturation) * np.tile(_LUMA, (3, 1))
     linear = contrast * mixed @ np.diag(1 + change[3:])
@@ -93,23 +93,23 @@ def _colour_matrix(change: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def recolour(image: NDArray[np.uint8], matrix: NDArray[np.float32] | None) -> NDArray[np.uint8]:
-    """A uint8 RGB picture through a 3x4 colour matrix, rounded and held within 0 to 255."""
+    """Apply a 3x4 colour matrix to a uint8 RGB picture, rounded and clamped to 0 to 255."""
     if matrix is None:
         return image
     return np.asarray(cv2.transform(image, matrix), np.uint8)
 
 
 def vary_view(view: View, augment: Augment, flip_order: Sequence[int], rng: np.random.Generator) -> View:
-    """`view` under one draw of `augment`; its labels follow.
+    """Return `view` under one draw of `augment`, with its labels.
 
-    What a turn or a smaller scale brings in from outside the crop is black, where `PoseUnits.load` would have taken it
-    from the picture.
+    Areas that a turn or a smaller scale brings in from outside the crop are black, where `PoseUnits.load` would have
+    taken them from the picture.
 
     Args:
-        view: Of `PoseUnits`, or another picture of the same crop with its labels; uint8 (H, W, 3).
-        augment: What to draw from.
+        view: A view of `PoseUnits`, or another picture of the same crop with its labels; uint8 (H, W, 3).
+        augment: The ranges.
         flip_order: The joints' order in a mirrored picture.
-        rng: All randomness.
+        rng: Source of all randomness.
     """
     drawn = augment.draw(rng)
     height, width = view.image.shape[:2]
@@ -142,7 +142,7 @@ def target_of(
     area: ArrayLike,
     inverse: NDArray[np.float64],
 ) -> dict[str, NDArray[Any]]:
-    """The target of a view of one person, float32; joints that lie outside the view are not visible in it.
+    """Return the target of a view of one person, float32; joints that lie outside the view are not visible in it.
 
     Args:
         keypoints: (J, 2), pixels of the view.
@@ -165,6 +165,6 @@ def target_of(
 
 
 def _after(second: NDArray[Any], first: NDArray[Any]) -> NDArray[np.float64]:
-    """The (2, 3) transform that does `first` and then `second`."""
+    """Return the (2, 3) transform that does `first` and then `second`."""
     whole = np.vstack([np.asarray(first, np.float64), (0, 0, 1)])
     return np.asarray(np.asarray(second, np.float64) @ whole)

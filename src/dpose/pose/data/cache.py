@@ -1,14 +1,14 @@
 """Decoded pictures on disk, memory-mapped: a picture is decoded once, not once an epoch.
 
-Whole decoded pictures are kept, not crops: a crop depends on the augmentation that was drawn, and one made from an
+Whole decoded pictures are stored, not crops: a crop depends on the augmentation that was drawn, and one made from an
 already resampled picture is not the same crop. So views are the same to the last bit with the cache and without.
 
 **Where.** `dpose/pictures` in the user's cache folder (`platformdirs`), one `.npy` file a picture. Deleting it is
 harmless: `dpose data cache --clear`.
 
-**Privacy.** What lies there are the pictures themselves, private ones too, unencrypted, after the run has ended. The
-folder is readable by its owner alone (0700, files 0600) and is not used where it cannot be made so. Who may not leave
-copies of the pictures on this disk turns the cache off.
+**Privacy.** The cache holds the pictures themselves, private ones too, unencrypted, after the run has ended. The
+folder is readable by its owner alone (0700, files 0600) and is not used if those permissions cannot be set. Turn the
+cache off if copies of the pictures may not remain on this disk.
 
 **Off, or smaller.** `DPOSE_PICTURE_CACHE=off`, or a number of bytes (`2G`). The default is `DEFAULT_BYTES`, and never
 more than a quarter of the disk's free space.
@@ -16,8 +16,8 @@ more than a quarter of the disk's free space.
 **Stale.** An entry's name is a hash of the file's real path, inode, size, and times of modification and of change
 (which a user cannot set), and of how it was decoded. A picture that was replaced has another name.
 
-**Concurrent writers.** An entry is written beside and renamed; two processes that decode one picture write the same
-bytes, and the last rename wins. A file that is damaged, or of another shape than it says, is decoded again.
+**Concurrent writers.** An entry is written to a temporary file and renamed; two processes that decode one picture write
+the same bytes, and the last rename wins. A file that is damaged, or of another shape than its header, is decoded again.
 
 **Full.** Entries unused for a day make room, oldest first. Otherwise nothing more is written: with pictures drawn at
 random from a set larger than the cache, replacing any of them would only replace hits by other hits.
@@ -61,7 +61,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @dataclass
 class _Room:
-    """What this process believes about the folder's size."""
+    """The folder's free size as far as this process knows."""
 
     left: int = 0
     since_scan: int = _RESCAN
@@ -72,7 +72,7 @@ class PictureCache:
     """Decoded pictures in a folder of the user's. Safe to use from several threads and processes.
 
     Args:
-        folder: Where; made when first written to.
+        folder: Created when first written to.
         limit: Bound on all files in it together, bytes. Processes that start at the same moment may together exceed it
             by at most 256 MiB each.
     """
@@ -84,15 +84,15 @@ class PictureCache:
         self._usable: bool | None = None
 
     def read(self, path: Path, decode: Callable[[], NDArray[np.uint8]], how: str = "") -> NDArray[np.uint8]:
-        """The decoded picture: from the cache, else from `decode`, which is then kept.
+        """Return the decoded picture from the cache, or from `decode`, whose result is then stored.
 
         Args:
             path: The picture file.
-            decode: Decodes it, uint8 (H, W, 3); raises what it raises.
-            how: Anything that changes what `decode` gives.
+            decode: Decodes it to uint8 (H, W, 3); its errors pass through.
+            how: Anything that changes the result of `decode`.
 
         Returns:
-            The picture; a read-only `np.memmap` where it came from the cache.
+            The picture; a read-only `np.memmap` if it came from the cache.
         """
         entry = self._entry(path, how)
         if entry is None or not self._private():
@@ -105,16 +105,12 @@ class PictureCache:
         return image
 
     def size(self) -> tuple[int, int]:
-        """(files, bytes) there now."""
-        found = [s.st_size for _, s in self._files()]
-        return len(found), sum(found)
+        """Return the number of files and their total bytes."""
+        sizes = [s.st_size for _, s in self._files()]
+        return len(sizes), sum(sizes)
 
     def clear(self) -> tuple[int, int]:
-        """Delete everything; (files, bytes) that were there.
-
-        Raises:
-            DposeError: the folder cannot be deleted.
-        """
+        """Delete everything; return the number of files and their total bytes before."""
         before = self.size()
         try:
             shutil.rmtree(self.folder)
@@ -139,7 +135,7 @@ class PictureCache:
         return self.folder / key[:2] / f"{key}.npy"
 
     def _private(self) -> bool:
-        """Whether the folder is ours alone; made so where it can be."""
+        """Restrict the folder to its owner if possible; return whether it is."""
         with self._lock:
             if self._usable is None:
                 self._usable = private_folder(self.folder)
@@ -153,7 +149,7 @@ class PictureCache:
             if self._room.since_scan >= _RESCAN or not self._room.scanned:
                 try:
                     self._scan()
-                except OSError:  # another process clears it meanwhile; a cache only saves time
+                except OSError:  # another process is clearing it; a cache only saves time
                     return
             if len(data) > self._room.left:
                 return
@@ -164,7 +160,7 @@ class PictureCache:
             write_private(entry, data)
 
     def _scan(self) -> None:
-        """Count what is there, and delete what has not been used for a day where room is short."""
+        """Compute the folder's size, and delete entries unused for a day if room is short."""
         entries = sorted(self._files(), key=lambda e: e[1].st_mtime)
         total = sum(s.st_size for _, s in entries)
         free = shutil.disk_usage(self.folder).free
@@ -179,23 +175,19 @@ class PictureCache:
         self._room = _Room(limit - total, 0, True)
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
-        found = []
+        entries = []
         for number in range(256):
             paths: list[Path] = []
             with contextlib.suppress(OSError):  # another process may have deleted it, or may while we look
                 paths = list((self.folder / f"{number:02x}").iterdir())
             for path in paths:
                 with contextlib.suppress(OSError):
-                    found.append((path, path.stat()))
-        return found
+                    entries.append((path, path.stat()))
+        return entries
 
 
 def picture_cache() -> PictureCache | None:
-    """The user's cache, or None where `DPOSE_PICTURE_CACHE` turns it off.
-
-    Raises:
-        DposeError: `DPOSE_PICTURE_CACHE` is neither "off" nor a number of bytes.
-    """
+    """Return the user's cache, or None if `DPOSE_PICTURE_CACHE` turns it off."""
     setting = os.environ.get(SWITCH, "").strip()
     limit = DEFAULT_BYTES
     if setting.lower() in ("off", "0", "no", "false"):
@@ -230,19 +222,16 @@ _PATIENCE = 2.0  # seconds before a progress bar appears
 
 
 def fingerprint_files(paths: Sequence[Path], title: str) -> NDArray[np.uint8]:
-    """Fingerprints of picture files, (N, 16) uint8 in the order of `paths`.
+    """Return fingerprints of picture files, (N, 16) uint8 in the order of `paths`.
 
-    Read by several threads, with a progress bar on stderr once it takes over two seconds. The result is
-    kept in the user's cache folder under a key made of the files' names, sizes and modification times;
+    Several threads read, with a progress bar on stderr once it takes over two seconds. The result is stored
+    in the user's cache folder under a key made of the files' names, sizes and modification times;
     deleting it is harmless. Fingerprints are functions of private pictures without noise, by which a copy of one can be
-    recognised: only the user can read them, and none are kept where that cannot be had.
+    recognised: only the user can read them, and none are stored if those permissions cannot be set.
 
     Args:
         paths: The files; their names must differ.
-        title: What the progress bar says.
-
-    Raises:
-        DposeError: a file is missing, cut short or not a picture.
+        title: Title of the progress bar.
     """
     store = _store(paths)
     ours = private_folder(store.parent)
@@ -279,15 +268,15 @@ def _store(paths: Sequence[Path]) -> Path:
 
 
 def _cached(store: Path, count: int) -> NDArray[np.uint8] | None:
-    """What the cache holds, or None where it holds nothing usable: a damaged cache is made again."""
+    """Return the stored fingerprints, or None if they are unusable: a damaged cache is made again."""
     try:
         with open_regular(store) as opened, np.load(opened, allow_pickle=False) as archive:
-            found = archive["fingerprints"]
+            prints = archive["fingerprints"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    if found.dtype != np.uint8 or found.shape != (count, BITS // 8):
+    if prints.dtype != np.uint8 or prints.shape != (count, BITS // 8):
         return None
-    return np.asarray(found)
+    return np.asarray(prints)
 
 
 @contextlib.contextmanager

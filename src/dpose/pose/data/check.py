@@ -1,4 +1,4 @@
-"""What a dataset holds, what is wrong with it, and what it looks like: read before anything is trained on it."""
+"""Check of a dataset before training: its content, its problems, and a contact sheet."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.pose.crops import crop_transform, transform_points, warp
+from dpose.pose.data.label_files import Problem, Problems, count_problems
 from dpose.pose.data.pictures import Person
-from dpose.pose.data.problems import Problem, Problems, count_problems
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import Skeleton
 
 TILE = (256, 192)
 _TILES = 24
-_TOLD = 20
+_PROBLEMS_SHOWN = 20
 _AT_ONCE = 16
-"""Pictures that a worker looks at before it answers."""
+"""Pictures that a worker checks in one task."""
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """What `check_data` found.
+    """Result of `check_data`.
 
     Attributes:
-        lines: What the dataset says of itself.
-        skeleton: Of the labels.
-        pictures: Decoded without complaint.
-        people: Labelled people in them.
-        visible: (J,), how many of them have each joint labelled.
-        crowds: How many pictures show how many people.
+        lines: Lines of the dataset's own report.
+        skeleton: Skeleton of the labels.
+        pictures: Number of pictures decoded without error.
+        people: Number of labelled people in them.
+        visible: (J,), number of people with each joint labelled.
+        crowds: (people in a picture, number of such pictures).
         heights: (3,), the 5th, 50th and 95th percentile of the people's box heights, picture pixels.
-        problems: Of the label file, and pictures that cannot be decoded.
+        problems: Problems of the label file, and pictures that cannot be decoded.
     """
 
     lines: tuple[str, ...]
@@ -71,24 +71,24 @@ class DataReport:
         for joint, count in zip(self.skeleton.joints, self.visible, strict=True):
             table.add_row(joint, f"{count:,}", f"{count / max(self.people, 1):.0%}")
         parts.append(table)
-        parts += [Text(str(problem)) for problem in self.problems[:_TOLD]]
-        if len(self.problems) > _TOLD:
-            parts.append(Text(f"... and {len(self.problems) - _TOLD:,} more"))
+        parts += [Text(str(problem)) for problem in self.problems[:_PROBLEMS_SHOWN]]
+        if len(self.problems) > _PROBLEMS_SHOWN:
+            parts.append(Text(f"... and {len(self.problems) - _PROBLEMS_SHOWN:,} more"))
         parts.append(Text(count_problems(len(self.problems))))
         return Group(*parts)
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What one picture holds.
+class PictureCheck:
+    """Content of one picture.
 
     Attributes:
-        name: The picture's.
-        people: How many are labelled.
-        visible: (J,), how many of them have each joint labelled.
-        heights: Of their boxes, picture pixels.
+        name: The picture's name.
+        people: Number of labelled people.
+        visible: (J,), number of them with each joint labelled.
+        heights: Heights of their boxes, picture pixels.
         tiles: Some of them, drawn.
-        problem: Why it cannot be decoded; "" where it can.
+        problem: Why it cannot be decoded; "" if it can.
     """
 
     name: str
@@ -105,25 +105,25 @@ class CheckWork:
 
     Attributes:
         data: The data spec.
-        limit: Only so many pictures, chosen by name.
+        limit: Number of pictures, chosen by name.
     """
 
     data: str
     limit: int | None = None
 
 
-def look_at(units: PoseUnits, index: int) -> Looked:
-    """Decode picture `index` of a dataset, and count what is labelled in it."""
+def check_picture(units: PoseUnits, index: int) -> PictureCheck:
+    """Decode picture `index` of a dataset, and count its labels."""
     pictures = units.pictures
     picture = pictures[index]
     try:
         image, people = picture.read()
     except DposeError as error:
-        return Looked(picture.name, problem=error.what)
+        return PictureCheck(picture.name, problem=error.what)
     spread = np.linspace(0, max(len(pictures) - 1, 0), _TILES).astype(int)
     shown = index in spread or len(pictures) * 2 <= _TILES
     drawn = people[: max(1, _TILES // len(pictures))] if shown else []
-    return Looked(
+    return PictureCheck(
         picture.name,
         len(people),
         sum((p.visible.astype(np.int64) for p in people), np.zeros(len(units.skeleton), np.int64)),
@@ -132,14 +132,10 @@ def look_at(units: PoseUnits, index: int) -> Looked:
     )
 
 
-def look_item(work: CheckWork, indices: range) -> list[Looked]:
-    """At a worker: `look_at` for some pictures.
-
-    Raises:
-        DposeError: the data cannot be opened there.
-    """
+def check_item(work: CheckWork, indices: range) -> list[PictureCheck]:
+    """Run `check_picture` for some pictures, in a worker."""
     units = _opened(work)
-    return [look_at(units, index) for index in indices]
+    return [check_picture(units, index) for index in indices]
 
 
 @lru_cache(1)
@@ -149,45 +145,32 @@ def _opened(work: CheckWork) -> PoseUnits:
     return open_data(DataSpec.parse(work.data), purpose="train", input_size=(256, 192), limit=work.limit)
 
 
-def look_on_engine(
+def check_on_engine(
     units: PoseUnits, work: CheckWork, at: ItemEngine, advance: Callable[[], None] = lambda: None
-) -> list[Looked]:
-    """`look_at` for every picture of a dataset, by an engine's workers, who open the same data.
-
-    Args:
-        units: The data.
-        work: By which a worker opens them.
-        at: The engine.
-        advance: Called after every picture.
-
-    Raises:
-        DposeError: a worker cannot open them.
-    """
+) -> list[PictureCheck]:
+    """Run `check_picture` for every picture of a dataset by an engine's workers, which open the same data."""
     total = len(units.pictures)
     items = [range(first, min(first + _AT_ONCE, total)) for first in range(0, total, _AT_ONCE)]
-    found: dict[int, list[Looked]] = {}
-    for ended in run_items(at, look_item, items, shared=work):
+    results: dict[int, list[PictureCheck]] = {}
+    for ended in run_items(at, check_item, items, shared=work):
         if ended.failure is not None:
             raise ended.failure.error
-        found[ended.item.start] = ended.result or []
+        results[ended.item.start] = ended.result or []
         for _ in ended.item:
             advance()
-    return [one for first in sorted(found) for one in found[first]]
+    return [one for first in sorted(results) for one in results[first]]
 
 
 def check_data(
-    units: PoseUnits, advance: Callable[[], None] = lambda: None, looked: Iterable[Looked] | None = None
+    units: PoseUnits,
+    advance: Callable[[], None] = lambda: None,
+    checked: Iterable[PictureCheck] | None = None,
 ) -> tuple[DataReport, NDArray[np.uint8] | None]:
-    """Decode every picture of a dataset, count what is labelled, and draw some of it.
-
-    Args:
-        units: The data.
-        advance: Called after every picture.
-        looked: What was found in each of them, in order, where somebody has looked already.
+    """Decode every picture of a dataset, unless `checked` is given, count its labels, and draw some of them.
 
     Returns:
         The report, and a contact sheet: people spread evenly over the dataset, each cropped as for training with the
-        labelled joints drawn; None where there is nobody. Both show the data themselves: for whoever holds them.
+        labelled joints drawn; None for data without people. Both show the private data themselves.
     """
     problems = Problems(units.problems)
     visible = np.zeros(len(units.skeleton), np.int64)
@@ -195,7 +178,9 @@ def check_data(
     heights: list[float] = []
     tiles: list[NDArray[np.uint8]] = []
     names: list[str] = []
-    for one in looked if looked is not None else (look_at(units, k) for k in range(len(units.pictures))):
+    for one in (
+        checked if checked is not None else (check_picture(units, k) for k in range(len(units.pictures)))
+    ):
         if one.visible is None:
             problems.add(one.problem, one.name)
         else:
@@ -204,7 +189,7 @@ def check_data(
             heights += one.heights
             tiles += one.tiles
             names += [one.name.rpartition("/")[2]] * len(one.tiles)
-        if looked is None:
+        if checked is None:
             advance()
     spread = np.percentile(heights, [5, 50, 95]) if heights else np.full(3, np.nan)
     report = DataReport(

@@ -1,4 +1,4 @@
-"""COCO keypoints (Lin et al., ECCV 2014), and every dataset in its format: a JSON file of images and annotations.
+"""COCO keypoints (Lin et al., ECCV 2014), Human-Art, and other data in COCO's format: JSON of images and annotations.
 
 The folder is the dataset's own: `annotations/person_keypoints_train2017.json`, `train2017/000000000009.jpg`; pictures
 are also found below `images/` and in the folder itself.
@@ -7,9 +7,9 @@ are also found below `images/` and in the folder itself.
 box is not empty once it is clipped to the picture. Joints with v = 1 (hidden) count as joints with v = 2.
 
 **What is scored.** Everything in the file, crowds and people without joints too: `pycocotools` ignores those by its own
-rules, and pictures without people count for what is wrongly found there (`dpose.pose.ap`).
+rules, and false detections in pictures without people count (`dpose.pose.ap`).
 
-**Joints.** Those that the file's `categories` name, joined as its `skeleton` says; COCO's 17 where it names none.
+**Joints.** Those that the file's `categories` name, joined as its `skeleton` says; COCO's 17 if it names none.
 A category called "person" is read, or else the only one that has joints.
 
 **Crops.** A box (x, y, w, h) is clipped to [0, W - 1] x [0, H - 1], widened or heightened to the input's aspect about
@@ -29,9 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.pose.data.files import LabelFile, PictureFinder
+from dpose.pose.data.label_files import LabelFile, PictureFinder, Problems, label_bytes, numbers, read_json
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
-from dpose.pose.data.problems import Problems, label_bytes, numbers, read_json
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 LABEL_FILE = LabelFile(
@@ -43,25 +42,15 @@ LABEL_FILE = LabelFile(
     "give the folder that holds annotations/ and train2017/ or val2017/ of COCO 2017",
 )
 NAMES_READ = 1000
-"""At most so many names of pictures are looked at to tell whether they are COCO's."""
+"""Largest number of picture names that are compared with COCO's."""
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]*)"')
 _COCO_NUMBER = re.compile(rb"(^|[/_])0{3}\d{9}\.jpg$")
 CATEGORIES_BYTES = 2**20
-"""At most so much of a file is taken for its list of categories."""
+"""Largest size of a file's list of categories."""
 
 
 def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
-    """The labels of one split of COCO, a picture with all its people a unit.
-
-    Args:
-        root: The dataset's folder.
-        split: "train" or "val".
-        annotations: The label file, relative to `root`, where it has another name.
-        pictures: Whether labels of absent pictures are left out.
-
-    Raises:
-        DposeError: as `parse_coco`, or there is no label file.
-    """
+    """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images", root)
     finder = PictureFinder([(place, "") for place in places])
@@ -70,49 +59,42 @@ def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 
 
 def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """The skeleton of the labels of one split, without reading the labels: COCO's where the file names no joints.
-
-    Raises:
-        DposeError: there is no such file, it cannot be read, or its joints make no skeleton.
-    """
+    """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints."""
     path, _ = LABEL_FILE.find(root, split, annotations)
     raw = label_bytes(path)
-    for found in re.finditer(rb'"categories"\s*:\s*', raw):
-        text = raw[found.end() : found.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
+    for match in re.finditer(rb'"categories"\s*:\s*', raw):
+        text = raw[match.end() : match.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
         try:
             listed, _ = json.JSONDecoder().raw_decode(text)
-        except ValueError:  # whoever reads the labels says what is wrong with them
+        except ValueError:  # the reader of the labels reports what is wrong with them
             continue
         return category_of({"categories": listed}, path)[1]
     return COCO
 
 
 def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
-    """Whether data in COCO's format are COCO itself: what its label file says, and what its pictures are called.
+    """Recognise COCO itself among data in its format: by the label file, and by the pictures' names.
 
-    COCO's own files say "COCO 2017 Dataset" and name cocodataset.org under `info`. COCO's pictures are called by
-    numbers of twelve digits and have an address at cocodataset.org; of the names the first `NAMES_READ` are looked at.
+    COCO's own files have "COCO 2017 Dataset" and cocodataset.org under `info`. COCO's pictures are called by
+    numbers of twelve digits and have an address at cocodataset.org; the first `NAMES_READ` names are compared.
 
     Returns:
-        "coco" by `info`, with the split where the file has its usual name, or ""; and "coco" or "" by its pictures.
-
-    Raises:
-        DposeError: there is no such file, or it cannot be read.
+        "coco" by `info`, with the split if the file has its usual name, or ""; and "coco" or "" by its pictures.
     """
     path, note = LABEL_FILE.find(root, split, annotations)
     raw = label_bytes(path)
     own = f"coco:{split}" if not (annotations or note) else "coco"
     about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
-    said = (
+    declared = (
         about is not None and re.search(rb"COCO 20\d\d Dataset|cocodataset\.org", about.group()) is not None
     )
-    names = [found.group(1) for found in islice(_FILE_NAME.finditer(raw), NAMES_READ)]
-    like = numbered_as_coco(names) or re.search(rb"//images\.cocodataset\.org/", raw) is not None
-    return own if said else "", "coco" if like else ""
+    names = [match.group(1) for match in islice(_FILE_NAME.finditer(raw), NAMES_READ)]
+    numbered = numbered_as_coco(names) or re.search(rb"//images\.cocodataset\.org/", raw) is not None
+    return own if declared else "", "coco" if numbered else ""
 
 
 def numbered_as_coco(names: Sequence[bytes]) -> bool:
-    """Whether most of some pictures' names are COCO's numbers of twelve digits."""
+    """True if most of some pictures' names are COCO's numbers of twelve digits."""
     return 2 * sum(_COCO_NUMBER.search(name) is not None for name in names) > len(names)
 
 
@@ -128,20 +110,9 @@ def parse_coco(
 ) -> Labels:
     """Read a label file in COCO's format.
 
-    An annotation that makes no sense is left out and told in `problems` by its id; so is a picture that is missing,
-    with its people.
-
-    Args:
-        path: The label file.
-        finder: Finds the pictures.
-        name: What to call the data.
-        notes: Lines to hand on.
-        group_key: The picture's field that tables are split by.
-        skeleton: Of the labels; as the file's categories say where None.
-        pictures: Whether a missing picture is left out. Otherwise it stays, without a path: labels alone can be scored.
-
-    Raises:
-        DposeError: the file is unreadable or not in this format, or none of its pictures can be used.
+    An invalid annotation is left out and reported in `problems` by its id; so is a picture that is missing, with its
+    people. With `pictures=False` it stays, without a path: labels alone can be scored. `group_key` is the picture's
+    field that tables are split by; `skeleton` replaces that of the file's categories.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -163,12 +134,12 @@ def parse_coco(
     absent = sum(image.path is None for image in images.values())
     if absent:
         notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
-    found = tuple(replace(image, people=tuple(people.get(number, ()))) for number, image in images.items())
-    return Labels(name, path, joints, found, tuple(problems), notes)
+    labelled = tuple(replace(image, people=tuple(people.get(number, ()))) for number, image in images.items())
+    return Labels(name, path, joints, labelled, tuple(problems), notes)
 
 
 def category_of(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton]:
-    """The numbers of the categories that are read, and their joints."""
+    """Return the numbers of the categories to read, and their joints."""
     listed = content.get("categories")
     entries = [c for c in listed if isinstance(c, dict) and "id" in c] if isinstance(listed, list) else []
     posed = [c for c in entries if isinstance(c.get("keypoints"), list) and c["keypoints"]]
@@ -190,7 +161,7 @@ def category_of(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton
 def _images(
     entries: list[Any], finder: PictureFinder, group_key: str, problems: Problems, pictures: bool
 ) -> tuple[dict[int, LabelledPicture], set[int]]:
-    """The usable pictures by id, without their people, and the ids of those that are not usable."""
+    """Return the usable pictures by id, without their people, and the ids of the others."""
     images: dict[int, LabelledPicture] = {}
     lost: set[int] = set()
     paths: set[Path] = set()
@@ -207,18 +178,18 @@ def _images(
         placed = finder.place(entry.get("file_name"), where, problems, absent=not pictures)
         if placed is None:
             continue
-        file, found = placed
+        file, path = placed
         sides = [v for v in (entry.get("height"), entry.get("width")) if type(v) is int and 0 < v < 2**31]
         if len(sides) != 2:
             problems.add("no width and height", where, detail=file)
-        elif (found or Path(file)) in paths:
+        elif (path or Path(file)) in paths:
             problems.add("two ids for one picture", where, detail=file)
         else:
-            paths.add(found or Path(file))
+            paths.add(path or Path(file))
             lost.discard(own)
             group = entry.get(group_key, "") if group_key else ""
             images[own] = LabelledPicture(
-                file, found, (), (sides[0], sides[1]), own, group if isinstance(group, str) else ""
+                file, path, (), (sides[0], sides[1]), own, group if isinstance(group, str) else ""
             )
     return images, lost
 
@@ -231,7 +202,7 @@ def _people(
     problems: Problems,
     joints: int,
 ) -> dict[int, list[LabelledPerson]]:
-    """The usable annotations by picture."""
+    """Return the usable annotations by picture."""
     people: dict[int, list[LabelledPerson]] = {}
     known: set[int] = set()
     for number, entry in enumerate(entries, 1):
@@ -301,11 +272,47 @@ def _annotation(
         crowd=bool(crowd),
     )
     if made is not None and entry.get("num_keypoints", made.labelled) != made.labelled:
-        told = f"{entry['num_keypoints']}, {made.labelled}"
-        problems.add("num_keypoints is not the number of labelled joints", where, "kept", told)
+        detail = f"{entry['num_keypoints']}, {made.labelled}"
+        problems.add("num_keypoints is not the number of labelled joints", where, "kept", detail)
     return made
 
 
 DATASET = photographs(
     read_coco, skeleton=COCO, own_skeleton=coco_skeleton, label_file=LABEL_FILE, oks=True, holds=coco_holds
 )
+
+
+HUMANART_FILE = LabelFile(
+    {
+        "train": ("annotations/training_humanart_coco.json", "annotations/training_humanart.json"),
+        "val": ("annotations/validation_humanart.json",),
+    },
+    b"{",
+    "give the folder HumanArt that holds annotations/ and images/",
+)
+
+
+def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """Read one split of Human-Art (Ju et al., CVPR 2023): photographs, paintings, sculptures, drawings.
+
+    The folder is the dataset's own, `HumanArt`. Its labels name pictures from the folder above, "HumanArt/images/..."
+    and, for those of COCO, "coco/train2017/...". The 17 joints are COCO's; Human-Art's own 21 (`keypoints_21`) are not
+    used. A picture's `category` ("acrobatics", "digital art"; twenty of them) is its `group`.
+    """
+    path, note = HUMANART_FILE.find(root, split, annotations)
+    above = root.resolve().parent
+    bases = [(above / "HumanArt", "HumanArt/"), (above / "coco", "coco/")]
+    # the same folder under another name, and pictures unpacked without the folders above them
+    bases += [(root, "HumanArt/"), (root, "HumanArt/images/"), (root / "images", ""), (root, "")]
+    return parse_coco(
+        path,
+        PictureFinder(bases),
+        name=f"humanart:{split}",
+        notes=(note,) if note else (),
+        group_key="category",
+        skeleton=COCO,  # its categories name its own 21
+        pictures=pictures,
+    )
+
+
+HUMANART = photographs(read_humanart, skeleton=COCO, label_file=HUMANART_FILE, oks=True)

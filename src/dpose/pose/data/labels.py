@@ -1,9 +1,9 @@
-"""The labels of a dataset as a reader gives them, and the units that are made of them.
+"""Labels of a dataset as its reader returns them, and the units made of them.
 
 A dataset is a module with a reader, which turns the dataset's own label files into `Labels`, and a `PoseDataset`, which
-is its entry in `dpose.pose.data.spec.SOURCES`. What all datasets need is done once: label files and pictures are found
-by `dpose.pose.data.files`, odd fields are collected as `Problems`, and `units_of` makes units, with the pictures' sizes
-checked and kept on disk.
+is its entry in `dpose.pose.data.spec.SOURCES`. Label files and pictures are found by `dpose.pose.data.label_files`,
+invalid fields are collected as `Problems`, and `units_of` makes units, with the pictures' sizes checked and decoded
+pictures cached.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from dpose.media.images import read_image
 from dpose.pose.crops import PADDING
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
-from dpose.pose.data.files import LabelFile
+from dpose.pose.data.label_files import LabelFile, Problem, Problems
 from dpose.pose.data.pictures import Person, Picture
-from dpose.pose.data.problems import Problem, Problems
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII, Skeleton
 from dpose.privacy.selection import smallest
 
 FAR_OUTSIDE = 0.5
-"""A labelled joint further outside the picture than this share of its longer side is told as a problem; it is kept."""
+"""Distance of a labelled joint outside the picture, as a share of its longer side, above which it is a problem; it
+stays."""
 
 
 @dataclass(frozen=True)
 class LabelledPerson:
-    """A labelled person, as the label file has them.
+    """A labelled person of a label file.
 
     Attributes:
         id: The annotation's number; in a list without numbers the place in it, from 0.
         keypoints: (J, 2) float64, picture pixels, counted from zero.
         flags: (J,) float64: 0 not labelled, 1 hidden, 2 seen.
-        corners: (4,) float32, x0, y0, x1, y1 in picture pixels: what a crop is made about. None if the person is not
+        corners: (4,) float32, x0, y0, x1, y1 in picture pixels: the box to crop. None if the person is not
             learnt from: a crowd, somebody without a labelled joint or with an empty box.
-        box: (4,) float64, x, y, width, height in pixels, as written; None where the file has no box.
-        area: OKS's area, pixels squared; nan where unknown.
-        head_length: PCKh's reference length, pixels; nan where unknown.
-        crowd: Several people in one annotation.
+        box: (4,) float64, x, y, width, height in pixels, as written; None if the file has no box.
+        area: OKS's area, pixels squared; nan if unknown.
+        head_length: PCKh's reference length, pixels; nan if unknown.
+        crowd: True if several people share the annotation.
     """
 
     id: int
@@ -66,7 +66,7 @@ class LabelledPerson:
 
     @cached_property
     def person(self) -> Person | None:
-        """Who is learnt from; None for somebody without `corners`."""
+        """The person to learn from; None for somebody without `corners`."""
         if self.corners is None:
             return None
         keypoints = self.keypoints.astype(np.float32)
@@ -75,16 +75,16 @@ class LabelledPerson:
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """A picture and everybody who is labelled in it, those too who are not learnt from.
+    """A picture and everybody who is labelled in it, including people who are not learnt from.
 
     Attributes:
-        name: The file name that the labels give; unique in its dataset.
-        path: Where it is; None where it is not there, which only readers with `pictures=False` let pass.
+        name: The file name in the labels; unique in its dataset.
+        path: The file; None if it is absent, which only readers with `pictures=False` allow.
         people: In the file's order.
-        size: (H, W) in pixels that the labels speak of; None where they do not say.
-        id: The file's own number.
-        group: What tables are split by: Human-Art's category; "" where there is none.
-        subject: Who it shows, where that is known; equal names are the same person.
+        size: (H, W) in pixels according to the labels; None if they do not say.
+        id: The number in the label file.
+        group: Group in tables: Human-Art's category; "" for none.
+        subject: Identity of the person shown, if known; equal names are the same person.
     """
 
     name: str
@@ -108,14 +108,14 @@ class Labels:
     Attributes:
         name: Such as "coco:val".
         source: The label file.
-        skeleton: Of the people's joints.
+        skeleton: Skeleton of the people's joints.
         pictures: With and without people, in the file's order.
-        problems: What was wrong with the file.
-        notes: Anything else worth telling.
-        padding: How much larger than a person's `corners` a crop reaches.
-        entries: How many people a file lists in an order that predictions can be in, those left out too; 0 where
-            predictions name pictures by number.
-        cache: Decoded pictures on disk; None keeps none.
+        problems: Problems in the file.
+        notes: Further lines for the report.
+        padding: Size of a crop relative to a person's `corners`.
+        entries: Number of people in the file, for predictions in its order, those left out too; 0 if predictions name
+            pictures by number.
+        cache: Cache of decoded pictures on disk; None for no cache.
     """
 
     name: str
@@ -134,9 +134,9 @@ class Labels:
         return tuple(person for picture in self.pictures for person in picture.people)
 
     def read(self, picture: LabelledPicture) -> NDArray[np.uint8]:
-        """The decoded picture, uint8 (H, W, 3) RGB, of the size that the labels speak of.
+        """Return the decoded picture, uint8 (H, W, 3) RGB, of the size that the labels give.
 
-        Where EXIF turns the picture and the labels were made on the pixels as stored, those are what is returned.
+        If EXIF turns the picture and the labels were made on the stored pixels, the stored pixels are returned.
 
         Raises:
             DposeError: the picture is missing, damaged, or of another size.
@@ -148,7 +148,7 @@ class Labels:
         return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
 
     def limit(self, count: int, seed: int = 0) -> Labels:
-        """At most `count` pictures with their people, chosen by name (`smallest`)."""
+        """Return at most `count` pictures with their people, chosen by name (`smallest`)."""
         if count >= len(self.pictures):
             return self
         chosen = smallest([picture.name for picture in self.pictures], count, seed)
@@ -156,13 +156,13 @@ class Labels:
         return replace(self, pictures=tuple(self.pictures[i] for i in chosen), notes=(*self.notes, note))
 
     def report(self) -> list[str]:
-        """Lines on what was read: notes, who is not learnt from and why, and the problems' summary."""
+        """Return lines on what was read: notes, people who are not learnt from and why, and a summary of problems."""
         people = self.people
         crowds = sum(p.crowd for p in people)
         jointless = sum(not p.crowd and not p.labelled for p in people)
         boxless = sum(p.person is None for p in people) - crowds - jointless
         empty = sum(not picture.learnt for picture in self.pictures)
-        told = list(self.notes)
+        lines = list(self.notes)
         for count, what in (
             (crowds, "not learnt from: crowds"),
             (jointless, "not learnt from: people without a labelled joint"),
@@ -170,11 +170,11 @@ class Labels:
             (empty, "pictures without anyone to learn from"),
         ):
             if count:
-                told.append(f"{count:,} {what}")
-        return told + Problems(self.problems).summary()
+                lines.append(f"{count:,} {what}")
+        return lines + Problems(self.problems).summary()
 
     def truth(self) -> dict[str, Any]:
-        """The labels as a COCO dictionary, for `pycocotools`; of data whose people are scored by OKS."""
+        """Return the labels as a COCO dictionary, for `pycocotools`; for data whose people are scored by OKS."""
         images, annotations = [], []
         for picture in self.pictures:
             height, width = picture.size or (0, 0)
@@ -198,20 +198,21 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class PoseDataset(Dataset):
-    """What a dataset of poses says of itself. Its functions take the root and the split, and options by name.
+    """Description of a dataset of poses. Its functions take the root and the split, and options by name.
 
     Attributes:
-        labels: Reads the labels; takes `pictures` too: False keeps labelled pictures that are absent. The root is a
-            `Path`, or a name where the dataset has `roots`.
-        open: Of data without labels to read: gives the units, and takes `input_size`, `augment` and `unit` too.
-        skeleton: Of its labels, where they name no joints of their own.
-        own_skeleton: Gives the skeleton that the labels name.
-        several: Whether a picture may show several people; the papers then count people, not pictures.
-        preset: Of the model that the papers' experiments train on it where none is asked for.
-        choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
-            that a benchmark reports.
-        label_file: For data whose labels are a file a split: where it is looked for.
-        oks: Whether people are scored by OKS, boxes and all.
+        labels: Reads the labels. The root is a `Path`, or a name if the dataset has `roots`. Options are `annotations`,
+            the label file relative to the root if it has another name, and `pictures`: False includes labels of absent
+            pictures. Raises `DposeError` for files that are missing or unreadable, and for labels without one usable
+            picture.
+        open: For data without labels to read: returns the units, and takes `input_size`, `augment` and `unit` too.
+        skeleton: Skeleton of labels that name no joints of their own.
+        own_skeleton: Reads the skeleton that the labels name.
+        several: True if a picture may show several people; the papers then count people, not pictures.
+        preset: Default model of the papers' experiments on these data.
+        choosing: The splits to choose settings on, to train and to test; () for none. No benchmark reports the second.
+        label_file: Usual label files, for data with one file a split.
+        oks: True if people are scored by OKS, boxes and all.
     """
 
     labels: Callable[..., Labels] | None = None
@@ -228,7 +229,7 @@ class PoseDataset(Dataset):
 def photographs(
     labels: Callable[..., Labels], splits: tuple[str, ...] = ("train", "val"), **more: Any
 ) -> PoseDataset:
-    """Photographs of several people with labels in a file that `,annotations=FILE` replaces (`PoseDataset`)."""
+    """Describe photographs of several people with labels in a file, replaceable by `,annotations=FILE`."""
     return PoseDataset(
         splits=splits,
         default={"train": "train", "evaluate": "val"},
@@ -251,7 +252,7 @@ def boxed_person(
     problems: Problems,
     crowd: bool = False,
 ) -> LabelledPerson | None:
-    """A person of a format that gives joints with a visibility, and a box; None, told in `problems`, where it is none.
+    """Make a person of a format with joints, visibility and box; None, with an entry in `problems`, if invalid.
 
     Args:
         number: `LabelledPerson.id`.
@@ -260,8 +261,8 @@ def boxed_person(
         size: (H, W) of the picture, pixels.
         area: Pixels squared.
         where: The entry, for `problems`.
-        problems: Told of what makes no sense, and of what is odd.
-        crowd: Several people in one annotation.
+        problems: Receives invalid and unusual values.
+        crowd: True if several people share the annotation.
     """
     points, flags = joints[:, :2].copy(), joints[:, 2].copy()
     if not np.isin(flags, (0, 1, 2)).all():
@@ -279,7 +280,7 @@ def boxed_person(
 
 
 def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32] | None:
-    """A box x, y, w, h as x0, y0, x1, y1 within a picture of (H, W) pixels; None where nothing is left of it."""
+    """Clip a box x, y, w, h to a picture of (H, W) pixels, as x0, y0, x1, y1; None if nothing is left of it."""
     x, y, w, h = box
     high = np.array(size[::-1], np.float64) - 1
     low_corner = np.clip([x, y], 0, high)
@@ -295,21 +296,21 @@ def units_of(
     input_size: tuple[int, int],
     augment: Augment | None = None,
     unit: UnitKind = "image",
-    nobody: bool = False,
+    include_empty: bool = False,
 ) -> PoseUnits:
-    """The people of `labels` to learn from, as units.
+    """Return the people of `labels` to learn from, as units.
 
     Args:
-        labels: What a dataset's reader gives. Pictures that are absent are no units.
+        labels: Result of a dataset's reader. Absent pictures are no units.
         input_size: (H, W) of a view in pixels.
-        augment: What to change at random; nothing where None.
+        augment: Random changes; none if None.
         unit: "image" or "crop".
-        nobody: Whether pictures without people to learn from are units, too.
+        include_empty: True if pictures without people to learn from are units, too.
     """
     pictures = [
         Picture(p.name, len(p.learnt), partial(_read, labels, p), p.subject, p.path)
         for p in labels.pictures
-        if p.path is not None and (p.learnt or nobody)
+        if p.path is not None and (p.learnt or include_empty)
     ]
     people = sum(len(picture.learnt) for picture in labels.pictures)
     return PoseUnits(
@@ -321,7 +322,7 @@ def units_of(
         skeleton=labels.skeleton,
         report=[f"{labels.name}: {len(pictures):,} pictures, {people:,} people", *labels.report()],
         problems=labels.problems,
-        nobody=nobody,
+        include_empty=include_empty,
     )
 
 
@@ -336,10 +337,10 @@ def _decoded(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     if image.shape[:2] == size[::-1] != size:
         image = read_image(path, orient=False)
     if image.shape[:2] != size:
-        found = f"{image.shape[1]} x {image.shape[0]}"
+        actual = f"{image.shape[1]} x {image.shape[0]}"
         raise DposeError(
             "picture-size-differs",
-            f"is {found} pixels, but its labels are for {size[1]} x {size[0]}",
+            f"is {actual} pixels, but its labels are for {size[1]} x {size[0]}",
             str(path),
         )
     return image

@@ -6,7 +6,7 @@ where present, are unused. For choosing settings the private split has two parts
 `choosing-test` 7001-8000: both are private, and what is scored on the second is a use of private pictures.
 
 **Near copies.** The same photograph is in the dataset more than once, saved again, sometimes recoloured. A
-public picture that is also private would be protected in name only, and a validation picture that was
+public picture that is also private would not be protected, and a validation picture that was
 trained on measures nothing. So public pictures near a private one are left out, and validation pictures
 near a private or a remaining public one. A private picture is never left out for its copies: the number of
 private pictures is public and must not depend on what they show. What is left of the public and validation
@@ -15,17 +15,17 @@ splits does depend on the private pictures, so a guarantee for the private ones 
 
 `NEAR` was chosen on the real pictures. All 40 million pairs of the 9,000 were compared, and as a control
 every picture with every *mirrored* other: the dataset holds no mirrored copy (none was seen, and those
-would differ in few bits), so what the control finds is chance. Up to 21 of the 128 bits the control finds
-nothing, up to 24 it finds 5 pairs, against 76 unmirrored pairs; seen side by side nearly all of those are
-the same photograph or the next shot of a series. At 27 about half of what is found is chance (11 mirrored
-pairs, 23 unmirrored). A false find costs one public or validation picture, a miss costs the guarantee:
+would differ in few bits), so every pair of the control is a coincidence. Up to 21 of the 128 bits the control
+has no pair, up to 24 it has 5, against 76 unmirrored pairs; seen side by side nearly all of those are
+the same photograph or the next shot of a series. At 27 about half of the pairs are coincidences (11 mirrored
+pairs, 23 unmirrored). A false positive costs one public or validation picture, a miss costs the guarantee:
 hence 24, not less.
 
-Across the splits it finds 29 pairs, 28 of them rightly: 17 public and 11 validation pictures are left out.
-Within the private split 45 pairs stay. A photograph that is private twice counts as two units, so what the
-guarantee says of it is that of a group of two.
+Across the splits there are 29 such pairs, 28 of them rightly: 17 public and 11 validation pictures are left out.
+Within the private split 45 pairs stay. A photograph that is private twice counts as two units, so its
+guarantee is that of a group of two.
 
-What this does not find: other moments at the same place. Matching local features (SIFT, at least 8 matches
+Other moments at the same place are not detected. Matching local features (SIFT, at least 8 matches
 that agree on one similarity) finds 353 pairs across the splits, 25 of them among the near copies; those
 others that were looked at are other moments of a competition or a jump, often of another person, sometimes
 of the same. No second crop of one photograph was among them. The dataset does not say who is who, so the
@@ -58,16 +58,16 @@ SPLITS: Mapping[str, tuple[int, int]] = {
 
 CHOOSING_TRAIN, CHOOSING_TEST = "choosing-train", "choosing-test"
 PARTS: Mapping[str, tuple[int, int]] = {CHOOSING_TRAIN: (1001, 7000), CHOOSING_TEST: (7001, 8000)}
-"""First and last image number of the parts of the private split that settings are chosen on."""
+"""First and last image number of the parts of the private split for choosing settings."""
 
 NEAR = 24
 """Two pictures are near copies when at most this many of their fingerprints' 128 bits differ."""
 
 FAR_OUTSIDE = 10.0
-"""A joint marked visible further than this outside the picture, in pixels, is a slip of the annotator's."""
+"""Distance outside the picture, in pixels, above which a joint marked visible is taken for an annotation error."""
 
 MIN_SIDE = 20.0
-"""A box is at least this wide and high, in pixels; people are about 150 pixels long."""
+"""Least width and height of a box, pixels; people are about 150 pixels long."""
 
 _NECK, _HEAD_TOP = LSP.joints.index("neck"), LSP.joints.index("head_top")
 _GET_IT = "give the folder that holds images/ and joints.mat of lspet_dataset.zip"
@@ -88,26 +88,17 @@ def read_lspet(
     splits: Mapping[str, tuple[int, int]] = SPLITS,
     parts: Mapping[str, tuple[int, int]] = PARTS,
 ) -> Labels:
-    """The labels of one split of LSPET: a picture a unit, one person a picture.
+    """Read the labels of one split of LSPET: a picture a unit, one person a picture (`PoseDataset.labels`).
 
     A person's box is the extent of the visible joints. PCKh's reference length is the segment from neck to
-    head top, and unknown where one of them is not visible. Pelvis and thorax are derived (`lsp_to_mpii`).
+    head top, and unknown if one of them is not visible. Pelvis and thorax are derived (`lsp_to_mpii`).
 
     Left out, and counted in `notes`: near copies (see the module), people without a visible joint, and
     single joints that are marked visible but not finite or more than `FAR_OUTSIDE` pixels outside the
-    picture. The notes describe the pictures and labels themselves: they are for whoever holds the data, not
-    for publication.
+    picture. The notes describe the private pictures and labels themselves and are not for publication.
 
-    Args:
-        root: The folder with `images/` and `joints.mat`.
-        split: "public", "private" or "validation"; or "choosing-train" or "choosing-test", parts of the private one.
-        pictures: Makes no difference: all pictures must be there, since near copies are found by them.
-        splits: First and last image number of each split.
-        parts: The same of the two parts of the private split.
-
-    Raises:
-        DposeError: the folder or a file is missing, a picture is damaged, or joints.mat is not what it
-            should be.
+    All pictures must be there, whatever `pictures` says, since near copies are found by them. `splits` and `parts` are
+    the first and last image numbers of each split, and of the two parts of the private one.
     """
     if not root.is_dir():
         raise DposeError("folder-missing", "no such folder", str(root), _GET_IT)
@@ -153,7 +144,7 @@ def read_lspet(
 
 
 def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
-    """joints.mat, read as plain arrays: nothing in it is executed."""
+    """Read joints.mat as plain arrays: nothing in it is executed."""
     if not path.is_file():
         raise DposeError("file-missing", "no such file", str(path), _GET_IT)
     joints = read_mat(path, ("joints",)).get("joints")
@@ -161,10 +152,10 @@ def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
     if joints is None:
         raise DposeError("joints-missing", "holds no variable 'joints'", str(path), _GET_IT)
     if joints.dtype.kind not in "fiu" or joints.ndim != 3 or joints.shape[:2] != (len(LSP), 3):
-        found = f"{joints.dtype} {joints.shape}"
+        actual = f"{joints.dtype} {joints.shape}"
         raise DposeError(
             "joints-of-wrong-shape",
-            f"'joints' should be numbers of shape (14, 3, N), not {found}",
+            f"'joints' should be numbers of shape (14, 3, N), not {actual}",
             str(path),
             _GET_IT,
         )
@@ -191,7 +182,7 @@ def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
 
 
 def _image_paths(folder: Path, splits: Mapping[str, tuple[int, int]]) -> dict[int, Path]:
-    """The file of every image number that a split names."""
+    """Return the file of every image number that a split names."""
     numbers = [n for first, last in splits.values() for n in range(first, last + 1)]
     present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     paths = {n: folder / f"im{n:05d}.jpg" for n in sorted(numbers)}
@@ -209,7 +200,7 @@ def _image_paths(folder: Path, splits: Mapping[str, tuple[int, int]]) -> dict[in
 def _near_copies(
     paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
 ) -> dict[str, NDArray[np.bool_]]:
-    """For the public and the validation split, which of its pictures are near copies of another split's."""
+    """Return, for the public and the validation split, which of its pictures are near copies of another split's."""
     prints = _fingerprints(paths, splits)
     public = near_any(prints["public"], prints["private"], NEAR)
     seen = np.concatenate([prints["private"], prints["public"][~public]])
@@ -219,8 +210,8 @@ def _near_copies(
 def _fingerprints(
     paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
 ) -> dict[str, NDArray[np.uint8]]:
-    """Of each split's pictures, (N, 16)."""
-    numbers = sorted(paths)  # all of them, whatever is asked: they are kept together
+    """Return fingerprints of each split's pictures, (N, 16)."""
+    numbers = sorted(paths)  # all of them, whatever the split: they are cached together
     rows = dict(
         zip(numbers, fingerprint_files([paths[n] for n in numbers], "comparing pictures"), strict=True)
     )
@@ -230,7 +221,7 @@ def _fingerprints(
 
 
 def _within(joints: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """(14,), true for joints that are finite and inside the picture or near it."""
+    """Return (14,), true for joints that are finite and inside the picture or near it."""
     height, width = size
     low, high = -FAR_OUTSIDE, np.array([width, height]) - 1 + FAR_OUTSIDE
     return np.asarray((np.isfinite(joints) & (joints >= low) & (joints <= high)).all(axis=1))

@@ -7,11 +7,11 @@ The folder holds `images/` and, under one of two names, the labels: `annot/train
 **Geometry.** A person's square has the side 200 * scale about `center`. Unless center.x is -1 (no centre), center.y
 first moves down by 15 * scale and scale grows by 1.25, so that limbs are not cut off. The crop is that square, widened
 or heightened to the input's aspect, with nothing added to it. Centre and joints count from one (MATLAB): 1 is
-subtracted here, and added to predictions that are written for MPII's own tools.
+subtracted here, and added to predictions for MPII's own tools.
 
 **PCKh's reference length** is 0.6 times the diagonal of the head box, from `headboxes_src` of the .mat file, which
-stands in the order of the validation labels. Where there is no such file (the training split has none) the segment
-from upper neck to head top stands in; a report line says so, and scores are not comparable with published ones.
+has the order of the validation labels. Without such a file (the training split has none) the segment
+from upper neck to head top is used; a report line says so, and scores are not comparable with published ones.
 """
 
 from __future__ import annotations
@@ -23,10 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.files import LabelFile, PictureFinder
+from dpose.pose.data.label_files import (
+    LabelFile,
+    PictureFinder,
+    Problems,
+    holds_something,
+    numbers,
+    read_json,
+)
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, photographs
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 from dpose.pose.skeletons import MPII
 
 LABEL_FILE = LabelFile(
@@ -38,7 +44,7 @@ LABEL_FILE = LabelFile(
     "give the folder that holds images/ and annot/ (or annotations/) of MPII",
 )
 HEAD_BOXES = ("annot/gt_valid.mat", "annotations/mpii_gt_val.mat", "mpii_gt_val.mat")
-"""Where the validation people's head boxes are looked for."""
+"""Usual files of the validation people's head boxes."""
 
 HEAD_SHARE = 0.6
 """PCKh's reference length as a share of the head box's diagonal."""
@@ -49,19 +55,10 @@ _KEYS = frozenset({"image", "center", "scale", "joints", "joints_vis"})
 
 
 def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
-    """The labels of one split of MPII: a picture with all its labelled people a unit.
+    """Read the labels of one split of MPII: a picture with all its labelled people a unit (`PoseDataset.labels`).
 
-    An entry that makes no sense is left out and told in `problems` by its place in the file, counted from one; so is
+    An invalid entry is left out and reported in `problems` by its place in the file, counted from one; so is
     one whose picture is missing, with `pictures`.
-
-    Args:
-        root: The dataset's folder.
-        split: "train" or "val".
-        annotations: The label file, relative to `root`, where it has another name.
-        pictures: Whether labels of absent pictures are left out.
-
-    Raises:
-        DposeError: the folder or the labels are missing or unreadable, or not one of the pictures is there.
     """
     path, note = LABEL_FILE.find(root, split, annotations)
     problems = Problems()
@@ -96,7 +93,7 @@ def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = Tr
         f"mpii:{split}",
         path,
         MPII,
-        tuple(LabelledPicture(name, places[name], tuple(found)) for name, found in people.items()),
+        tuple(LabelledPicture(name, places[name], tuple(those)) for name, those in people.items()),
         tuple(problems),
         tuple(notes),
         padding=1.0,  # the square has its 1.25 already
@@ -105,7 +102,7 @@ def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 
 
 def square(center: tuple[float, float], scale: float) -> NDArray[np.float32]:
-    """The box x0, y0, x1, y1 of what a crop shows of a person, pixels counted from zero (see the module)."""
+    """Return the box x0, y0, x1, y1 that a crop of a person shows, pixels counted from zero (see the module)."""
     x, y = center
     if x != -1:
         y += 15 * scale
@@ -117,7 +114,7 @@ def square(center: tuple[float, float], scale: float) -> NDArray[np.float32]:
 def _entry(
     entry: Any, index: int, where: str, problems: Problems, length: float | None
 ) -> LabelledPerson | None:
-    """A person, of the reference length that is known of them or else their own from neck to head top."""
+    """Make a person, with the given reference length or else that from neck to head top."""
     if not isinstance(entry, dict):
         problems.add("is no object", where)
         return None
@@ -160,12 +157,12 @@ def _joints(value: Any) -> NDArray[np.float64] | None:
 
 
 def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.float64] | None:
-    """The reference length of every entry, or None where there are no head boxes for these labels."""
+    """Return the reference length of every entry, or None if there are no head boxes for these labels."""
     path = next((root / name for name in HEAD_BOXES if (root / name).is_file()), None)
     if split != "val" or path is None:
         return None
-    found = read_mat(path, ("headboxes_src", "pos_gt_src"))
-    boxes = found.get("headboxes_src")
+    arrays = read_mat(path, ("headboxes_src", "pos_gt_src"))
+    boxes = arrays.get("headboxes_src")
     if boxes is None or boxes.dtype.kind not in "fiu" or boxes.shape != (2, 2, len(content)):
         shape = "missing" if boxes is None else f"{boxes.dtype} {boxes.shape}"
         raise DposeError(
@@ -174,7 +171,7 @@ def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.floa
             str(path),
             "use the file that belongs to the labels, or move it away",
         )
-    if not _same_people(found.get("pos_gt_src"), content):
+    if not _same_people(arrays.get("pos_gt_src"), content):
         raise DposeError(
             "headboxes-of-other-labels",
             "holds other people than the labels, or in another order",
@@ -186,7 +183,7 @@ def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.floa
 
 
 def _same_people(positions: Any, content: list[Any]) -> bool:
-    """Whether the .mat file's joints are those of the labels: head boxes go to people by their place alone."""
+    """True if the .mat file's joints are those of the labels: head boxes go to people by their place alone."""
     if positions is None or positions.shape != (len(MPII), 2, len(content)):
         return False
     agree, compared = 0, 0

@@ -24,8 +24,8 @@ class Person:
         keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
         visible: (J,) bool, true where labelled.
         box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
-        head_length: PCKh's reference length in picture pixels; nan where unknown.
-        area: OKS's area of the person in picture pixels squared; nan where unknown.
+        head_length: PCKh's reference length in picture pixels; nan if unknown.
+        area: OKS's area of the person in picture pixels squared; nan if unknown.
     """
 
     keypoints: NDArray[np.float32]
@@ -48,9 +48,9 @@ class Picture:
 
     Attributes:
         name: Unique in its dataset.
-        count: How many people `read` returns.
-        read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
-        subject: Who it shows, where that is known; equal names are the same person.
+        count: Number of people that `read` returns.
+        read: Returns the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
+        subject: Identity of the person shown, if known; equal names are the same person.
         path: The file that it comes from, if any.
     """
 
@@ -62,16 +62,16 @@ class Picture:
 
 
 class Regions(Protocol):
-    """Finds where in a picture the person of a labelled box is, and how turned: from this picture and box alone.
+    """Finds the position and turn of the person of a labelled box: from this picture and box alone.
 
     Attributes:
-        digest: Two of one digest find the same regions.
+        digest: Two finders with the same digest find the same regions.
     """
 
     digest: str
 
     def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
-        """The region to crop, with all the room that it needs; the box itself, `padding` as large, where nobody is."""
+        """Return the region to crop, padding included; the box itself, enlarged by `padding`, if no person is found."""
 
 
 @dataclass
@@ -82,15 +82,15 @@ class PictureMemory:
     size: int = 0
     held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
     known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
+    """Hash of the pixels and digest of each person's labels, for pictures that were read before."""
     files: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of pictures that were asked for it: the digest of the file."""
+    """Digest of the file, for pictures that were digested before."""
     regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
-    """By the finder's digest, picture and person."""
+    """Regions by the finder's digest, picture and person."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-        """What `Picture.read` gives, read where it is not held."""
+        """Return the result of `Picture.read`, from memory if it is there."""
         with self.lock:
             if index in self.held:
                 self.held.move_to_end(index)
@@ -100,7 +100,7 @@ class PictureMemory:
         loaded[0].setflags(write=False)
         if isinstance(
             loaded[0], np.memmap
-        ):  # the disk cache's: the system keeps those, and each would hold a file open
+        ):  # from the disk cache: the system caches it, and each holds a file open
             return loaded
         with self.lock:
             if index not in self.held and loaded[0].nbytes <= self.limit:
@@ -113,7 +113,7 @@ class PictureMemory:
 
 
 def labels_of(person: Person) -> str:
-    """Digests of a person's box, and of everything that is labelled of them."""
+    """Return digests of a person's box, and of all their labels."""
     box = hashlib.sha256(np.ascontiguousarray(person.box, np.float32).tobytes()).hexdigest()
     rest = hashlib.sha256(np.ascontiguousarray(person.keypoints, np.float32).tobytes())
     rest.update(np.ascontiguousarray(person.visible, bool).tobytes())

@@ -1,7 +1,7 @@
-"""`NAME[:ROOT][:SPLIT]`: one short text says which poses, and `open_data` opens them.
+"""Specs of pose data, `NAME[:ROOT][:SPLIT]`, and `open_data`, which opens them.
 
 Data that read their labels from a file take `,annotations=FILE` at the end of the text, for a file of another name.
-A new dataset is a module of this folder (or of anyone's) and an entry in `SOURCES`.
+A new dataset is a module of this folder (or of any other package) and an entry in `SOURCES`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
-from dpose.pose.data import coco, humanart, lspet, mpii, synthetic, yolo
+from dpose.pose.data import coco, lspet, mpii, synthetic, yolo
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
 from dpose.pose.data.pictures import Regions
@@ -23,7 +23,7 @@ from dpose.privacy.selection import Selection, as_selection
 
 SOURCES: dict[str, PoseDataset] = {
     "coco": coco.DATASET,
-    "humanart": humanart.DATASET,
+    "humanart": coco.HUMANART,
     "lspet": lspet.DATASET,
     "mpii": mpii.DATASET,
     "synthetic": synthetic.DATASET,
@@ -46,22 +46,22 @@ class DataSpec(Spec):
 
     @property
     def dataset(self) -> PoseDataset:
-        """What the data say of themselves."""
+        """Description of the data."""
         return SOURCES[self.name]
 
     @property
     def skeleton(self) -> Skeleton:
-        """Of the labels: as they name it, or the dataset's own where they do not or cannot be read."""
+        """Skeleton that the labels name, or the dataset's own if they name none or cannot be read."""
         find = self.dataset.own_skeleton
         if find is None:
             return self.dataset.skeleton
         try:
             return find(self.place, self.split, **dict(self.options))
-        except DposeError:  # whoever opens the data says what is wrong with them
+        except DposeError:  # opening the data reports what is wrong with them
             return self.dataset.skeleton
 
     def same_units(self, other: Spec) -> bool:
-        """Whether two specs with their splits filled in share units, as far as names and label files tell.
+        """True if two specs with their splits filled in share units, as far as names and label files show.
 
         Two splits of a folder that holds one label file for both are the same units, and a part of a split shares its
         units with the whole.
@@ -71,15 +71,15 @@ class DataSpec(Spec):
 
     @property
     def named_split(self) -> str:
-        """None where one label file of another name serves for all splits."""
-        found = self._label_file()
-        return "" if found and found[1] else self.split
+        """The split; "" if one label file of another name serves for all splits."""
+        file = self._label_file()
+        return "" if file and file[1] else self.split
 
     @property
     def label_file(self) -> Path | None:
-        """The label file that is read, or None where none is or it cannot be found."""
-        found = self._label_file()
-        return found[0].resolve() if found else None
+        """The label file that is read; None if there is none or it cannot be found."""
+        file = self._label_file()
+        return file[0].resolve() if file else None
 
     def _label_file(self) -> tuple[Path, str] | None:
         file = self.dataset.label_file
@@ -99,7 +99,7 @@ def open_data(
     limit: int | Selection | None = None,
     regions: Regions | None = None,
 ) -> PoseUnits:
-    """Open pose data by its spec.
+    """Open pose data by a spec.
 
     >>> units = open_data("synthetic:studio:val", input_size=(64, 48), limit=3)
     >>> len(units), units.unit_id(0).startswith("studio-val-")
@@ -107,11 +107,12 @@ def open_data(
 
     Args:
         spec: Such as `lspet:/data/lspet:public` or `synthetic:ward`.
-        purpose: Decides the split where the spec names none: "train" or "evaluate".
+        purpose: Decides the split if the spec names none: "train" or "evaluate".
         input_size: (H, W) of a view in pixels.
-        augment: What to change at random; nothing where None.
-        unit: What a unit is (`PoseUnits`).
-        limit: At most so many units, chosen by name (`PoseUnits.limit`); a plain number is the first of a fixed order.
+        augment: Random changes; none if None.
+        unit: The unit of the guarantee (`PoseUnits`).
+        limit: Largest number of units, chosen by name (`PoseUnits.limit`); a plain number takes the first of a fixed
+            order.
         regions: Finds where to crop (`PoseUnits.with_regions`).
 
     Returns:
@@ -120,20 +121,20 @@ def open_data(
     Raises:
         DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
     """
-    asked = _asked(spec, purpose)
-    dataset, options = asked.dataset, dict(asked.options)
+    resolved = _resolved(spec, purpose)
+    dataset, options = resolved.dataset, dict(resolved.options)
     how: dict[str, Any] = {"input_size": input_size, "augment": augment, "unit": unit}
     if dataset.labels is not None:
-        units = units_of(dataset.labels(asked.place, asked.split, **options), **how)
+        units = units_of(dataset.labels(resolved.place, resolved.split, **options), **how)
     else:
-        assert dataset.open is not None, f"{asked.name} has neither labels nor units"
-        units = dataset.open(asked.place, asked.split, **how, **options)
-    units.set_names = asked.set_names
+        assert dataset.open is not None, f"{resolved.name} has neither labels nor units"
+        units = dataset.open(resolved.place, resolved.split, **how, **options)
+    units.set_names = resolved.set_names
     selection = as_selection(limit)
     if selection is not None:
         units = units.limit(selection)
     if not len(units):
-        raise DposeError("people-missing", "holds no labelled person", str(asked), "; ".join(units.report))
+        raise DposeError("people-missing", "holds no labelled person", str(resolved), "; ".join(units.report))
     return units if regions is None else units.with_regions(regions)
 
 
@@ -148,34 +149,31 @@ def open_several(
     skeleton: str | None = None,
     regions: Regions | None = None,
 ) -> PoseUnits:
-    """Open one or several data, one after the other, with labels in one skeleton.
+    """Open one or several datasets as one, with labels in one skeleton.
 
     Args:
         specs: At least one.
-        purpose: As `open_data`.
-        input_size: As `open_data`.
-        augment: As `open_data`.
-        unit: As `open_data`.
-        limit: At most so many units of all of them together, chosen by name.
-        skeleton: Of the labels; the first data's own where None.
-        regions: As `open_data`.
-
-    Raises:
-        DposeError: as `open_data`; or the same data are given twice.
+        purpose: As in `open_data`.
+        input_size: (H, W) of a view in pixels.
+        augment: Random changes; none if None.
+        unit: As in `open_data`.
+        limit: Largest number of units of all of them together, chosen by name.
+        skeleton: Skeleton of the labels; the first data's own if None.
+        regions: As in `open_data`.
     """
-    asked = [_asked(spec, purpose) for spec in specs]
-    for i, one in enumerate(asked):
-        if any(one.same_units(other) for other in asked[:i]):
+    resolved = [_resolved(spec, purpose) for spec in specs]
+    for i, one in enumerate(resolved):
+        if any(one.same_units(other) for other in resolved[:i]):
             raise DposeError(
                 "data-given-twice", "the same data twice", str(one), "each unit may count once only"
             )
-    target = SKELETONS[skeleton] if skeleton else asked[0].skeleton
+    target = SKELETONS[skeleton] if skeleton else resolved[0].skeleton
     how = {"purpose": purpose, "input_size": input_size, "augment": augment, "unit": unit, "regions": regions}
-    parts = [open_data(s, **how) for s in asked]  # type: ignore[arg-type]
+    parts = [open_data(s, **how) for s in resolved]  # type: ignore[arg-type]
     units = (
         parts[0].with_skeleton(target)
         if len(parts) == 1
-        else PoseUnits.joined(parts, [_short(spec, asked) for spec in asked], target)
+        else PoseUnits.joined(parts, [_short(spec, resolved) for spec in resolved], target)
     )
     selection = as_selection(limit)
     return units if selection is None else units.limit(selection)
@@ -184,27 +182,28 @@ def open_several(
 def open_labels(
     spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True
 ) -> Labels | None:
-    """The labels of data as they stand, for scores by a measure of their own and for boxes; None where they have none.
+    """Read the labels of data, for scores with a measure of their own and for boxes; None if they have none.
 
     Args:
-        spec: As `open_data`.
-        purpose: As `open_data`.
-        pictures: Whether labels of absent pictures are left out.
-
-    Raises:
-        DposeError: as `open_data`.
+        spec: As in `open_data`.
+        purpose: As in `open_data`.
+        pictures: True to leave out labels of absent pictures.
     """
-    asked = _asked(spec, purpose)
-    read = asked.dataset.labels
-    return None if read is None else read(asked.place, asked.split, pictures=pictures, **dict(asked.options))
+    resolved = _resolved(spec, purpose)
+    read = resolved.dataset.labels
+    return (
+        None
+        if read is None
+        else read(resolved.place, resolved.split, pictures=pictures, **dict(resolved.options))
+    )
 
 
-def _asked(spec: str | DataSpec, purpose: Purpose) -> DataSpec:
+def _resolved(spec: str | DataSpec, purpose: Purpose) -> DataSpec:
     return (DataSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
 
 
 def _short(spec: DataSpec, among: Sequence[DataSpec]) -> str:
-    """The spec without folders above its own, which say nothing to others; whole where that is not enough."""
+    """Return the spec without folders above its own, which mean nothing to others; whole if that is ambiguous."""
     names = [str(replace(s, root=Path(s.root).name)) for s in among]
     mine = str(replace(spec, root=Path(spec.root).name))
     return mine if names.count(mine) == 1 else str(spec)

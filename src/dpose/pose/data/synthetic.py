@@ -1,4 +1,4 @@
-"""Rendered people with exact labels, for trying everything without anyone's pictures."""
+"""Rendered people with exact labels, for trying everything without private pictures."""
 
 from __future__ import annotations
 
@@ -28,20 +28,10 @@ def open_synthetic(
     augment: Augment | None = None,
     unit: UnitKind = "image",
 ) -> PoseUnits:
-    """One split of a synthetic look: a picture a unit, one person a picture.
+    """Open one split of a synthetic look: a picture a unit, one person a picture (`PoseDataset.open`).
 
     Scenes are rendered at the input size when they are first loaded, and the crop is the whole frame, so an
     un-augmented view is the rendered picture itself.
-
-    Args:
-        look: `studio` or `ward`.
-        split: One of the look's splits.
-        input_size: (H, W) of the scenes and of the views.
-        augment: What to change at random.
-        unit: "image" or "crop"; the same pictures either way.
-
-    Raises:
-        DposeError: no installed package renders people.
     """
     people = rendered_people()
     pictures = [

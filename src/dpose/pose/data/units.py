@@ -1,8 +1,8 @@
 """Pictures of people as units of a guarantee, cropped and labelled for a model.
 
-A `Picture` knows how to load itself, so that files and rendered scenes are the same thing here. `PoseUnits`
+A `Picture` loads itself, so that files and rendered scenes are the same thing here. `PoseUnits`
 turns a list of pictures into a `dpose.units.UnitDataset`: it decides what a unit is, crops, augments and
-labels.
+labels. `SubjectUnits` groups them by person.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
+from dpose.pose.data.label_files import Problem
 from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
-from dpose.pose.data.problems import Problem
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
-from dpose.units import MAX_VIEWS, View
+from dpose.units import MAX_VIEWS, Unit, View
 
 UnitKind = Literal["image", "crop"]
 
 DEFAULT_CACHE_BYTES = 512 * 2**20
-"""Decoded pictures kept in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
+"""Default bound on decoded pictures in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Pictures of one dataset: what they are called and cropped by, and from which joints to which.
+    """Pictures of one dataset.
 
     Attributes:
-        name: What the ids of its units begin with; "" where it stands alone.
+        name: Prefix of the ids of its units; "" if it is the only one.
         pictures: In the dataset's order.
-        skeleton: Of the people's joints.
-        padding: How much larger than a person's box the crop reaches.
-        cache: Shared with every other choice of its units.
-        way: To the joints that views have; None where those are its own.
+        skeleton: Skeleton of the people's joints.
+        padding: Size of a crop relative to a person's box.
+        cache: Shared with every other selection of its units.
+        way: Map to the joints of the views; None if those are its own.
     """
 
     name: str
@@ -68,27 +69,27 @@ class PoseUnits:
     **Randomness.** All of it comes from the `rng` given to `load`. Without augmentation and with at most
     `MAX_VIEWS` people nothing is drawn.
 
-    **Memory.** Decoded pictures are kept up to `cache_bytes`, shared with everything made by `subset`,
+    **Memory.** Decoded pictures are cached up to `cache_bytes`, shared with everything made by `subset`,
     `limit` and `with_augment`. `load` may be called from several threads.
 
-    **Several sources.** `joined` units are those of several datasets, one after the other. Each keeps its own crop
+    **Several sources.** `joined` units are those of several datasets, one after the other. Each has its own crop
     geometry, and its labels are mapped to one skeleton by the joints' names: a joint that a source does not label is
-    never visible in its views, so nothing is learnt from them about it. A picture that stands in two sources is two
-    units: whoever protects them refuses it (`shared_picture`) or makes one unit of the two
+    never visible in its views, so nothing is learnt from them about it. A picture in two sources is two
+    units: code that protects them refuses it (`shared_picture`) or makes one unit of the two
     (`dpose.privacy.protected.protect`).
 
     Args:
         pictures: In the dataset's order; those without people are left out.
         input_size: (H, W) of a view in pixels.
-        augment: What to change at random.
+        augment: Random changes.
         unit: "image" or "crop".
-        padding: How much larger than a person's box the crop reaches.
-        skeleton: Of the people's joints; `with_skeleton` gives the labels in another one.
+        padding: Size of a crop relative to a person's box.
+        skeleton: Skeleton of the people's joints; `with_skeleton` gives the labels in another one.
         report: Lines on what was read and what was left out.
-        problems: What was wrong with the label file, one by one.
-        cache_bytes: Bound on decoded pictures in memory; 0 keeps none.
-        nobody: Whether pictures without people are units, too, which have no views: of data whose pictures are read
-            whole, all of them count.
+        problems: Problems in the label file, one by one.
+        cache_bytes: Bound on decoded pictures in memory; 0 caches none.
+        include_empty: True if pictures without people are units, too, which have no views: for data whose pictures are
+            read whole, all of them count.
 
     Raises:
         ValueError: two pictures have the same name, or an unknown kind of unit.
@@ -106,7 +107,7 @@ class PoseUnits:
         report: Sequence[str] = (),
         problems: Sequence[Problem] = (),
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-        nobody: bool = False,
+        include_empty: bool = False,
     ) -> None:
         if len({picture.name for picture in pictures}) != len(pictures):
             raise ValueError("two pictures have the same name")
@@ -126,19 +127,19 @@ class PoseUnits:
         self._units: list[tuple[int, int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))
-            if people or nobody:
+            if people or include_empty:
                 self._units += [(0, p, people)] if unit == "image" else [(0, p, (k,)) for k in people]
 
     @classmethod
     def joined(
         cls, parts: Sequence[PoseUnits], names: Sequence[str], skeleton: Skeleton | None = None
     ) -> PoseUnits:
-        """The units of several datasets as one.
+        """Join the units of several datasets.
 
         Args:
             parts: At least one; equal input sizes, kinds of unit, augmentations and regions.
-            names: What each part is called, different from one another; unit ids are "NAME/ID".
-            skeleton: Of the labels; the first part's own where None.
+            names: Name of each part, different from one another; unit ids are "NAME/ID".
+            skeleton: Skeleton of the labels; the first part's own if None.
 
         Raises:
             ValueError: no part, names that are equal or of another number, parts that do not go together, or two units
@@ -176,12 +177,12 @@ class PoseUnits:
 
     @property
     def most_views(self) -> int:
-        """The most people of a unit."""
+        """The largest number of people of a unit."""
         return max((len(people) for *_, people in self._units), default=1)
 
     @property
     def padding(self) -> float:
-        """How much larger than a person's box the crops of the first source reach."""
+        """Size of the first source's crops relative to a person's box."""
         return self._sources[0].padding
 
     @property
@@ -190,22 +191,22 @@ class PoseUnits:
         return tuple(self._sources[s].pictures[p] for s, p in sorted({(s, p) for s, p, _ in self._units}))
 
     def _at(self, index: int) -> tuple[_Source, int, tuple[int, ...]]:
-        """The source of a unit, its picture's place there, and its people's places in the picture."""
+        """Return the source of a unit, its picture's index there, and its people's indices in the picture."""
         source, picture, people = self._units[index]
         return self._sources[source], picture, people
 
     def unit_id(self, index: int) -> str:
-        """The picture's name, with "#k" for its k-th person where a unit is a crop; "NAME/ID" in several sources."""
+        """Return the picture's name, with "#k" for the k-th person of a crop; "NAME/ID" in several sources."""
         source, picture, people = self._at(index)
         name = source.pictures[picture].name + (f"#{people[0]}" if self.unit == "crop" else "")
         return f"{source.name}/{name}" if source.name else name
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
-        """SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
+        """Return SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
         return (self._known(index)[0],)
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
-        """SHA-256 of the picture's file, hex; nothing for one that is in none."""
+        """Return SHA-256 of the picture's file, hex; () for a picture without a file."""
         source, picture, _ = self._at(index)
         files = source.cache.files
         if picture not in files:
@@ -214,16 +215,16 @@ class PoseUnits:
         return files[picture]
 
     def label_digest(self, index: int) -> str:
-        """Of the unit's people: joints, boxes and what else is known of them, and the skeleton they are told in."""
+        """Return a digest of the unit's people (joints, boxes and other facts) and of the skeleton of these labels."""
         source, _, people = self._at(index)
         labels = self._known(index)[1]
-        told = f"{source.skeleton.name} {self.skeleton.name} {source.padding!r} {[labels[k] for k in people]}"
+        text = f"{source.skeleton.name} {self.skeleton.name} {source.padding!r} {[labels[k] for k in people]}"
         if self._regions is not None:
-            told += f" {self._regions.digest}"
-        return hashlib.sha256(told.encode()).hexdigest()
+            text += f" {self._regions.digest}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def copies(self, index: int) -> tuple[str, ...]:
-        """The picture's pixels; of a crop with the person's box, since the people of a picture share its pixels."""
+        """Return the hash of the picture's pixels; with the person's box for a crop, since crops share pixels."""
         pixels, labels = self._known(index)
         if self.unit == "image":
             return (pixels,)
@@ -241,7 +242,7 @@ class PoseUnits:
         return known
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
-        """The unit's crops.
+        """Load the unit's crops.
 
         Each view's image is uint8 `(*input_size, 3)` RGB. Its target holds, in crop pixels and in the order of
         `skeleton`'s J joints,
@@ -249,8 +250,8 @@ class PoseUnits:
         * `keypoints` (J, 2) float32: zero where not labelled;
         * `visible` (J,) float32: 1 where labelled and inside the crop: what to train on;
         * `labelled` (J,) float32: 1 where labelled, inside the crop or not: what to score;
-        * `head_length` () float32: PCKh's reference length; nan where unknown;
-        * `area` () float32: OKS's area of the person, in crop pixels squared; nan where unknown;
+        * `head_length` () float32: PCKh's reference length; nan if unknown;
+        * `area` () float32: OKS's area of the person, in crop pixels squared; nan if unknown;
         * `inverse` (2, 3) float32: from crop pixels to picture pixels. For a mirrored crop it leads back to
           the picture as it is, where left and right have their old names.
         """
@@ -260,31 +261,31 @@ class PoseUnits:
         return self._crops(source, picture, people, lambda: self.augment.draw(rng))
 
     def canonical(self, index: int) -> list[View]:
-        """The crops of all the unit's people, not augmented, as `load` describes them."""
+        """Load the crops of all the unit's people, not augmented, as `load` describes them."""
         return self._crops(*self._at(index), Drawn)
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
-        """A canonical view under one draw of the augmentation (`vary_view`)."""
+        """Return a canonical view under one draw of the augmentation (`vary_view`)."""
         return vary_view(view, self.augment, self.skeleton.flip_order, rng)
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
-        """The picture's `dpose.media.fingerprint`, (1, 16)."""
+        """Return the picture's `dpose.media.fingerprint`, (1, 16)."""
         source, picture, _ = self._at(index)
         image, _ = source.cache.get(picture, source.pictures[picture])
         return fingerprint(image)[None]
 
     def subjects(self, index: int) -> tuple[str, ...]:
-        """Who the picture shows, where that is known; a name is the same person in every source."""
+        """Return the person shown, if known; a name is the same person in every source."""
         source, picture, _ = self._at(index)
         subject = source.pictures[picture].subject
         return (subject,) if subject else ()
 
     def shared_picture(self, threads: int = 2, readers: Readers = ALONE) -> tuple[str, str] | None:
-        """The ids of two units of different sources that are one picture, by their content; None where there are none.
+        """Return the ids of two units of different sources with the same picture content, or None.
 
         Args:
             threads: Threads that read pictures.
-            readers: The processes that read them together, each its own.
+            readers: Processes that read them together, each its own share.
         """
         if len(self._sources) < 2:
             return None
@@ -299,13 +300,13 @@ class PoseUnits:
         return None
 
     def with_augment(self, augment: Augment) -> PoseUnits:
-        """The same units with another augmentation; `Augment.none()` gives the canonical crops."""
+        """Return the same units with another augmentation; `Augment.none()` gives the canonical crops."""
         other = self.subset(range(len(self)))
         other.augment = augment
         return other
 
     def with_skeleton(self, target: Skeleton) -> PoseUnits:
-        """The same units with their labels in another skeleton; joints that they say nothing about are not labelled."""
+        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled."""
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(
@@ -315,20 +316,20 @@ class PoseUnits:
         return other
 
     def with_regions(self, regions: Regions | None) -> PoseUnits:
-        """The same units, cropped where `regions` finds each person, upright; where None, about the labelled boxes."""
+        """Return the same units, cropped where `regions` finds each person, upright; None crops the labelled boxes."""
         other = self.subset(range(len(self)))
         other._regions = regions
         return other
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> PoseUnits:
-        """The units at `indices`, in that order."""
+        """Return the units at `indices`, in that order."""
         other = object.__new__(PoseUnits)
         other.__dict__.update(self.__dict__)
         other._units = [self._units[int(i)] for i in indices]
         return other
 
     def limit(self, selection: Selection) -> PoseUnits:
-        """At most so many units, in the dataset's order, chosen by `unit_id` (`Selection.chosen`)."""
+        """Return at most so many units, in the dataset's order, chosen by `unit_id` (`Selection.chosen`)."""
         chosen = selection.chosen([self.unit_id(i) for i in range(len(self))])
         if selection.nominal is None and len(chosen) == len(self):
             return self
@@ -350,7 +351,7 @@ class PoseUnits:
     def _region(
         self, source: _Source, picture: int, number: int, image: NDArray[np.uint8], person: Person
     ) -> Box | None:
-        """Where a person was found and how turned; None where nothing looks for people and the labelled box counts."""
+        """Return where a person was found and how turned; None without `regions`, when the labelled box counts."""
         if self._regions is None:
             return None
         key = (self._regions.digest, picture, number)
@@ -362,7 +363,9 @@ class PoseUnits:
     def _crop(
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
     ) -> View:
-        box, padding = (_labelled_box(person), source.padding) if region is None else (region, 1.0)
+        box, padding = (
+            (Box(person.box.astype(np.float64), 1.0), source.padding) if region is None else (region, 1.0)
+        )
         matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
@@ -383,5 +386,90 @@ class PoseUnits:
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
 
 
-def _labelled_box(person: Person) -> Box:
-    return Box(np.asarray(person.box, np.float64), 1.0)
+class SubjectUnits:
+    """The pictures of `images`, grouped by person: protects a person however many pictures there are.
+
+    A unit's views are those of its pictures; one of more than `MAX_VIEWS` gives a random `MAX_VIEWS` at every load.
+
+    Args:
+        images: Units of one picture each, every one of a known person; the same name in several sources is the same
+            person.
+    """
+
+    unit = Unit.SUBJECT
+
+    def __init__(self, images: PoseUnits) -> None:
+        groups: dict[str, list[int]] = {}
+        for index in range(len(images)):
+            names = images.subjects(index)
+            if len(names) != 1:
+                raise DposeError(
+                    "subjects-unknown",
+                    "it is not known who this shows",
+                    images.unit_id(index),
+                    "use plan.unit=image",
+                )
+            groups.setdefault(names[0], []).append(index)
+        self._images = images
+        self.selection: Selection | None = None
+        self.set_names = images.set_names
+        self._names = list(groups)
+        self._groups = list(groups.values())
+        self.report = (*images.report, f"{len(self):,} people")
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def unit_id(self, index: int) -> str:
+        """Return the person's name."""
+        return self._names[index]
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """Return the hashes of all the person's pictures."""
+        return tuple(h for i in self._groups[index] for h in self._images.content_hashes(i))
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """Return the hashes of all the person's files."""
+        return tuple(h for i in self._groups[index] for h in self._images.file_hashes(i))
+
+    def label_digest(self, index: int) -> str:
+        """Return a digest of the labels of all the person's pictures."""
+        labels = [self._images.label_digest(i) for i in self._groups[index]]
+        return hashlib.sha256(" ".join(labels).encode()).hexdigest()
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """Return the fingerprints of all the person's pictures, (pictures, 16)."""
+        return np.concatenate([self._images.fingerprints(i) for i in self._groups[index]])
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Return the person's name."""
+        return (self._names[index],)
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """Load the views of the person's pictures, or of a random `MAX_VIEWS` of them."""
+        group = self._groups[index]
+        if len(group) > MAX_VIEWS:
+            group = [group[int(i)] for i in sorted(rng.choice(len(group), MAX_VIEWS, replace=False))]
+        return [view for i in group for view in self._images.load(i, rng)]
+
+    def canonical(self, index: int) -> list[View]:
+        """Load the canonical views of all the person's pictures."""
+        return [view for i in self._groups[index] for view in self._images.canonical(i)]
+
+    def augmented(self, view: View, rng: np.random.Generator) -> View:
+        """Return a canonical view, augmented."""
+        return self._images.augmented(view, rng)
+
+    def limit(self, selection: Selection) -> SubjectUnits:
+        """Return at most so many people, chosen by name as in `PoseUnits.limit`."""
+        chosen = selection.chosen(self._names)
+        if selection.nominal is None and len(chosen) == len(self):
+            return self
+        other = object.__new__(SubjectUnits)
+        other._images = self._images
+        other.set_names = self.set_names
+        other._names = [self._names[i] for i in chosen]
+        other._groups = [self._groups[i] for i in chosen]
+        other.selection = selection
+        other.report = (*self.report, selection.told(len(self)))
+        return other

@@ -1,4 +1,4 @@
-"""YOLO-pose: a text file a picture, as Ultralytics and Roboflow write it (`dpose.pose.data.convert` writes it, too).
+"""YOLO-pose: a text file a picture, as Ultralytics and Roboflow write it; reading it, and converting pose data to it.
 
 The folder holds `data.yaml` and pictures below `images/`, each with `labels/NAME.txt` in its place:
 
@@ -14,27 +14,29 @@ A line is `class cx cy w h` and, for each joint, `x y v` (or `x y`), all in shar
 it is shown; v is 0 not labelled, 1 hidden, 2 seen. Without `kpt_names` 17 joints are COCO's, others are called by
 number. Without v a joint at 0, 0 is not labelled.
 
-Everything else is as for data in COCO's format, AP too. A person's area is 0.53 of the box, as Ultralytics takes it:
+Everything else is as for data in COCO's format, AP too. A person's area is 0.53 of the box, as in Ultralytics:
 boxes stand for the segmentation that labels of this kind lack.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_text, file_yaml
+from dpose.files import explain_os_error, file_text, file_yaml, write_atomic
 from dpose.known_sets import sets_in
-from dpose.media.images import IMAGE_SUFFIXES, shown_size
+from dpose.media.images import IMAGE_SUFFIXES, encode_image, shown_size
 from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
+from dpose.pose.data.label_files import Problems
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
-from dpose.pose.data.problems import Problems
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
@@ -44,35 +46,24 @@ _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
 
 def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """The joints of a dataset, as its `data.yaml` names, counts and mirrors them.
-
-    Raises:
-        DposeError: there is no such file, or it describes no joints.
-    """
+    """Read the joints of a dataset, as its `data.yaml` names, counts and mirrors them."""
     return described_joints(*read_settings(root, annotations))[0]
 
 
 def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
-    """Which public set data in this format are: as `path` or `download` of `data.yaml` say, and as its pictures' names.
-
-    Raises:
-        DposeError: there is no such file, or it is none.
-    """
+    """Recognise a public set in this format: by `path` or `download` of `data.yaml`, and by its pictures' names."""
     settings, path = read_settings(root, annotations)
-    told = [Path(str(settings.get(name) or "")).stem for name in ("path", "download")]
+    sources = [Path(str(settings.get(name) or "")).stem for name in ("path", "download")]
     # a folder may be called "coco" for its format
-    said = next((key for text in told if text != "coco" for key in sets_in(text)), "")
+    declared = next((key for text in sources if text != "coco" for key in sets_in(text)), "")
     names = [file.name.encode() for file in _pictures(settings, split, path)[:NAMES_READ]]
-    return said, "coco" if numbered_as_coco(names) else ""
+    return declared, "coco" if numbered_as_coco(names) else ""
 
 
 def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
-    """The labels of one split. A line that makes no sense is left out and told by file and line.
+    """Read the labels of one split. An invalid line is left out and reported by file and line.
 
     Pictures are always needed, whatever `pictures` says: labels are shares of their sizes.
-
-    Raises:
-        DposeError: `data.yaml` is missing, is none or lacks the split, or there is not one picture.
     """
     settings, path = read_settings(root, annotations)
     skeleton, values = described_joints(settings, path)
@@ -80,7 +71,7 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     people_class = _people_class(settings)
     problems = Problems()
     numbers = {int(file.stem) for file in files if file.stem.isdecimal()}
-    found: list[LabelledPicture] = []
+    pictures_read: list[LabelledPicture] = []
     people = 0
     for place, file in enumerate(files, 1):
         try:
@@ -90,41 +81,37 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
             continue
         those = _people(file, size, (len(skeleton), values, people_class), people + 1, problems)
         people += len(those)
-        # as COCO's, a picture called by a number keeps it
+        # as in COCO, a number as a picture's name is its id
         number = int(file.stem) if len(numbers) == len(files) else place
-        found.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
-    if not found:
+        pictures_read.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
+    if not pictures_read:
         raise DposeError(
             "pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT
         )
-    return Labels(f"yolo:{split}", path, skeleton, tuple(found), tuple(problems))
+    return Labels(f"yolo:{split}", path, skeleton, tuple(pictures_read), tuple(problems))
 
 
 def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Path]:
-    """What `data.yaml`, or the file that is named in its place, says; and that file.
-
-    Raises:
-        DposeError: there is no such file, or it is no mapping.
-    """
+    """Read `data.yaml`, or the file that replaces it; return its content and path."""
     path = root / (annotations or USUAL)
     if not path.is_file():
         raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
     try:
-        found = file_yaml(path)
+        settings = file_yaml(path)
     except (OSError, ValueError) as error:
         raise DposeError("yaml-invalid", "is no YAML", str(path), _GET_IT) from error
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise DposeError(
             "data-file-malformed",
             "should be a mapping with train, val, names and kpt_shape",
             str(path),
             _GET_IT,
         )
-    return found, path
+    return settings, path
 
 
 def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
-    """The skeleton, and how many numbers a joint has."""
+    """Return the skeleton, and how many numbers a joint has."""
     shape = settings.get("kpt_shape")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
         raise DposeError(
@@ -154,14 +141,14 @@ def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton,
 
 
 def _people_class(settings: Mapping[str, Any]) -> int | None:
-    """The number of the class called person; None where no class is, and all are read."""
+    """Return the number of the class called person; None if no class is, and all are read."""
     names = settings.get("names")
     listed = names.items() if isinstance(names, dict) else enumerate(names if isinstance(names, list) else ())
     return next((int(number) for number, name in listed if name == "person"), None)
 
 
 def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]:
-    """The picture files of a split, by name."""
+    """Return the picture files of a split, by name."""
     given = settings.get(split)
     if not given:
         raise DposeError(
@@ -175,24 +162,26 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
     for place in given if isinstance(given, list) else [given]:
         # Roboflow writes "../train/images" for what lies beside data.yaml
         tried = [root / name for root in roots for name in (str(place), str(place).removeprefix("../"))]
-        found = next((t for t in tried if os.path.exists(t)), None)  # a name may be too long to look for
-        if found is None:
+        place_found = next(
+            (t for t in tried if os.path.exists(t)), None
+        )  # a name may be too long to look for
+        if place_found is None:
             raise DposeError(
                 "file-missing", "no such file or folder", str(tried[0]), f"{split} in {path.name} names it"
             )
-        if found.is_dir():
-            files += [f for f in sorted(found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
+        if place_found.is_dir():
+            files += [f for f in sorted(place_found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
         else:
             try:
-                listed = file_text(found).split("\n")
+                listed = file_text(place_found).split("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise DposeError(
                     "picture-list-invalid",
                     "is no list of pictures",
-                    str(found),
+                    str(place_found),
                     f"{split} in {path.name} names it",
                 ) from error
-            files += [found.parent / line.strip() for line in listed if line.strip()]
+            files += [place_found.parent / line.strip() for line in listed if line.strip()]
     return list(dict.fromkeys(files))
 
 
@@ -201,7 +190,7 @@ def _splits(settings: Mapping[str, Any]) -> str:
 
 
 def _label_file(picture: Path) -> Path:
-    """Where a picture's labels lie: "labels" for the last folder called "images"."""
+    """Return the file of a picture's labels: "labels" in place of the last folder called "images"."""
     parts = list(picture.parts)
     places = [k for k, part in enumerate(parts[:-1]) if part == "images"]
     if places:
@@ -210,7 +199,7 @@ def _label_file(picture: Path) -> Path:
 
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
-    """The lines of a label file, counted from 1; none where there is no file, as of a picture without anybody."""
+    """Return the lines of a label file, counted from 1; none if there is no file, as for a picture without people."""
     try:
         text = file_text(path, errors="replace") if path.exists() else ""
     except OSError as error:
@@ -225,16 +214,16 @@ def _people(
     first: int,
     problems: Problems,
 ) -> list[LabelledPerson]:
-    """The people of a picture of (H, W), numbered from `first`; described are joints, numbers a joint, and class."""
+    """Read the people of a picture of (H, W), numbered from `first`; `described`: joints, numbers a joint, class."""
     joints, values, wanted = described
     people: list[LabelledPerson] = []
     for line, text in _lines(_label_file(picture)):
         where = f"{_label_file(picture).name} line {line}"
-        found = _person(text, joints, values, size)
-        if isinstance(found, str):
-            problems.add(found, where)
-        elif wanted is None or found[0] == wanted:
-            _, rows, box = found
+        parsed = _person(text, joints, values, size)
+        if isinstance(parsed, str):
+            problems.add(parsed, where)
+        elif wanted is None or parsed[0] == wanted:
+            _, rows, box = parsed
             area = float(AREA_OF_BOX * box[2:].prod())
             number = first + len(people)
             made = boxed_person(number, rows, box, size, area=area, where=where, problems=problems)
@@ -245,7 +234,7 @@ def _people(
 def _person(
     text: str, joints: int, values: int, size: tuple[int, int]
 ) -> str | tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """The class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it."""
+    """Return the class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it."""
     try:
         row = np.array([float(part) for part in text.split()])
     except ValueError:
@@ -263,8 +252,125 @@ def _person(
 
 
 def _below(file: Path, folder: Path) -> str:
-    """A file's name relative to a folder, or its own where it lies elsewhere."""
+    """Return a file's name relative to a folder, or its own if it lies elsewhere."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
+
+
+def convert_data(
+    units: PoseUnits, folder: Path, split: str, advance: Callable[[], None] = lambda: None
+) -> int:
+    """Write units as a split of a YOLO-pose dataset, without protection: labels in full, pictures as links.
+
+    Pictures without a file, and those whose EXIF rotation disagrees with their labels, are written as PNG.
+    Labels and written pictures are readable by their owner alone.
+
+    Args:
+        units: The data; their joints as they are.
+        folder: Created if missing.
+        split: "train", "val" or "test".
+        advance: Called after every picture.
+
+    Returns:
+        The number of pictures.
+    """
+    place = folder / "images" / split
+    if place.exists():
+        raise DposeError(
+            "output-exists", "is there already", str(place), "choose another folder, or delete it"
+        )
+    document: dict[str, Any] = {"images": [], "annotations": []}
+    for number, picture in enumerate(units.pictures, 1):
+        image, people = picture.read()
+        height, width = image.shape[:2]
+        # the whole name, so that pictures of one name in two folders stay two
+        name = picture.name.replace("/", "_")
+        if picture.path is not None and shown_size(picture.path) == (height, width):
+            target = place / Path(name).with_suffix(picture.path.suffix)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(picture.path.resolve())
+            except OSError as error:
+                raise explain_os_error(error, target) from error
+        else:
+            target = place / f"{Path(name).stem}.png"
+            write_atomic(target, encode_image(image, ".png"), mode=0o600)
+        document["images"].append({"id": number, "file_name": target.name, "width": width, "height": height})
+        for person in people:
+            x0, y0, x1, y1 = (float(v) for v in person.box)
+            joints = np.column_stack([person.keypoints, np.where(person.visible, 2.0, 0.0)])
+            document["annotations"].append(
+                {
+                    "image_id": number,
+                    "bbox": [x0, y0, x1 - x0, y1 - y0],
+                    "keypoints": joints.ravel().tolist(),
+                }
+            )
+        advance()
+    return write_yolo(folder, document, units.skeleton, split)
+
+
+def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, split: str) -> int:
+    """Write people as labels of a YOLO-pose dataset: `labels/SPLIT/NAME.txt` and `data.yaml`, mode 0600.
+
+    Args:
+        folder: Created if missing; the split is added to its `data.yaml`.
+        document: As COCO has it: images, and annotations with bbox and keypoints. The third number of a joint is v; in
+            annotations with a "score", which are predictions, it is the joint's own score and every joint is taken as
+            seen. A joint outside the picture is not labelled: YOLO has no place for it.
+        skeleton: Skeleton of the joints.
+        split: "train", "val" or "test".
+
+    Returns:
+        The number of label files: one a picture, empty for a picture without people.
+    """
+    path = folder / USUAL
+    settings: dict[str, Any] = {"path": ".", "names": {0: "person"}}
+    if path.exists():
+        settings, _ = read_settings(folder)
+        if described_joints(settings, path)[0] != skeleton:
+            raise DposeError("joints-differ", "describes other joints", str(path), "choose another folder")
+    lines: dict[int, list[str]] = {image["id"]: [] for image in document["images"]}
+    sizes = {image["id"]: (image["width"], image["height"]) for image in document["images"]}
+    for person in document["annotations"]:
+        lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
+    names = [label_name(image) for image in document["images"]]
+    if len(set(names)) != len(names):
+        raise DposeError(
+            "picture-names-collide", "two pictures have one name", str(folder), "write them to a folder each"
+        )
+    for name, image in zip(names, document["images"], strict=True):
+        write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
+    settings |= {
+        split: f"images/{split}",
+        "kpt_shape": [len(skeleton), 3],
+        "flip_idx": list(skeleton.flip_order),
+        "kpt_names": {0: list(skeleton.joints)},
+    }
+    # Ultralytics wants both in every file
+    settings |= {"train": settings.get("train", settings[split]), "val": settings.get("val", settings[split])}
+    write_atomic(path, yaml.safe_dump(settings, sort_keys=False, default_flow_style=None), mode=0o600)
+    return len(names)
+
+
+def label_name(image: Mapping[str, Any]) -> str:
+    """Return the label file's name of a picture, or of a video's frame: counted from 1, as Ultralytics writes those."""
+    frame = f"_{image['frame'] + 1}" if "frame" in image else ""
+    return f"{Path(image['file_name']).stem}{frame}.txt"
+
+
+def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
+    x, y, w, h = person["bbox"]
+    x0, x1 = np.clip([x, x + w], 0, size[0])
+    y0, y1 = np.clip([y, y + h], 0, size[1])
+    box = np.array([(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0]) / [*size, *size]
+    rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)
+    places = rows[:, :2] / size
+    flags = np.where(rows[:, 2] > 0, 2 if "score" in person else rows[:, 2], 0)
+    flags[((places < 0) | (places > 1)).any(axis=1)] = 0
+    joints = [
+        f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)
+    ]
+    return " ".join(["0", *(f"{v:.6f}" for v in box), *joints]) + "\n"
 
 
 DATASET = photographs(
