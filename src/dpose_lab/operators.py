@@ -14,4 +14,4 @@ PUBLISHED: Mapping[str, Callable[[ReleaseConfig, Shape], PublishedPlan]] = {
     "pictures": PaperPlan.of,
     "videos": DensePlan.of,
 }
-"""Makes the plan of the algorithm that a config asks for, by what it releases."""
+"""Makers of plans of the papers' algorithms, by the kind of data that they release."""

@@ -1,4 +1,4 @@
-"""Models that attackers learn from public people; those from rendered people are cached under the hash of their recipe."""
+"""Models that attackers learn from public people; those learnt from rendered people are cached by recipe."""
 
 from __future__ import annotations
 
@@ -238,10 +238,10 @@ def onnx_embedder(text: str) -> Embedder:
             level = small.astype(np.float32)
             given = (level / 255 - IMAGENET[0]) / IMAGENET[1] if file != text else (level - 127.5) / 127.5
             try:
-                arrays = session.run(None, {entry.name: given.transpose(2, 0, 1)[None].astype(np.float32)})[0]
+                vector = session.run(None, {entry.name: given.transpose(2, 0, 1)[None].astype(np.float32)})[0]
             except Exception as error:
                 raise DposeError("onnx-run-failed", "the model cannot be run on a picture", file) from error
-            vectors.append(np.asarray(arrays, np.float64).reshape(-1))
+            vectors.append(np.asarray(vector, np.float64).reshape(-1))
         stacked = np.stack(vectors)
         return np.asarray(stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12))
 

@@ -24,7 +24,7 @@ Descriptors = NDArray[np.float64]
 
 
 def describe_appearance(pictures: Sequence[Picture], boxes: NDArray[np.int64]) -> Descriptors:
-    """Describe each picture by a vector, (N, `SIZE`): a mirrored colour grid and the histograms of four stripes, in CIELAB.
+    """Describe pictures by vectors, (N, `SIZE`): a mirrored colour grid and histograms of four stripes, in CIELAB.
 
     In the spirit of what person re-identification used before networks (colours in horizontal stripes, Liao et al.
     2015). Each channel is divided by its mean over the whole picture first, as lamps differ from room to room.

@@ -59,7 +59,7 @@ class AttackRow(ABC):
     """Result of one attacker on one release.
 
     Attributes:
-        release: Which.
+        release: The attacked release.
         attacker: "plain", "adaptive", or "" for the only attacker.
     """
 
@@ -91,7 +91,7 @@ class Attacked(Generic[Row]):
     """An attacked release.
 
     Attributes:
-        release: Which.
+        release: The attacked release.
         rows: One row per attacker.
         pictures: Titles and pictures of at most `SAMPLES` people, as released.
     """

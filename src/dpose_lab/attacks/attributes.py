@@ -94,7 +94,7 @@ class InferredAttributes(AttackRow):
         return self.precision.value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"map": self.precision.to_dict(), "f1": self.f1, "ap": self.each, "f1_each": self.each_f1}
 
 
@@ -218,7 +218,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         return (bars("attributes", title, list(learnt.share), drawn, "average precision", caption),)
 
     def chance(self, learnt: Looks) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": {**learnt.guessed, "share": learnt.share}}
 
 

@@ -47,8 +47,8 @@ def attacked_ahead(
 ) -> Iterator[Callable[[Transform], Attacked[Any]]]:
     """Yield a function that attacks a release by an engine's workers: they run in any order, results come in turn.
 
-    **Guarantee.** `open_context` has reserved all pictures that the attack may read; workers read the same pictures and no
-    others.
+    **Guarantee.** `open_context` has reserved all pictures that the attack may read; workers read the
+    same pictures and no others.
 
     Args:
         attack: The attack.

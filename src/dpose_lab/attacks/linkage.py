@@ -112,7 +112,7 @@ def _area(false: Floats, true: Floats) -> float:
 
 @dataclass(frozen=True)
 class Linked(AttackRow):
-    """Linkage by one attacker on one release.
+    """Linkage of people by one attacker on one release.
 
     Attributes:
         auc: Area under the ROC curve.
@@ -130,7 +130,7 @@ class Linked(AttackRow):
         return self.auc.value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         rates = {f"tpr_at_{rate:g}": value.to_dict() for rate, value in self.tpr.items()}
         return {"auc": self.auc.to_dict(), **rates}
 
@@ -311,5 +311,5 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return (curves("roc", "Is it the same person?", drawn, guess, titles, caption, log_x=True),)
 
     def chance(self, learnt: CameraPlaces) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": {"auc": 0.5}}

@@ -32,7 +32,7 @@ class SearchResult:
 def search(similarity: Floats, gallery: Ints, queries: Ints, seed: int = 0) -> SearchResult:
     """Rank the gallery by similarity to every query.
 
-    Equal similarities are put in a random order: an embedding that is the same for everybody is no better than guessing.
+    Equal similarities are put in a random order: a constant embedding is no better than guessing.
 
     Args:
         similarity: (Q, G), higher is nearer.

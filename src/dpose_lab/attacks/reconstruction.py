@@ -1,4 +1,4 @@
-"""Reconstruction: a small network from released pictures to raw ones, and whether people are recognised in its pictures."""
+"""Reconstruction: a small network from released pictures to raw ones, and recognition in its pictures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Restored(AttackRow):
         return self.reid_after.strength
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         return {
             "released": {"psnr": self.before[0].to_dict(), "ssim": self.before[1].to_dict()},
             "reconstructed": {"psnr": self.after[0].to_dict(), "ssim": self.after[1].to_dict()},
@@ -198,7 +198,7 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
         return Figure("pictures", caption, png=pictures(panels, 6)) if panels else None
 
     def chance(self, learnt: Originals) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         return {"rank1_raw": learnt.ceiling.within[1].to_dict(), "chance": learnt.chance.to_dict()}
 
 

@@ -37,7 +37,7 @@ DRAWN = 20
 
 @dataclass(frozen=True)
 class Row(AttackRow):
-    """One attacker on one release.
+    """Re-identification by one attacker on one release.
 
     Attributes:
         title: The attacker's training data, in words.
@@ -57,7 +57,7 @@ class Row(AttackRow):
         return self.within[1].value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {
             "embedder": self.title,
             **{f"rank{k}": value.to_dict() for k, value in self.within.items()},
@@ -93,7 +93,7 @@ class Chance:
         return self.cmc[k - 1] if k <= len(self.cmc) else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {**{f"rank{k}": self.within(k) for k in RANKS}, "map": self.precision, "cmc": list(self.cmc)}
 
 
@@ -233,7 +233,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         return (curves("cmc", "Who is it?", drawn, curve(learnt.chance.cmc), titles, caption),)
 
     def chance(self, learnt: GalleryAndQueries) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": learnt.chance.to_dict(), "queries": len(learnt.queries)}
 
     def settings(self, learnt: GalleryAndQueries) -> dict[str, Any]:
