@@ -14,7 +14,9 @@ products there have the same bits wherever in memory their numbers begin.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import json
@@ -31,10 +33,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from dpose.training.arithmetic import products_repeat
+from dpose.training.arithmetic import keep_freed_memory, products_repeat
 from dpose.training.bookkeeping import Bookkeeping, at_least_float32
-from dpose.training.gradients import keep_freed_memory
-from dpose.training.grid import Grid
+from dpose.training.clip import Grid
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")
 DIRECTIONS, NUMBERS = 50, 1 << 20

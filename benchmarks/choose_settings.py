@@ -16,7 +16,9 @@ ways back to the first weights).
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import itertools
@@ -43,11 +45,13 @@ from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic
-from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradient import open_parts
 from dpose.training.gradients import Params, trainable_params
+from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.step import StepInputs
 from dpose.units import UnitBatch, UnitDataset, View, WrappedUnits
 from dpose_lab.papers.pose.ablation import choosing_splits
 
@@ -205,10 +209,12 @@ class Bench:
         average = WeightAverage(params, cell.ema)
         tail = WeightAverage(params, 0.0, math.ceil(AFTER["tail"][0] * bound.steps), bound.steps)
         first = {name: p.detach().clone() for name, p in params.items()}
-        inputs = RunInputs(self.task, model, self.train, self.public if plan.fits_public else None, bound)
-        began = time.perf_counter()
         noise = AesNoise(Key.from_seed(cell.seed))
-        with exact_arithmetic(inputs.device), open_parts(inputs, noise, b"choosing", AT_ONCE) as parts:
+        loader = Loader(self.task, self.train, noise)
+        inputs = StepInputs(self.task, model, loader, bound, noise, b"choosing", AT_ONCE)
+        public = self.public if plan.fits_public else None
+        began = time.perf_counter()
+        with exact_arithmetic(inputs.device), open_parts(inputs, public) as parts:
             for step in range(bound.steps):
                 gradient, _ = parts.gradient(params, step)
                 for leaf, name in zip(leaves, params, strict=True):

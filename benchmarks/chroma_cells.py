@@ -15,11 +15,11 @@ import typer
 
 from dpose.pose.data import open_data
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
 from dpose.release.choosing import best_choice, cell_choices
 from dpose.release.colour import FACTORS
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 
 HELD_OUT = 60
 """Of the public pictures: what the restoration was validated on and did not learn from."""
@@ -39,9 +39,9 @@ def main(lspet: Annotated[Path, typer.Option()] = Path("../shared/data/lspet")) 
 def psnr(seed: int, image: np.ndarray, epsilon: str, factor: int) -> float:
     """Of one release."""
     shape = Shape.of(*image.shape[:2], 3)
-    asked = ReleaseConfig.of(epsilon, 16, "auto", colour="ycc", chroma=factor).restored("learned")
+    asked = Pixelization.of(epsilon, 16, colour="ycc", chroma=factor)
     block = int(best_choice(cell_choices(asked, shape)).block)
-    settled = ReleaseConfig.of(epsilon, 16, block, colour="ycc", chroma=factor).restored("learned")
+    settled = Pixelization.of(epsilon, 16, block, colour="ycc", chroma=factor)
     shown = bind(settled, shape).release(image, AesNoise(Key.from_seed(seed))).picture()
     return float(10 * np.log10(255**2 / np.mean((shown.astype(float) - image) ** 2)))
 

@@ -21,7 +21,9 @@ not hold. `--share` measures instead what ledger, log and checkpoints take of a 
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import json
@@ -41,10 +43,10 @@ from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "helpers")]
-from crashes.cuts import Outcome, killed, measure, power_cut  # noqa: E402
-from crashes.stories import KINDS  # noqa: E402
+from crashes.cuts import Outcome, killed, measure, power_cut
+from crashes.stories import KINDS
 
-from dpose.training import loop as loops  # noqa: E402
+from dpose.training import loop as loops
 
 EACH = {"kills": 12, "power cuts": 10}
 """Cuts of one story."""

@@ -54,14 +54,14 @@ def draw(file: Path, number: int, width: int, height: int, frames: int) -> None:
 
 
 def work(mechanism: str) -> Any:
-    from dpose.release.config import ReleaseConfig
-    from dpose.release.corpus_items import Work
+    from dpose.release.batch import Work
+    from dpose.release.config import Pixelization, Projection
 
     if mechanism == "obfuscate":
         return Work(None, "blur")
     if mechanism == "release-video":
-        return Work(ReleaseConfig.of_grid(8, "1e-5", "pixels:16"))
-    return Work(ReleaseConfig.of(2, "pixels:16", 16).restored("learned"))
+        return Work(Projection.of(8, "1e-5", "pixels:16", colour="rgb", restore="none"))
+    return Work(Pixelization.of(2, "pixels:16", 16, colour="rgb"))
 
 
 def jobs(source: Path, out: Path, mechanism: str) -> list[Any]:

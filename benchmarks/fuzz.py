@@ -15,7 +15,9 @@ stopped goes on where it was. Exit code 1 where there was a crash.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import json
@@ -30,7 +32,7 @@ from rich.progress import Progress
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "helpers")]
-from fuzzing.workers import READERS, Workers, reader_of  # noqa: E402
+from fuzzing.workers import READERS, Workers, reader_of
 
 
 def main() -> int:

@@ -10,7 +10,9 @@ their ratio does not depend on the number of steps (as long as the noise multipl
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -27,7 +29,7 @@ from dpose.pose.model import Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.rounding import as_given
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import clipped_sum, trainable_params, unit_loss
 from dpose.training.plan import TrainingPlan
 
 AT_ONCE = 32
@@ -53,7 +55,7 @@ def mean_clipped(
     total = {name: torch.zeros_like(p) for name, p in params.items()}
     for start in range(0, len(chosen), AT_ONCE):
         batch = task.collate([units.load(int(i), rng) for i in chosen[start : start + AT_ONCE]])
-        for name, value in clipped_sum(task, model, dict(params), batch, Clip(1.0)).items():
+        for name, value in clipped_sum(unit_loss(task, model), dict(params), batch.parts, Clip(1.0)).items():
             total[name] += value
     return {name: value / len(chosen) for name, value in total.items()}
 

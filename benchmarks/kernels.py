@@ -26,8 +26,7 @@ from rich.table import Table
 from dpose import jit
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.rounded_gaussian import rounded_gaussian
-from dpose.training.grid import add_truncated
-from dpose.training.unit_sums import depthwise_gradients, norm_gradients
+from dpose.training.kernels import cpu
 from dpose_scene.data import render_at
 
 UNITS = 32
@@ -44,7 +43,7 @@ def tasks() -> dict[str, Callable[[], Any]]:
 
     def truncated() -> list[Any]:
         totals, squares = np.zeros(rows.shape[1], np.int64), np.zeros(UNITS)
-        add_truncated(rows, factors, totals, squares, 0, rows.shape[1])
+        cpu.add_truncated(rows, factors, totals, squares, 0, rows.shape[1])
         return [totals, squares]
 
     def noise() -> list[Any]:
@@ -59,9 +58,11 @@ def tasks() -> dict[str, Callable[[], Any]]:
     return {
         "40 rendered pictures of 128x96": pictures,
         "depthwise gradients, 32 units of 32x24x128": lambda: [
-            depthwise_gradients(maps, slopes, (3, 3), (1, 1), (1, 1), (1, 1))
+            cpu.KERNELS.depthwise(maps, slopes, (3, 3), (1, 1), (1, 1), (1, 1))
         ],
-        "LayerNorm's gradients, 32 units of 768x64": lambda: norm_gradients(cells, rises, mean, rstd),
+        "LayerNorm's gradients, 32 units of 768x64": lambda: cpu.KERNELS.norm_slopes(
+            cells, rises, mean, rstd
+        ),
         "the truncated sum, 32 units of 100,000": truncated,
         "200,000 numbers of exact noise": noise,
     }

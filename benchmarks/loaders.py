@@ -16,7 +16,9 @@ step alone, and of both together as a training has them, with the share of that 
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import contextlib
@@ -43,7 +45,7 @@ from dpose.pose.skeletons import COCO
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import clipped_sum, trainable_params, unit_loss
 from dpose.training.loader import Loader
 from dpose.units import UnitBatch
 
@@ -125,7 +127,7 @@ def show_waiting(specs: Sequence[DataSpec | str], limit: int) -> None:
         params = trainable_params(model)
 
         def step(batch: UnitBatch, task: PoseTask = task, model: torch.nn.Module = model) -> None:
-            clipped_sum(task, model, params, batch, Clip(1.0))  # noqa: B023
+            clipped_sum(unit_loss(task, model), params, batch.parts, Clip(1.0))  # noqa: B023
 
         first, _, batches = passed(task, units, 1, lambda _: None)
         step(batches[0])

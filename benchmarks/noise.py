@@ -8,7 +8,9 @@ units, scaled up from one micro-batch, and one draw of noise on each number that
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import itertools

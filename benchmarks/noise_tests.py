@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.pixelization import PixelizationPlan
@@ -36,7 +36,7 @@ LIGHTER = 4
 def plan_of(
     shape: tuple[int, ...], epsilon: Fraction, delta: float, colour: str, block: int | str
 ) -> PixelizationPlan:
-    config = ReleaseConfig.of(epsilon, "pixels:16", block, delta=delta, colour=colour)
+    config = Pixelization.of(epsilon, "pixels:16", block, delta=delta, colour=colour, restore="none")
     return PixelizationPlan.of(config, Shape.of(*shape[:2], 3))
 
 

@@ -11,7 +11,9 @@ Rounds alternate, the ratio is of the medians.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import platform
@@ -34,7 +36,7 @@ from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
+from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.units import UnitBatch
 
 
@@ -80,11 +82,11 @@ def _compare(batch: int, rounds: int, console: Console) -> None:
     plain_params = trainable_params(plain)
 
     ours = network()
-    params = trainable_params(ours)
+    params, loss = trainable_params(ours), unit_loss(Regression(), ours)
     noise, count = AesNoise(Key.from_seed(0)), iter(range(10**9))
 
     def dpose_step() -> object:
-        sums = clipped_sum(Regression(), ours, params, units, Clip(1.0))
+        sums = clipped_sum(loss, params, units.parts, Clip(1.0), microbatch_size=None)
         return add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
     theirs = GradSampleModule(network())

@@ -33,7 +33,7 @@ from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release.api import pixelize
 from dpose.release.archive import pack_archive
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.partition import BlockSums
@@ -92,7 +92,9 @@ def medians(candidates: dict[str, Callable], frames, rounds, slow):
 def time_frames(table, arguments):
     frames = frames_beyond_the_cache(arguments.frames)
     operator = BlockSums(HEIGHT, WIDTH, BLOCK)
-    plan = PixelizationPlan.of(ReleaseConfig.of(EPSILON, M, BLOCK), Shape.of(HEIGHT, WIDTH, 1, 255))
+    plan = PixelizationPlan.of(
+        Pixelization.of(EPSILON, M, BLOCK, colour="rgb", restore="none"), Shape.of(HEIGHT, WIDTH, 1, 255)
+    )
     source, number, rng = AesNoise(Key.fresh()), itertools.count(), np.random.default_rng(0)
     levels = (operator.apply(frames[0]) // operator.areas[:, None]).astype(np.uint8)
 
@@ -169,7 +171,7 @@ def time_video(table, path):
     frames = [frame for frame, _ in zip(read_frames(info), range(120), strict=False)]
     decoding = time.perf_counter() - start
     plan = PixelizationPlan.of(
-        ReleaseConfig.of(EPSILON, M, BLOCK),
+        Pixelization.of(EPSILON, M, BLOCK, colour="rgb", restore="none"),
         Shape.of(info.height, info.width, info.channels, 255, len(frames)),
     )
     source = AesNoise(Key.fresh())

@@ -19,7 +19,9 @@ file: OMP_NUM_THREADS=1 is for a machine that is shared.
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import itertools

@@ -24,7 +24,9 @@ Opacus accepts (benchmarks/opacus_step.py, CPU only).
 
 from __future__ import annotations
 
-import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import argparse
 import json
@@ -47,8 +49,9 @@ from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training.arithmetic import keep_freed_memory
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, keep_freed_memory, mean_gradient, trainable_params
+from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
@@ -113,7 +116,8 @@ def plain_step(
 
 def private_step(case: Case, precision: Precision = "float32") -> Callable[[], object]:
     task, model, params, units = setup(case, True, precision)
-    return lambda: clipped_sum(task, model, params, units, Clip(1.0, True))
+    loss, mixed = unit_loss(task, model), precision != "float32"
+    return lambda: clipped_sum(loss, params, units.parts, Clip(1.0, True), microbatch_size=None, mixed=mixed)
 
 
 def noise_draw(case: Case) -> Callable[[], object]:

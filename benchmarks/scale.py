@@ -63,31 +63,30 @@ def draw(folder: Path, first: int, count: int, width: int, height: int) -> None:
 
 
 def config(restore: str) -> object:
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.config import Pixelization
 
-    return ReleaseConfig.of(2, "pixels:16", 16).restored(restore)
+    return Pixelization.of(2, "pixels:16", 16, colour="rgb", restore=restore)
 
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.files import record_names, release_all
-    from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import sift
+    from dpose.release.batch import Work, release_all, sift
+    from dpose.release.jobs import find_jobs, record_names
 
     name, workers = WAYS[way]
     what = config(restore)
     if name is None:
         warm(what)
         used, began = processor_seconds(), time.perf_counter()
-        todo = sift(find_jobs([str(source)], out), what).todo
+        work = Work(what)
+        todo = sift(find_jobs([str(source)], out), work).todo
         record_names(todo, out)
-        done = len(list(release_all(todo, what)))
+        done = len(list(release_all(todo, work)))
         used = processor_seconds() - used
         took = time.perf_counter() - began
     else:
         from dpose.engines import engine, run_items
         from dpose.release.corpus import release_corpus
-        from dpose.release.corpus_items import Work
 
         with engine(name, workers=workers) as at:
             list(run_items(at, warm_worker, range(4 * workers), shared=what))
@@ -113,8 +112,7 @@ def processor_seconds() -> float:
 def warm(what: object) -> None:
     """What every process pays once: imports, weights, compiled code."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind
-    from dpose.release.files import picture_shape
+    from dpose.release.plans import bind, picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
     bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
@@ -125,8 +123,7 @@ def warm_worker(what: object, _: int) -> None:
     import numpy as np
 
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind
-    from dpose.release.files import picture_shape
+    from dpose.release.plans import bind, picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
     bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
@@ -288,7 +285,7 @@ def told(
 ) -> dict[str, int]:
     """What became of every picture, by the files and by the account."""
     from dpose.account import State, charges
-    from dpose.release.names import known_names
+    from dpose.release.jobs import known_names
 
     counted: dict[str, int] = defaultdict(int)
     for entry in charges():
@@ -322,7 +319,7 @@ def watch(out: Path, seen: dict[str, list[str]], stop: threading.Event) -> None:
     """Look at every archive as often as it is written, as somebody who may see the folder does."""
     from dpose.errors import DposeError
     from dpose.release.archive import unpack
-    from dpose.release.sealing import sums_digest
+    from dpose.release.embed import sums_digest
 
     times: dict[str, int] = {}
     while True:

@@ -27,22 +27,22 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 for name in THREADS:
     os.environ[name] = "1"
 
-import cv2  # noqa: E402
-import numpy as np  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+import cv2
+import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-from dpose.media.video import probe, read_frames  # noqa: E402
-from dpose.privacy.discrete import discrete_gaussian  # noqa: E402
-from dpose.privacy.gaussian import largest_mu  # noqa: E402
-from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
-from dpose.privacy.rounding import lower  # noqa: E402
-from dpose.privacy.statement import Neighbours  # noqa: E402
-from dpose.release.config import ReleaseConfig  # noqa: E402
-from dpose.release.grid import Shape  # noqa: E402
-from dpose.release.linear import LinearPlan  # noqa: E402
-from dpose.release.operators import make_operator  # noqa: E402
-from dpose_lab.baselines.video_dprp import DensePlan  # noqa: E402
+from dpose.media.video import probe, read_frames
+from dpose.privacy.discrete import discrete_gaussian
+from dpose.privacy.gaussian import largest_mu
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.rounding import lower
+from dpose.privacy.statement import Neighbours
+from dpose.release.config import Projection
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import make_operator
+from dpose_lab.baselines.video_dprp import DensePlan
 
 FRAMES, HEIGHT, WIDTH, K, SIDE = 64, 240, 320, 3072, 32
 EPSILON, DELTA, M = 8, "1e-5", 16
@@ -63,7 +63,7 @@ def frames_of(path):
 
 def paper_sized(operator, shape):
     """A plan with the paper's own k: 32 x 32 cells or cosines of every channel of every frame."""
-    setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, operator)
+    setting = Projection.of(EPSILON, DELTA, M, operator, colour="rgb", restore="none")
     return LinearPlan.around(
         make_operator(operator, shape, SIDE, SIDE, shape.frames, "benchmark"), setting, "benchmark"
     )
@@ -122,7 +122,7 @@ def time_structured(table, clip, rounds, dense):
 def time_dense(table, clip):
     """The published algorithm once, by its parts: its seconds, and the pictures that its projection gives."""
     shape = Shape(*clip.shape)
-    plan = DensePlan.of(ReleaseConfig.of_grid(EPSILON, "1e-4", paper=True, k=K), shape)
+    plan = DensePlan.of(Projection.of(EPSILON, "1e-4", paper=True, k=K), shape)
     source = AesNoise(Key.fresh())
     matrix = plan.projection(source)
     rng = source.stream(Purpose.RELEASE, 0, b"paper noise").generator()
@@ -170,7 +170,7 @@ def compare_pictures(table, clip, dense):
     shape = Shape(*clip.shape)
     candidates = {f"{label}, 32 x 32 a frame": paper_sized(name, shape) for name, label in OPERATORS.items()}
     for name, label in OPERATORS.items():
-        setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, name)
+        setting = Projection.of(EPSILON, DELTA, M, name, colour="rgb", restore="none")
         candidates[f"{label}, dpose's own grid"] = LinearPlan.of(setting, shape, "benchmark")
     for name, plan in candidates.items():
         shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
@@ -195,7 +195,9 @@ def release_synthetic(count):
     """Release so many frames, one by one; print the peak memory before and after."""
     before = peak_memory()
     base = np.random.default_rng(0).integers(0, 256, (HEIGHT + 64, WIDTH, 3), dtype=np.uint8)
-    plan = LinearPlan.of(ReleaseConfig.of_grid(EPSILON, DELTA, M), Shape(count, HEIGHT, WIDTH, 3))
+    plan = LinearPlan.of(
+        Projection.of(EPSILON, DELTA, M, colour="rgb", restore="none"), Shape(count, HEIGHT, WIDTH, 3)
+    )
     frames = (base[n % 64 : n % 64 + HEIGHT] for n in range(count))
     for _ in plan.run(frames, AesNoise(Key.fresh())):
         pass

@@ -8,10 +8,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import dpose  # isort: skip  (before torch: it settles how torch's threads wait)
+from dpose.interpreter import settle_environment  # isort: skip
+
+settle_environment()  # before torch is imported
 
 import cv2
 
+import dpose
 from dpose.media.drawing import picture_grid
 from dpose.media.images import write_image
 from dpose_scene.render import render_person

@@ -66,10 +66,10 @@ def main(path: str) -> None:
 
     from dpose.media.images import read_pixels
     from dpose.release.api import release_array
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.config import Projection
     from dpose.release.verify import verify_release
 
-    config = ReleaseConfig.of_grid(epsilon=1, delta=0, neighbours="pixels:16", operator="row-sums")
+    config = Projection.of(epsilon=1, delta=0, neighbours="pixels:16", operator="row-sums")
     release = release_array(read_pixels(path), config)
     release.save("private.png")
     print(release.statement.paragraph())

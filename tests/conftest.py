@@ -16,8 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numba  # noqa: F401  (so that tests try the kernels; tests/test_jit.py holds what stands in for them to them)
 
-import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
-from dots import dots  # noqa: F401  (a fixture)
+from dpose.interpreter import settle_environment
+
+settle_environment()  # as a command does, before torch is imported
+
+from dots import dots  # noqa: E402, F401  (a fixture)
 
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY_DISK, ROOM = Path("/dev/shm"), 6 << 30

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dpose
-from dpose.account.keys import SetBackError
+from dpose.account.store import SetBackError
 from dpose.cli import main
 from dpose.engines import Failure
 from dpose.errors import DposeError, IncompleteError, naming

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from archives import npy, rebuilt
 from dpose.account import charges, conclude
-from dpose.account import keys as high_water
-from dpose.account.history import groups
+from dpose.account import store as high_water
+from dpose.account.charges import groups
 from dpose.account.store import close_connections, opened
 from dpose.action.folder import load_action_model
 from dpose.cli import main
@@ -34,8 +34,8 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
+from dpose.release.jobs import known_names
 from dpose.release.manifest import Manifest, verify_manifest
-from dpose.release.names import known_names
 from dpose.runs.account import account_of
 from dpose.runs.compare import _with_scores, comparison_table
 from dpose.runs.config import RunConfig, read_yaml
@@ -276,7 +276,7 @@ def test_an_account_whose_tables_have_names_that_are_no_text(account):
 
 
 def test_how_far_an_account_was_seen(tmp_path):
-    file = high_water._file(tmp_path, "a")
+    file = high_water.seen_file(tmp_path, "a")
     file.parent.mkdir()
     water = high_water.HighWater(7, "ab")
     high_water.note_seen(tmp_path, "a", water)

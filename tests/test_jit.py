@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpose import jit
 from dpose.jit import kernel
-from dpose.privacy import bits
+from dpose.privacy import coins
 from dpose.release import kernels
 
 STEP = 3
@@ -43,11 +43,11 @@ def test_a_kernel_calls_others_and_keeps_its_name():
 def test_numba_is_loaded_at_the_first_call_that_is_worth_it():
     code = (
         "import sys, numpy as np\n"
-        "import dpose.privacy.rounded_gaussian, dpose.privacy.bits as bits, dpose.release.kernels as kernels\n"
+        "import dpose.privacy.rounded_gaussian, dpose.privacy.coins as coins, dpose.release.kernels as kernels\n"
         "from dpose import jit\n"
         "pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)\n"
         "words, digits = pixels.reshape(-1, 350).astype(np.uint16), np.full(30, 99, np.uint16)\n"
-        "def both(): return [kernels.block_sums(pixels, 16), *bits.compare_bits(words, digits)]\n"
+        "def both(): return [kernels.block_sums(pixels, 16), *coins.compare_bits(words, digits)]\n"
         "plain = both()\n"
         "assert 'numba' not in sys.modules\n"
         "jit._spared = jit.WORTH\n"
@@ -102,8 +102,8 @@ def test_coins_fall_the_same_either_way(rows, count, seed):
     )
     ways = []
     for spare in (True, False):
-        with mock.patch.object(bits, "without_numba", lambda values, spare=spare: spare):
-            ways.append(bits.compare_bits(words, digits))
+        with mock.patch.object(coins, "without_numba", lambda values, spare=spare: spare):
+            ways.append(coins.compare_bits(words, digits))
     for plain, compiled in zip(*ways, strict=True):
         assert plain.dtype == compiled.dtype
         np.testing.assert_array_equal(plain, compiled)

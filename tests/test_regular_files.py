@@ -15,7 +15,7 @@ import dpose
 from clips import write
 from dots import train
 from dpose.account import State, charges
-from dpose.account.keys import account_key
+from dpose.account.store import account_key
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
 from dpose.cli import main
@@ -44,7 +44,7 @@ from dpose.privacy.canaries import Opening
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.signing import Signature, check_signature
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.files import carried
+from dpose.release.archive import carried
 from dpose.release.manifest import Manifest, verify_manifest
 from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from dpose.account import charges
-from dpose.account import keys as high_water
+from dpose.account import store as high_water
 from dpose.account.store import opened
 from dpose.files import SHIPPED
 from dpose.media.images import decode_pixels, read_image, shown_size
@@ -220,7 +220,7 @@ def _accounts() -> Reader:
     def read(path: Path) -> str:
         own, place = path.read_bytes(), path.parent / "state"
         samples.put(place, {name: data for name, data in made.items() if name != parts[".seen"]})
-        seen_file = high_water._file(place, opened(place).name)
+        seen_file = high_water.seen_file(place, opened(place).name)
         seen_file.parent.mkdir()
         seen_file.write_bytes(made[parts[".seen"]])
         target = seen_file if path.suffix == ".seen" else place / parts[path.suffix]

@@ -11,14 +11,20 @@ from .pose.model import fold_batchnorm as fold_batchnorm  # BatchNorm into its c
 from .pose.predict import Pose as Pose  # one person's joints in a picture
 from .pose.predict import predict_image as predict_image  # the joints of a person in a picture
 from .pose.task import PoseTask as PoseTask  # what the engine knows of poses
+from .privacy.sampling import poisson_batch as poisson_batch  # every unit by itself with probability q
 from .privacy.statement import PrivacyStatement as PrivacyStatement  # what is guaranteed, in words and JSON
 from .release.api import pixelize as pixelize  # a private picture or clip, as blocks of noisy averages
 from .release.api import release_video as release_video  # a private video, by a projection with noise
 from .runs.verify import verify_run as verify_run  # recompute epsilon from the ledger
+from .training.gradients import (
+    clipped_sum as clipped_sum,  # per-unit gradients, clipped and summed in integers
+)
 from .training.methods import Method as Method  # how a step's gradient is made and what that protects
 from .training.methods import register_method as register_method  # enter a method of one's own
 from .training.optim import OptimizerConfig as OptimizerConfig  # any torch optimizer and its schedule
 from .training.options import RunOptions as RunOptions  # first weights, scores, threads and memory
 from .training.plan import TrainingPlan as TrainingPlan  # method, sampling, clipping, noise and event
+from .training.plan import calibrate as calibrate  # the event that a budget pays for
+from .training.step import add_noise as add_noise  # Gaussian noise on a clipped sum, exactly rounded
 from .training.trainer import train as train  # train a model as a plan says
 from .units import View as View  # one look at a unit: a picture and its labels

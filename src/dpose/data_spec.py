@@ -31,7 +31,7 @@ class Dataset:
     Attributes:
         root: What ROOT is, for messages: "folder", or "look" where it is one of `roots`.
         roots: The names that ROOT may have; () where it is a folder.
-        default_root: ROOT where none is given; "" where one must be.
+        default_root: ROOT where none is given; "" if one must be.
         splits: The names that SPLIT may have.
         default: The split of each purpose, where none is given.
         options: The names that an OPTION may have.
@@ -43,7 +43,7 @@ class Dataset:
         public_splits: The `splits` that show nobody who needs protection.
         rendered: Whether everybody in it is rendered: nobody real, whether or not they stand for private people.
         holds: Of a format that anybody's data may have: takes the root, the split and the options, and gives the public
-            set that the data say they are, and the one that the names of their pictures look like, each "" where there
+            set that the data say they are, and the one that the names of their pictures look like, each "" if there
             is none. None: the data are the set of this name.
     """
 
@@ -79,8 +79,8 @@ class Spec:
 
     Attributes:
         name: A key of `datasets`.
-        root: A folder, or one of the dataset's `roots`; "" where not given.
-        split: "" where not given; the purpose then decides.
+        root: A folder, or one of the dataset's `roots`; "" if not given.
+        split: "" if not given; the purpose then decides.
         options: Names and values, by name.
     """
 
@@ -128,7 +128,7 @@ class Spec:
         return self.datasets[self.name]
 
     def option(self, name: str) -> str:
-        """The value of an option; "" where it is not given."""
+        """The value of an option; "" if it is not given."""
         return dict(self.options).get(name, "")
 
     def with_option(self, name: str, value: str) -> Self:
@@ -209,13 +209,13 @@ class Spec:
 
     @property
     def shown(self) -> str:
-        """For readers elsewhere: of every path, which is one on this machine, the last part."""
+        """The spec for readers elsewhere: of every path, which is one of this machine, only the last part."""
         options = tuple((option, Path(value).name) for option, value in self.options)
         return str(replace(self, root=Path(self.root).name, options=options))
 
     @property
     def public(self) -> bool:
-        """Whether nobody in it needs protection: a split that is public, or a root that shows nobody."""
+        """True if it needs no protection: a split that is public, or a root that shows nobody."""
         return self.split in self.dataset.public_splits or self.root in self.dataset.public_roots
 
     @property
@@ -225,7 +225,7 @@ class Spec:
 
     @property
     def condition(self) -> str:
-        """What a guarantee takes as given that builds on these data; "" where nothing."""
+        """What a guarantee takes as given that builds on these data; "" if nothing."""
         return self.dataset.conditions.get(self.split, "")
 
     @property
@@ -246,7 +246,7 @@ class Spec:
         called = [n for text in (Path(self.root).name, *files) for n in sets_in(text) if n != "coco"]
         try:
             said, like = self.dataset.holds(self.place, self.split, **dict(self.options))
-        except DposeError:  # whoever opens the data says what is wrong with them
+        except DposeError:  # anyone who opens the data says what is wrong with them
             said = like = ""
         told_sets = tuple(dict.fromkeys([*called, *([said] if said else [])]))
         own = f"folder {Path(self.root).name}:{self.split}"

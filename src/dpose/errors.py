@@ -25,7 +25,7 @@ class DposeError(Exception):
     Args:
         code: Which mistake it is, for scripts: two to five words with hyphens between them.
         what: What is wrong, in a few words.
-        where: The file, option or value that is wrong; empty where `what` already names it.
+        where: The file, option or value that is wrong; empty if `what` already names it.
         fix: What the user can do about it; may be empty.
     """
 
@@ -72,7 +72,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
-    """A question after the known word nearest to a misspelt one, `before` set before it; "" where none is near.
+    """A question after the known word nearest to a misspelt one, `before` set before it; "" if none is near.
 
     >>> did_you_mean("epsilonn", ("epsilon", "delta"), "plan.")
     'did you mean plan.epsilon?'

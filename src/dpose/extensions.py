@@ -79,7 +79,7 @@ class RenderedFilm(Protocol):
 
     @property
     def name(self) -> str:
-        """As in ward-train-0007."""
+        """The name, as in ward-train-0007."""
 
     @property
     def action(self) -> str:

@@ -27,7 +27,7 @@ RECORD = ".fetched.json"
 
 
 def fetched_folder() -> Path:
-    """Where data from stores are kept."""
+    """Folder of data that were fetched from stores."""
     return platformdirs.user_cache_path("dpose") / "stores"
 
 

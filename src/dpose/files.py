@@ -187,7 +187,7 @@ def leads_outside(file: Path, folder: Path) -> bool:
 
 
 def same_file_check(path: Path) -> Callable[[], None]:
-    """For what reads a file by its name more than once: refuses one that is no longer as it was when this was called.
+    """A check for code that reads a file by name more than once: it refuses a file that changed since this was called.
 
     A change is seen by the file's node, size and times, of which the system sets the last; so two changes within one
     tick of its clock (some milliseconds) may be taken for one.
@@ -273,10 +273,10 @@ def take_lock(path: Path, *, wait: bool = False) -> FileLock | None:
 
     Args:
         path: The lock's file, not the file that it guards.
-        wait: Wait for whoever holds it.
+        wait: Wait for anyone who holds it.
 
     Returns:
-        The lock, taken, to be released; None where it is held and `wait` is not set.
+        The lock, taken, to be released; None if it is held and `wait` is not set.
 
     Raises:
         DposeError: the file cannot be made.
@@ -298,7 +298,7 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
 
     Args:
         path: The folder; a file ".lock" is left in it.
-        wait: Wait for whoever is at work there.
+        wait: Wait for anyone who is at work there.
 
     Raises:
         DposeError: another one is at work and `wait` is not set, or the folder is missing or may not be written to.

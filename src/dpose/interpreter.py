@@ -21,6 +21,21 @@ SAFE = "PYTHONSAFEPATH"
 _changing = threading.RLock()
 
 
+def settle_environment() -> None:
+    """Set the variables by which torch's libraries compute as a run wants, unless they are set.
+
+    Each library reads its own once: OpenMP when torch is imported, MKL and cuBLAS at their first use.
+    """
+    # Threads that wait spin. Where anything else wants a core that can cost ten times the speed; sleeping at once costs
+    # a third of it on an idle machine. So they spin briefly, then sleep (docs/lab/results.md, "Waiting threads")
+    if "OMP_WAIT_POLICY" not in os.environ and "torch" not in sys.modules:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    # by MKL's choice of instructions a product's bits would depend on where in memory numbers begin (performance.md)
+    os.environ.setdefault("MKL_CBWR", "AUTO")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without, cuBLAS is not deterministic
+
+
 def version_of(package: str) -> str:
     """The version of an installed package; "source" of one that is imported from its source tree."""
     try:

@@ -59,7 +59,7 @@ class _Kernel:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of all that is compiled into it: its code and options, the numbers that it names and the kernels it calls."""
+        """Digest of what is compiled into it: code, options, the numbers that it names and the kernels it calls."""
         code, known = self._function.__code__, self._function.__globals__
         named = {name: known[name] for name in _names(code) if name in known}
         return hashlib.sha256("\n".join(map(_told, (code, self._options, named))).encode()).hexdigest()

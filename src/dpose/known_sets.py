@@ -163,7 +163,7 @@ class SetNames:
 
 
 NO_NAMES = SetNames()
-"""Of data of which nothing is said."""
+"""Names of data about which nothing is declared."""
 
 
 def set_names_of(data: object) -> SetNames:
@@ -180,7 +180,7 @@ _LONGEST = 6
 
 
 def set_called(name: str) -> str:
-    """The key of the set that `name` names, whatever its case, dashes and split; "" where there is none of that name.
+    """The key of the set that `name` names, whatever its case, dashes and split; "" if there is none of that name.
 
     >>> set_called("MS-COCO"), set_called("AI Challenger"), set_called("mpii:val"), set_called("our ward")
     ('coco', 'aic', 'mpii', '')
@@ -237,7 +237,7 @@ def shares_pictures(one: str, other: str) -> bool:
 
 
 def shared(learnt: Iterable[str], sets: Iterable[str]) -> tuple[str, str] | None:
-    """The first of `learnt` that may share pictures with one of `sets`, with that; None where none does.
+    """The first of `learnt` that may share pictures with one of `sets`, with that; None if none does.
 
     Rendered people are nobody and share nothing.
     """

@@ -131,7 +131,7 @@ def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
 
 
 def staged(url: str, below: Path) -> Path:
-    """Where `url` stands in the folder `below`."""
+    """The place of `url` in the folder `below`."""
     return below / url.replace("://", "/", 1)
 
 

@@ -35,7 +35,7 @@ class Interval:
     high: float
 
     def to_dict(self) -> dict[str, float]:
-        """As JSON."""
+        """The values for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -75,7 +75,7 @@ def over_people(
 
     Args:
         statistic: From how often each person was drawn, (people,), to the number.
-        people: How many there are.
+        people: Their number.
         seed: Of the resampling.
         resamples: How often to draw.
         span: What the statistic may be; a draw on which it has no value gives nan.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def is_tensor(value: object) -> TypeIs[Tensor]:
-    """Whether `value` is one of torch's tensors: where nobody has loaded torch there are none.
+    """Whether `value` is one of torch's tensors: where no one has loaded torch there are none.
 
     >>> is_tensor([1, 2])
     False

@@ -161,7 +161,7 @@ class WrappedUnits:
         return self.dataset.file_hashes(index) if isinstance(self.dataset, FiledUnits) else ()
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
-        """The unit's own; none where the dataset tells none."""
+        """The unit's own; none if the dataset tells none."""
         return fingerprints_of(self.dataset, index)
 
     def subjects(self, index: int) -> tuple[str, ...]:
@@ -186,6 +186,11 @@ class UnitBatch:
     def __len__(self) -> int:
         return int(self.inputs.shape[0])
 
+    @property
+    def parts(self) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.Tensor]:
+        """Inputs, targets and weights: what a unit's loss takes besides parameters."""
+        return self.inputs, self.targets, self.weights
+
     def to(self, device: torch.device) -> UnitBatch:
         """The same batch on `device`."""
         return UnitBatch(
@@ -202,7 +207,7 @@ class Result(Protocol):
         """The numbers, ready for JSON, nan as None.
 
         "metric" is its name and "columns" its numbers by name; "main" names the column that stands for all, and "unit"
-        is theirs: "%", or "" for shares of one. So whoever shows scores knows no metric by name. A "threshold", where
+        is theirs: "%", or "" for shares of one. So code that shows scores knows no metric by name. A "threshold", where
         there is one, is part of the metric's name; more keys may stand beside these.
         """
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dpose.release.config import ReleaseConfig
-from dpose.release.grid import Shape
 from dpose.release.published import PublishedPlan
 from dpose_lab.baselines.pixelization import PaperPlan
 from dpose_lab.baselines.video_dprp import DensePlan
 
-PUBLISHED: Mapping[str, Callable[[ReleaseConfig, Shape], PublishedPlan]] = {
+PUBLISHED: Mapping[str, Callable[..., PublishedPlan]] = {
     "pictures": PaperPlan.of,
     "videos": DensePlan.of,
 }
-"""Makers of plans of the papers' algorithms, by the kind of data that they release."""
+"""Makers of plans from a `Pixelization` (pictures) or a `Projection` (videos) and a `Shape`."""

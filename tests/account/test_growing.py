@@ -4,11 +4,9 @@ import random
 import tracemalloc
 
 from dpose.account import Charge, charges
-from dpose.account.charges import charge_to_dict
-from dpose.account.history import Charges, GrowingMapping, history, likeness, packed, unpacked
-from dpose.account.journal import JournalRow
+from dpose.account.charges import Charges, GrowingMapping, charge_from, charge_to_dict, history
 from dpose.account.reservations import charge
-from dpose.account.store import opened
+from dpose.account.store import JournalRow, opened
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
 from stored import pure
@@ -51,11 +49,15 @@ def test_few_entries_are_copied_however_few_are_added_at_a_time():
     assert 2000 <= written < 2000 * 12, "two million, were each mapping a copy"
 
 
-def test_a_row_comes_back_as_it_was():
-    like = likeness(a_row(1).body)
-    for number in (1, 7, 2**40):
-        row = a_row(number, data="ward/\udcff \u00e9", area=3)
-        assert unpacked(packed(row.body, number - 1, number, like), like) == (row.body, number - 1, number)
+def test_a_row_comes_back_as_it_was_in_the_place_of_the_first_of_its_name():
+    rows = [a_row(number, data="ward/\udcff \u00e9", area=number) for number in (1, 7, 2**40)]
+    again = JournalRow(2**40 + 1, "charge", rows[0].name, {**rows[0].body, "area": 5}, "")
+    read = Charges().with_rows(rows[:2], None).with_rows([rows[2], again], None)
+    for row, first in ((again, 1), (rows[1], 7), (rows[2], 2**40)):
+        expected = charge_from(row, None, first)
+        assert read[row.name] == expected
+        assert read[row.name].stored == expected.stored
+    assert [entry.seq for entry in read.values()] == [1, 7, 2**40]
 
 
 def test_a_charge_in_memory_is_some_hundred_bytes():
@@ -63,10 +65,7 @@ def test_a_charge_in_memory_is_some_hundred_bytes():
     rows = [a_row(number) for number in range(1, 1001)]
     tracemalloc.start()
     try:
-        reading = Charges().reading(None)
-        for row in rows:
-            reading.add(row)
-        read = reading.read()
+        read = Charges().with_rows(rows, None)
         kept = tracemalloc.get_traced_memory()[0] / len(rows)
     finally:
         tracemalloc.stop()
@@ -76,7 +75,7 @@ def test_a_charge_in_memory_is_some_hundred_bytes():
 
 
 def test_many_pages_of_the_journal_are_read_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpose.account.journal.PAGE", 3)
+    monkeypatch.setattr("dpose.account.store.ROWS_AT_ONCE", 3)
     for number in range(8):
         charge(a_charge(f"c{number % 5}", str(number)), tmp_path, checked=False)
     expected = {entry.id: entry.stored.sets for entry in charges(tmp_path)}

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from dpose.account import accept_account, charges, check_account, keys, rollback_count
+from dpose.account import accept_account, charges, check_account, rollback_count
 from dpose.account import store as store_module
 from dpose.account.store import opened
 from dpose.cli import main
@@ -136,7 +136,7 @@ def test_a_mark_that_cannot_be_written_stops_nobody(where, monkeypatch):
     def full(*args, **how):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(keys.tempfile, "mkstemp", full)
+    monkeypatch.setattr(store_module.tempfile, "mkstemp", full)
     charged(run_charge(1), where=where)
     assert (len(charges(where)), opened(where).seen.seq) == (2, 1)
 

@@ -37,11 +37,9 @@ from dpose.account import (
 from dpose.account import (
     composition as compositions,
 )
+from dpose.account.charges import history, sets_of
 from dpose.account.composition import renyi_cost
-from dpose.account.history import history
-from dpose.account.keys import AccountKey
-from dpose.account.sets import sets_of
-from dpose.account.store import opened
+from dpose.account.store import AccountKey, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import Approximate, Renyi, SampledGaussian

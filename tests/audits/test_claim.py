@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpose_scene.data as synthetic_module
+from clipped import clipped_sum
 from dpose.audits.claim import EVERY_COIN, audit_claim, hand_over
 from dpose.audits.faults import planted
 from dpose.cli import main
@@ -18,7 +19,7 @@ from dpose.runs.tasks import task_entry
 from dpose.runs.verify import verify_run
 from dpose.training.canaries import CanaryTask
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
+from dpose.training.gradients import per_unit_gradients, trainable_params
 from refusals import command_refused, refused
 from small_nano import small_nano  # noqa: F401
 

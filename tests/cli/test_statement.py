@@ -21,8 +21,7 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import pixelize
-from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sidecar_of, stamp
-from dpose.release.sealing import sealed
+from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sealed, sidecar_of, stamp
 from dpose.runs.statement_files import open_statement
 from dpose.training.plan import TrainingPlan
 from refusals import refused

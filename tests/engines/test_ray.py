@@ -12,11 +12,11 @@ import pytest
 from dpose.account import charges
 from dpose.engines import engine, run_items
 from dpose.media.images import encode_image
-from dpose.release.config import ReleaseConfig
+from dpose.release.batch import Work
 from dpose.release.corpus import release_corpus
-from dpose.release.corpus_items import Work
 from dpose.release.jobs import find_jobs
 from dpose.release.manifest import verify_manifest
+from plain_configs import plain_cells
 from refusals import refused
 
 ray = pytest.importorskip("ray")
@@ -39,7 +39,7 @@ def test_a_killed_worker_costs_nothing(tmp_path, monkeypatch):
     with engine("ray", workers=2) as at:
         pids = {ended.result[0] for ended in run_items(at, process, [SECRET] * 20, shared=(1,))}
         assert len(pids) == 2
-        run = release_corpus(jobs, Work(ReleaseConfig.of(2, 4, 8).restored("none")), at, out)
+        run = release_corpus(jobs, Work(plain_cells(2, 4, 8)), at, out)
         next(run)
         os.kill(pids.pop(), signal.SIGKILL)
         assert len([1 for _ in run]) == 11

@@ -29,13 +29,13 @@ from dpose.cli import main
 from dpose.cli.app import app
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.trial_law import TrialLaw
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose.runs.tune import tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.methods import SubspaceConfig
 from dpose.training.public_view import PublicView
+from plain_configs import plain_projection
 from shades import entered
 
 VIEW = PublicView("pixelize", width=86.0)
@@ -130,7 +130,7 @@ def same_draws() -> Iterator[None]:
         patch.setattr(
             trainer_module,
             "open_parts",
-            lambda inputs, noise, _, fitted: real(inputs, noise, b"golden", fitted),
+            lambda inputs, public: real(replace(inputs, context=b"golden"), public),
         )
         yield
 
@@ -143,7 +143,7 @@ def doubled_clip() -> Iterator[None]:
         patch.setattr(
             step_module,
             "clipped_sum",
-            lambda *given, **more: real(*given[:4], replace(given[4], norm=2 * given[4].norm), **more),
+            lambda *given, **more: real(*given[:3], replace(given[3], norm=2 * given[3].norm), **more),
         )
         yield
 
@@ -158,7 +158,7 @@ def without_noise() -> Iterator[None]:
 
 def projected(clip: NDArray[np.uint8], seed: int, epsilon: str, delta: str, **options: Any) -> list[Any]:
     """The released values of a clip (T, H, W, C) by a projection, one array for each group of frames."""
-    config = ReleaseConfig.of_grid(epsilon, delta, **options)
+    config = plain_projection(epsilon, delta, **options)
     noise = AesNoise(Key.from_seed(seed))
     frames, height, width, channels = clip.shape
     plan = bind(config, Shape(frames, height, width, channels), noise)

@@ -22,8 +22,7 @@ from dpose.media.tags import extract_text
 from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.embed import NAME, SEAL, bound_to, sidecar_of, stamp
-from dpose.release.sealing import FILE, SUMS, sealed_video
+from dpose.release.embed import FILE, NAME, SEAL, SUMS, bound_to, sealed_video, sidecar_of, stamp
 from run_folders import sealed_again
 
 Change = Callable[[dict[str, Any]], object]

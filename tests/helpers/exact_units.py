@@ -46,7 +46,7 @@ def check_exact(model, batch, strategy, *, plain=False):
     params = trainable_params(model)
     loss = unit_loss(PoseTask(model.config.skeleton, codec=model.codec), model)
     with only_gradients(model):
-        book = track(loss, params, batch, products=False)
+        book = track(loss, params, batch.parts, products=False)
     assert book is not None, "a parameter's use escaped"
     found = [book.gradients(params)]
     if plain:

@@ -1,13 +1,30 @@
-"""The doors of releases for pictures that are declared public: for tests that do not ask what is counted."""
+"""The doors of releases for pictures and videos that are declared public: for tests that count nothing."""
 
 from functools import partial
+from typing import Any
 
-from dpose.release import api, files, obfuscate
+from dpose.release import api, batch
+from dpose.release.batch import Work
+from dpose.release.jobs import Job
 
 pixelize = partial(api.pixelize, public=True)
 release_array = partial(api.release_array, public=True)
-release_file = partial(api.release_file, public=True)
 release_video = partial(api.release_video, public=True)
-release_picture = partial(files.release_picture, public=True)
-release_all = partial(files.release_all, public=True)
-obfuscate_file = partial(obfuscate.obfuscate_file, public=True)
+
+
+def release_file(
+    info: Any, out: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any
+) -> Any:
+    """Release one video by a configuration; `more` is of `Work`."""
+    work = Work(config, public=True, **more)
+    return batch.release_one(work, Job(info.path, out), workers=workers, progress=progress)
+
+
+def release_all(jobs: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any) -> Any:
+    """Release files by a configuration; `more` is of `Work`."""
+    return batch.release_all(jobs, Work(config, public=True, **more), workers=workers, progress=progress)
+
+
+def obfuscate_file(info: Any, out: Any, method: str, *, finder: Any = None, **more: Any) -> Any:
+    """Obscure one video; `more` is of `Work`."""
+    return batch.release_one(Work(None, method, finder, public=True, **more), Job(info.path, out))

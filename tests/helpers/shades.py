@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from dpose.runs import tasks
+from dpose.runs import config, tasks
 from dpose.runs.tasks import PreparedRun, TaskEntry, register_task
 from dpose.training.first_weights import FirstWeights
 from dpose.training.validation import Validation
@@ -134,7 +134,9 @@ def learns(config):
 
 def entered(monkeypatch, scored=None, load=None):
     """The task, entered for as long as the test lasts."""
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    known = dict(config.TASKS)
+    monkeypatch.setattr(config, "TASKS", known)
+    monkeypatch.setattr(tasks, "TASKS", known)
     explained = "{}, explained".format
     return register_task(
         TaskEntry(

@@ -75,12 +75,12 @@ def private_step() -> Callable[[], object]:
     from dpose.training.gradients import trainable_params
     from dpose.training.loader import Loader
     from dpose.training.plan import TrainingPlan
-    from dpose.training.step import Engine, private_gradient
+    from dpose.training.step import StepInputs, private_gradient
 
     plan = TrainingPlan(**PLAN)
     task, noise = DotsTask(), AesNoise(Key.from_seed(1))
     model = task.build_model()
-    engine = Engine(task, model, Loader(task, Dots(60), noise), plan.bind(60), noise, b"here", 8)
+    engine = StepInputs(task, model, Loader(task, Dots(60), noise), plan.bind(60), noise, b"here", 8)
     params = trainable_params(model)
     private_gradient(engine, params, 0)
     return lambda: private_gradient(engine, params, 1)

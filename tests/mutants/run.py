@@ -1,10 +1,14 @@
 """The mutation run over the source: small faults in the modules that a guarantee hangs on, tried on the tests of each.
 
-    make mutants                                 # goes on where an earlier run stopped; results in .mutants/
-    python tests/mutants/run.py --only step.py   # faults whose name contains the text
-    python tests/mutants/run.py --named          # faults that once passed every test
+    make mutants                                 # faults with names, and a sample of all others
+    make mutants ALL=1                           # all faults, which takes hours
+    python tests/mutants/run.py --only account/  # faults of modules whose path has the text, or else whose name has
+    python tests/mutants/run.py --named          # faults with names, which once passed every test
+    python tests/mutants/run.py --sample 100 --seed 1     # those, and 100 of all others
     python tests/mutants/run.py --part 3/24      # those, and the third of 24 parts of all others
     python tests/mutants/run.py --again          # try those that survived again, and take over what was killed
+
+A run goes on where an earlier one stopped; results are in .mutants/. A larger sample of one seed contains the smaller.
 
 One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
 module's syntax tree changed, and runs the tests that reach the changed function, quickest first, until one fails. Which
@@ -36,7 +40,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 
@@ -55,14 +59,14 @@ WARM = (
     "dp_accounting.rdp.rdp_privacy_accountant",
 )
 ROOMS = (
-    *("dpose.training.trainer", "dpose.release.api", "dpose.release.files", "dpose.runs.demo"),
+    *("dpose.training.trainer", "dpose.release.api", "dpose.release.batch", "dpose.runs.demo"),
     *("dpose.audits.one_run", "dpose_scene.data", "dpose_lab.commands"),
 )
 """What children need not import, and what of dpose leads to the rest of it."""
 
 sys.path[:0] = [str(path) for path in (TESTS, TESTS / "helpers", SOURCE) if str(path) not in sys.path]
 from mutants.guards import GUARDED  # noqa: E402
-from mutants.operators import mutants_of, uncached  # noqa: E402
+from mutants.operators import Mutant, mutants_of, uncached  # noqa: E402
 from mutants.planted.patches import Patches, Planted  # noqa: E402
 from mutants.planted.rooms import planted_faults  # noqa: E402
 
@@ -97,14 +101,43 @@ def named_faults() -> list[Fault]:
     return [Fault(f"{room}: {p.name}", f"planted/{room}.py", planted=p) for room, some in rooms for p in some]
 
 
-def faults() -> list[Fault]:
-    """Those with names first, then those of the operators, module by module."""
-    found = named_faults()
-    for file, guarded in GUARDED.items():
-        text = source_of(file).read_text(encoding="utf-8")
-        for mutant in mutants_of(file, text, guarded.within):
-            found.append(Fault(mutant.name, file, (mutant.function,), mutant.tree))
+def modules_of(only: str) -> list[str]:
+    """The guarded modules whose path contains the text; all of them if none does."""
+    return [file for file in GUARDED if only in file] or list(GUARDED)
+
+
+def faults(files: Sequence[str]) -> list[Fault]:
+    """Those of the operators, module by module.
+
+    To name a module's faults takes a second or more, so that names are stored by what they follow from; the tree of a
+    fault is made when it is tried.
+    """
+    folder = STORE / "names"
+    folder.mkdir(parents=True, exist_ok=True)
+    operators = (TESTS / "mutants" / "operators.py").read_bytes()
+    found = []
+    for file in files:
+        of = (source_of(file).read_bytes(), operators, "\0".join(GUARDED[file].within).encode())
+        digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in of)).hexdigest()
+        stored = folder / f"{file.replace('/', '-')}.json"
+        content = json.loads(stored.read_text()) if stored.exists() else {}
+        if content.get("digest") != digest:
+            names = [(mutant.name, mutant.function) for mutant in _mutants(file)]
+            content = {"digest": digest, "names": names}
+            stored.write_text(json.dumps(content))
+        found += [
+            Fault(name, file, (function,), partial(_tree, file, name)) for name, function in content["names"]
+        ]
     return found
+
+
+@lru_cache(maxsize=4)
+def _mutants(file: str) -> list[Mutant]:
+    return mutants_of(file, source_of(file).read_text(encoding="utf-8"), GUARDED[file].within)
+
+
+def _tree(file: str, name: str) -> ast.Module:
+    return next(mutant for mutant in _mutants(file) if mutant.name == name).tree()
 
 
 # ------------------------------------------------------------------------------------------------------ children
@@ -428,6 +461,16 @@ def in_part(fault: Fault, part: str) -> bool:
     return int(hashlib.sha256(fault.name.encode()).hexdigest(), 16) % count == number - 1
 
 
+def sampled(some: Sequence[Fault], count: int, seed: int) -> list[Fault]:
+    """Those with names, and `count` of the others, by digests of their names and the seed; in their order."""
+
+    def place(fault: Fault) -> str:
+        return hashlib.sha256(f"{seed} {fault.name}".encode()).hexdigest()
+
+    others = {fault.name for fault in sorted((f for f in some if not f.named), key=place)[:count]}
+    return [fault for fault in some if fault.named or fault.name in others]
+
+
 def digest() -> str:
     """Of all that a result depends on here."""
     made = hashlib.sha256()
@@ -448,7 +491,11 @@ def main() -> int:
     """The run; its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="faults of modules whose path contains this, or else whose name does"
+    )
+    parser.add_argument("--sample", type=int, help="of the faults without a name so many, chosen by --seed")
+    parser.add_argument("--seed", type=int, default=1, help="of --sample")
     parser.add_argument("--part", default="", help="K/N: of the faults without a name the K-th of N parts")
     parser.add_argument("--named", action="store_true", help="faults with a name alone, of planted/")
     parser.add_argument(
@@ -464,11 +511,14 @@ def main() -> int:
             done = {line["name"]: line for line in lines}
             if options.again and first["digest"] != here:
                 done = {name: line for name, line in done.items() if line["outcome"] == "killed"}
-    every = named_faults() if options.named else faults()
+    files = [] if options.named else modules_of(options.only)
+    every = [*named_faults(), *faults(files)]
     names = {fault.name for fault in every}
-    done = {name: line for name, line in done.items() if name in names or options.named}
-    todo = [fault for fault in every if fault.name not in done and options.only in fault.name]
-    todo = [fault for fault in todo if in_part(fault, options.part)]
+    done = {n: line for n, line in done.items() if n in names or n.split("::")[0] not in files}
+    chosen = [fault for fault in every if options.only in fault.name and in_part(fault, options.part)]
+    if options.sample is not None:
+        chosen = sampled(chosen, options.sample, options.seed)
+    todo = [fault for fault in chosen if fault.name not in done]
     with results.open("w", encoding="utf-8") as opened:
         for line in ({"digest": here}, *done.values()):
             opened.write(json.dumps(line) + "\n")
@@ -476,11 +526,11 @@ def main() -> int:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
             os.environ.setdefault(name, "1")
         warm()
-        files = sorted({test for fault in todo if not fault.named for test in GUARDED[fault.file].tests})
-        same = "" if options.again else here
-        known = baseline({file: [file] for file in files}, same, options.workers, traced=True)
-        timed = baseline(named_tests(todo), same, options.workers, traced=False)
         print(f"{len(every)} faults, {len(done)} known, {len(todo)} to try", flush=True)
+        tests = sorted({test for fault in todo if not fault.named for test in GUARDED[fault.file].tests})
+        same = "" if options.again else here
+        known = baseline({file: [file] for file in tests}, same, options.workers, traced=True)
+        timed = baseline(named_tests(todo), same, options.workers, traced=False)
         with results.open("a", encoding="utf-8") as opened:
             for number, (fault, found) in enumerate(attempt_all(todo, known, timed, options.workers), 1):
                 done[fault.name] = {"name": fault.name, **found}
@@ -491,6 +541,16 @@ def main() -> int:
                 if number % 100 == 0:
                     print(f"{number} of {len(todo)}, {time.monotonic() - began:.0f} s", flush=True)
     return summary(every, done, time.monotonic() - began)
+
+
+def stale_explanations(
+    reasons: Mapping[str, str], every: Sequence[Fault], done: Mapping[str, dict]
+) -> list[str]:
+    """Explained faults that do not survive or are not made any more, of modules all of whose faults were tried."""
+    left = {fault.file for fault in every if fault.name not in done}
+    whole = {fault.file for fault in every if not fault.named} - left
+    survived = {name for name, line in done.items() if line["outcome"] == "survived"}
+    return sorted(n for n in reasons if n.split("::")[0] in whole and n not in survived)
 
 
 def summary(every: Sequence[Fault], done: dict[str, dict], seconds: float) -> int:
@@ -518,8 +578,7 @@ def summary(every: Sequence[Fault], done: dict[str, dict], seconds: float) -> in
     )
     tried = sum(float(line["seconds"]) for line in done.values())
     print(f"{tried:.0f} s of processor time for all of them")
-    stale = sorted(set(reasons) - {n for n, line in done.items() if line["outcome"] == "survived"})
-    if stale and len(done) == len(every) and not all(fault.named for fault in every):
+    if stale := stale_explanations(reasons, every, done):
         print(f"{len(stale)} explanations are of no survivor any more, the first: {stale[0]}")
     for name in left:
         print(f"NOT EXPLAINED: {name}")

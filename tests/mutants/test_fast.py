@@ -8,11 +8,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clipped import clipped_sum
 from dpose.training import bookkeeping as book
-from dpose.training import grad_sample, gradients, grid, layers
-from dpose.training.clip import Clip
+from dpose.training import grad_sample, gradients, layers
+from dpose.training.clip import Clip, Grid
 from dpose.training.grad_sample import track
-from dpose.training.gradients import clipped_sum, unit_loss
+from dpose.training.gradients import unit_loss
+from dpose.training.kernels import cpu
 from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
@@ -57,7 +59,7 @@ def a_unit_that_is_not_finite_is_dropped(name, monkeypatch):
 
 def a_small_clip_keeps_the_bound(name, monkeypatch):
     """On a grid of four steps, where a step too many is a quarter of C."""
-    coarse = grid.Grid.of(SMALL, bits=2)
+    coarse = Grid.of(SMALL, bits=2)
     monkeypatch.setattr(Clip, "grid", coarse)
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
@@ -107,13 +109,13 @@ def apart(size):
 
 
 def whole_gradients_view_by_view(monkeypatch):
-    real = layers.Conv.in_groups
+    real = layers.in_groups
 
-    def apart_(self, x, weight, gradient):
-        parts = [real(self, x[:, v : v + 1], weight, gradient[:, v : v + 1]) for v in range(x.shape[1])]
+    def apart_(x, gradient, *rest):
+        parts = [real(x[:, v : v + 1], gradient[:, v : v + 1], *rest) for v in range(x.shape[1])]
         return torch.stack(parts).square().sum(0).sqrt()
 
-    monkeypatch.setattr(layers.Conv, "in_groups", apart_)
+    monkeypatch.setattr(layers, "in_groups", apart_)
 
 
 def rows_by_a_guess(monkeypatch):
@@ -147,7 +149,7 @@ def uses_measured_apart(monkeypatch):
     real = book.Bookkeeping.add
 
     def add(self, name, value):
-        self.__dict__.setdefault("squares", []).append(book.square_norms(value.flatten(1)))
+        self.__dict__.setdefault("squares", []).append(cpu.KERNELS.square_norms(value.flatten(1)))
         real(self, name, value)
 
     monkeypatch.setattr(book.Bookkeeping, "add", add)
@@ -182,7 +184,7 @@ def units_scaled_and_not_dropped(monkeypatch):
 
 
 def nobody_looks_at_the_grid(monkeypatch):
-    monkeypatch.setattr(grid.Grid, "within", lambda self, squares: torch.ones_like(squares, dtype=torch.bool))
+    monkeypatch.setattr(Grid, "within", lambda self, squares: torch.ones_like(squares, dtype=torch.bool))
 
 
 def half_norms(monkeypatch):
@@ -196,12 +198,12 @@ def half_norms_unseen(monkeypatch):
 
 
 def truncation_away_from_zero(monkeypatch):
-    real = grid.Grid.add
+    real = Grid.add
 
     def add(self, rows, factors, *given):
         real(self, rows + rows.sign() * (0.999 * self.step / factors)[:, None], factors, *given)
 
-    monkeypatch.setattr(grid.Grid, "add", add)
+    monkeypatch.setattr(Grid, "add", add)
     nobody_looks_at_the_grid(monkeypatch)
 
 
@@ -269,5 +271,5 @@ def test_no_check_passes_by_the_plain_way():
     """The models of the mutants run the code that the faults are in."""
     for mutant in MUTANTS:
         task, model, params, batch = batch_of(mutant.model)
-        seen = track(unit_loss(task, model), params, batch, products=True)
+        seen = track(unit_loss(task, model), params, batch.parts, products=True)
         assert (seen is None) == (mutant.model == "hidden")

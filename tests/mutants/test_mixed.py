@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clipped import clipped_sum
 from dpose.training import bookkeeping, layers
 from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum
+from dpose.training.kernels import cpu
 from dpose.units import pad_units
 from layered import MODELS, MixedTask, Mutant, emptied, norm, only, setup
 
@@ -72,7 +73,7 @@ def norms_in_bfloat16(monkeypatch):
             total += column.square()
         return total.float()
 
-    monkeypatch.setattr(bookkeeping, "square_norms", squares)
+    monkeypatch.setattr(cpu.KERNELS, "square_norms", squares)
     monkeypatch.setattr(bookkeeping, "ghost_pays", lambda *sizes: False)
 
 

@@ -14,14 +14,13 @@ from scipy import stats
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import mechanism, partition, pixelization, released
-from dpose.release.api import as_regions
 from dpose.release.colour import Colour
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
 from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
+from plain_configs import plain_cells
 
 REGIONS = PrivateRegions(quantile=0.5)
 
@@ -31,9 +30,7 @@ def noise(seed=0):
 
 
 def plan(height, width, block, channels=1, m=1, epsilon=2, **more):
-    return PixelizationPlan.of(
-        ReleaseConfig.of(epsilon, m, block, **more), Shape.of(height, width, channels, 255)
-    )
+    return PixelizationPlan.of(plain_cells(epsilon, m, block, **more), Shape.of(height, width, channels, 255))
 
 
 def sums_of(chosen, picture):
@@ -135,7 +132,7 @@ def check_post_processing():
     """All that is shown is a function of noisy sums: where these are the same, so is the release."""
     public = np.arange(8)[None, :].repeat(8, 0) < 4
     for regions in (REGIONS, public):
-        chosen = plan(8, 8, 4, subdivide=2, regions=as_regions(regions))
+        chosen = plan(8, 8, 4, subdivide=2, regions=regions)
         shown = []
         for fill in (0, 3, 90, 255):
             picture = np.random.default_rng(fill).integers(0, fill + 1, (8, 8)).astype(np.uint8)
@@ -166,7 +163,7 @@ def check_noise():
 def check_streams():
     """Frames, stages and cells have noise of their own."""
     chosen = PixelizationPlan.of(
-        ReleaseConfig.of("0.01", 1, 4, subdivide=2, regions=REGIONS), Shape.of(64, 64, 1, 255, 2)
+        plain_cells("0.01", 1, 4, subdivide=2, regions=REGIONS), Shape.of(64, 64, 1, 255, 2)
     )
     added = []
     real = NoiseStage.noised
@@ -324,7 +321,7 @@ def check_cost():
         for delta in (0, 1e-5):
             for regions in ({}, {"subdivide": 2, "regions": REGIONS}):
                 chosen = PixelizationPlan.of(
-                    ReleaseConfig.of("0.7", neighbours, 4, delta, **regions), Shape.of(9, 13, 3, 255, frames)
+                    plain_cells("0.7", neighbours, 4, delta, **regions), Shape.of(9, 13, 3, 255, frames)
                 )
                 spent = release_statement(chosen, seeded=False).verify()
                 assert 0.699 < spent <= 0.7

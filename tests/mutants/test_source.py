@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 import yaml
 
+from mutants import run
 from mutants.guards import GUARDED
 from mutants.operators import mutants_of, uncached
 from mutants.planted.patches import Planted
@@ -31,6 +32,54 @@ def test_parts_are_apart_and_together_all_faults_and_each_has_those_with_names()
     assert all(in_part(f, "") for f in others)
     with pytest.raises(SystemExit, match="8/7"):
         in_part(others[0], "8/7")
+
+
+def test_a_sample_is_the_same_for_a_seed_and_grows_and_has_those_with_names():
+    named = Fault("n", "a.py", planted=Planted("n", lambda patch: None, ()))
+    every = [named, *(Fault(f"fault {i}", "a.py") for i in range(400))]
+    ten, fifty, other = (run.sampled(every, *how) for how in ((10, 1), (50, 1), (50, 2)))
+    assert [len(ten), len(fifty), len(other)] == [11, 51, 51]
+    assert all(named in some for some in (ten, fifty, other))
+    assert set(ten) < set(fifty) != set(other)
+    assert run.sampled(list(reversed(every)), 10, 1) == list(reversed(ten))
+    assert run.sampled(every, 1000, 1) == every
+
+
+def test_only_the_modules_that_are_asked_for_are_changed():
+    assert run.modules_of("account/") == [file for file in GUARDED if file.startswith("account/")]
+    assert run.modules_of("privacy/sampling.py") == ["privacy/sampling.py"]
+    assert run.modules_of("") == run.modules_of("no path has this") == list(GUARDED)
+
+
+def test_names_are_stored_until_the_source_changes_and_each_fault_makes_its_tree(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "STORE", tmp_path)
+    file = "privacy/sampling.py"
+    found = run.faults([file])
+    assert len(found) > 20
+    monkeypatch.setattr(run, "mutants_of", lambda *given: pytest.fail("they were made again"))
+    again = run.faults([file])
+    assert [(f.name, f.file, f.functions) for f in again] == [(f.name, f.file, f.functions) for f in found]
+    trees = {ast.dump(fault.tree()) for fault in again}
+    assert len(trees) == len(again)
+    assert ast.dump(ast.parse(source(file))) not in trees
+    run._mutants.cache_clear()
+    (stored,) = (tmp_path / "names").iterdir()
+    stored.write_text(stored.read_text().replace('"digest": "', '"digest": "0'))
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        run.faults([file])
+    run._mutants.cache_clear()
+
+
+def test_an_explanation_is_stale_only_where_all_faults_of_its_module_were_tried():
+    every = [Fault(name, name.split("::")[0]) for name in ("a.py::f: x", "a.py::g: y", "b.py::f: x")]
+    reasons = dict.fromkeys(("a.py::f: x", "a.py::gone: z", "b.py::f: x", "c.py::f: x"), "because")
+    killed, survived = {"outcome": "killed"}, {"outcome": "survived"}
+    some = {"a.py::f: x": killed, "b.py::f: x": survived}
+    assert run.stale_explanations(reasons, every, some) == []
+    assert run.stale_explanations(reasons, every, some | {"a.py::g: y": killed}) == [
+        "a.py::f: x",
+        "a.py::gone: z",
+    ]
 
 
 TEXT = '''

@@ -38,7 +38,7 @@ from dpose.training.loader import Loader
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView, PublicViews
-from dpose.training.step import Engine
+from dpose.training.step import StepInputs
 from dpose.training.subspace import fit_subspace
 from dpose.training.validation import Validation
 from dpose.units import View
@@ -84,7 +84,7 @@ def an_engine(dots, plan, seed=0, n=N):
     model = dots.task.build_model()
     noise = AesNoise(Key.from_seed(seed))
     loader = Loader(dots.task, dots.data(n), noise)
-    return Engine(dots.task, model, loader, plan.bind(n), noise, b"", 64), trainable_params(model)
+    return StepInputs(dots.task, model, loader, plan.bind(n), noise, b"", 64), trainable_params(model)
 
 
 def without_noise(monkeypatch):
@@ -362,28 +362,28 @@ def a_buffer_that_is_written(monkeypatch, dots):
         return model
 
     monkeypatch.setattr(dots.task, "build_model", built)
-    summed = step.clipped_sum
+    summed = step.clipped_part
 
-    def writing(task, model, *rest, **options):
-        part = summed(task, model, *rest, **options)
-        model.seen += part["classify.weight"].sum()
+    def writing(inputs, *rest):
+        part = summed(inputs, *rest)
+        inputs.model.seen += part["classify.weight"].sum()
         return part
 
-    monkeypatch.setattr(step, "clipped_sum", writing)
+    monkeypatch.setattr(step, "clipped_part", writing)
 
 
 def a_gradient_past_the_clip(monkeypatch, dots):
     """A backward pass over private data beside the per-unit one, as a hook or a second loss would make it."""
-    summed = step.clipped_sum
+    summed = step.clipped_part
 
-    def second(task, model, params, batch, *rest, **options):
+    def second(given, params, batch):
         inputs = batch.inputs.flatten(0, 1)
-        task.loss(
-            model, dict(model.named_parameters()), inputs, {"way": batch.targets["way"].flatten()}
+        given.task.loss(
+            given.model, dict(given.model.named_parameters()), inputs, {"way": batch.targets["way"].flatten()}
         ).sum().backward()
-        return summed(task, model, params, batch, *rest, **options)
+        return summed(given, params, batch)
 
-    monkeypatch.setattr(step, "clipped_sum", second)
+    monkeypatch.setattr(step, "clipped_part", second)
 
 
 def the_best_epoch(monkeypatch, dots):

@@ -17,19 +17,19 @@ from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.neighbours import ONE_FRAME
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import linear, mechanism, projections
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import Clipping, LinearPlan
 from dpose.release.operators import Sensitivity
 from dpose.release.projections import BlockMeans, Separable
 from dpose.release.statements import release_statement
 from dpose_lab.baselines.video_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
+from plain_configs import plain_projection
 
 SHAPE = Shape(4, 6, 6, 3)
 
 
 def plan(neighbours, operator="block", shape=SHAPE, epsilon=8, **more):
-    return LinearPlan.of(ReleaseConfig.of_grid(epsilon, "1e-5", neighbours, operator, **more), shape, "a")
+    return LinearPlan.of(plain_projection(epsilon, "1e-5", neighbours, operator, **more), shape, "a")
 
 
 def noise(seed=0):
@@ -421,7 +421,7 @@ class TestThePapersAlgorithm:
 
         def restored(split, kept, covariance_seed):
             chosen = DensePlan(
-                ReleaseConfig.of_grid(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept
+                plain_projection(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept
             )
             first, second = chosen.sigmas
 
@@ -444,7 +444,7 @@ class TestThePapersAlgorithm:
 
     def test_all_of_the_budget_on_p_is_better_than_the_split(self):
         half, whole = (
-            DensePlan(ReleaseConfig.of_grid(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0]
+            DensePlan(plain_projection(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0]
             for b in (0.8, 0.999)
         )
         assert whole < half

@@ -100,7 +100,7 @@ class TestLoss:
         params, loss = trainable_params(model), unit_loss(PoseTask(codec=model.codec), model)
         assert any(p.startswith("head.joints") for p in params)
         plain = vmap(grad(loss), in_dims=(None, 0, 0, 0))(params, units.inputs, units.targets, units.weights)
-        book = track(loss, params, units, products=False)
+        book = track(loss, params, units.parts, products=False)
         assert book is not None, "a parameter's use escaped"
         fast = book.gradients(params)
         for unit in range(len(units)):

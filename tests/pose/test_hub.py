@@ -5,7 +5,7 @@ import pytest
 import torch
 import yaml
 
-from dpose.pose.folder import load_model, save_model
+from dpose.pose.folder import load_model, push_to_hub, save_model, save_pretrained
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import SampledGaussian
@@ -35,12 +35,12 @@ def names(folder):
 
 
 def test_a_saved_model_carries_what_is_needed_to_verify_it_and_nothing_else(folder, tmp_path):
-    model = PoseModel.from_pretrained(folder)
-    copy = model.save_pretrained(tmp_path / "copy")
+    model = load_model(folder)
+    copy = save_pretrained(model, tmp_path / "copy")
     assert names(copy) == WHOLE
     for name in WHOLE:  # to the byte, or its seal would not hold
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
-    again = PoseModel.from_pretrained(copy)
+    again = load_model(copy)
     assert all(torch.equal(t, again.state_dict()[n]) for n, t in model.state_dict().items())
 
 
@@ -48,13 +48,13 @@ def test_a_changed_model_does_not_carry_a_statement_that_is_not_its_own(folder, 
     model = load_model(folder)
     with torch.no_grad():
         model.head.joints.bias[0] += 1e-3
-    copy = model.save_pretrained(tmp_path / "copy")
+    copy = save_pretrained(model, tmp_path / "copy")
     assert names(copy) == ["README.md", "config.json", "model.safetensors"]
     assert "no statement of privacy" in (copy / "README.md").read_text()
 
 
 def test_a_fresh_model_claims_nothing(tmp_path):
-    copy = PoseModel(PoseConfig("nano", (64, 64))).save_pretrained(tmp_path / "copy")
+    copy = save_pretrained(PoseModel(PoseConfig("nano", (64, 64))), tmp_path / "copy")
     assert names(copy) == ["README.md", "config.json", "model.safetensors"]
 
 
@@ -80,7 +80,7 @@ class TestHub:
                 return "https://example.org/commit"
 
         monkeypatch.setattr(mixin, "HfApi", Api)
-        assert load_model(folder).push_to_hub("hf:me/pose") == "https://example.org/commit"
+        assert push_to_hub(load_model(folder), "hf:me/pose") == "https://example.org/commit"
         assert (seen["repo"], seen["private"]) == ("me/pose", True)
         assert seen["files"] == WHOLE
         assert seen["statement"] == '{"kind": "private"}'
@@ -90,7 +90,7 @@ class TestHub:
         monkeypatch.setattr(
             self.hub, "snapshot_download", lambda name, **o: asked.append((name, o)) or str(folder)
         )
-        model = PoseModel.from_pretrained("hf:me/pose")
+        model = load_model("hf:me/pose")
         assert asked[0][0] == "me/pose"
         assert set(WHOLE) < set(asked[0][1]["allow_patterns"])
         assert "log.jsonl" not in asked[0][1]["allow_patterns"]
@@ -99,7 +99,7 @@ class TestHub:
     def test_a_mistyped_folder_asks_nobody(self, monkeypatch):
         monkeypatch.setattr(self.hub, "snapshot_download", lambda *a, **o: pytest.fail("asked the Hub"))
         with refused("file-unreadable"):
-            PoseModel.from_pretrained("runs/pubilc")
+            load_model("runs/pubilc")
 
     def test_failures_are_one_line(self, folder, monkeypatch):
         def fails(*args, **options):
@@ -107,15 +107,15 @@ class TestHub:
 
         monkeypatch.setattr(self.hub, "snapshot_download", fails)
         with refused("hub-fetch-failed", where="route"):
-            PoseModel.from_pretrained("hf:me/pose")
+            load_model("hf:me/pose")
         with refused("hub-name-malformed"):
-            PoseModel.from_pretrained("hf:pose")
+            load_model("hf:pose")
 
 
 def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with refused("package-missing", where="dpose[hub]"):
-        load_model(folder).push_to_hub("me/pose")
+        push_to_hub(load_model(folder), "me/pose")
 
 
 def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more():

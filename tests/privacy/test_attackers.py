@@ -8,12 +8,18 @@ import pytest
 from scipy.stats import norm
 
 from dpose.privacy.accounting import COARSE, epsilon
-from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, RateBound, bound_attackers, loss_grid
+from dpose.privacy.attackers import (
+    FALSE_ALARMS,
+    AttackerBound,
+    RateBound,
+    bound_attackers,
+    loss_grid,
+    true_positives,
+)
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian import gaussian_delta
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events
-from dpose.privacy.words import true_positives
 from refusals import refused
 
 DELTA = 1e-5

@@ -25,7 +25,6 @@ from dpose.privacy.sections import (
     group_section,
 )
 from dpose.privacy.statement import SCHEMA, Kind, PrivacyStatement, statement_schema
-from dpose.privacy.words import words_of
 from refusals import refused
 from statements import of_a_picture
 
@@ -229,11 +228,11 @@ def test_the_published_schema_refuses_what_dpose_does(full, name, wrong):
 def test_a_release_says_what_several_times_its_pixels_cost():
     laplace = Laplace(scale=Fraction(2040), sensitivity=Fraction(4080))
     pure = of_a_picture(events=(laplace,), release={"mechanism": "cells"})
-    (line,) = words_of(pure).several
+    (line,) = pure.words().several
     assert "32: 4, 48: 6," in line
     assert line.endswith("160: 20")
     gaussian = Gaussian(Fraction(10_000**2), Fraction(4080**2))
     zcdp = replace(pure, epsilon=5.0, delta=1e-5, accountant=Accountant.ZCDP, events=(gaussian,))
     twice = zcdp.cost([Gaussian(gaussian.variance, 4 * gaussian.sensitivity_squared)])
-    assert f"32: {twice:.2f}"[:7] in words_of(zcdp).several[0]
-    assert words_of(replace(pure, release={})).several == ()
+    assert f"32: {twice:.2f}"[:7] in zcdp.words().several[0]
+    assert replace(pure, release={}).words().several == ()

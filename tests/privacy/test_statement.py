@@ -13,12 +13,13 @@ from scipy.stats import norm
 
 import dpose
 from dpose.privacy.accounting import Accountant, epsilon
+from dpose.privacy.attackers import true_positives
 from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
-from dpose.privacy.words import WARNING, true_positives, words_of
+from dpose.privacy.words import WARNING
 from refusals import refused
 from statements import of_a_picture
 
@@ -275,23 +276,23 @@ def test_the_bound_is_the_published_formula():
 def test_what_is_printed_begins_with_what_restricts_the_guarantee():
     """A warning stands before the sentence that it restricts, in what is printed and in the whole statement."""
     warned = statement(caveats=("a small thing", f"{WARNING}a face keeps epsilon 5,000"))
-    for text in (words_of(warned).printed(), warned.paragraph()):
+    for text in (warned.words().printed(), warned.paragraph()):
         assert text.startswith(f"{WARNING}a face keeps epsilon 5,000")
         assert text.count(WARNING) == 1
         assert text.index(WARNING) < text.index("This protects")
-    assert "a small thing" not in words_of(warned).printed()
-    assert len(words_of(warned).printed().splitlines()) <= 4
-    weak = words_of(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),))).printed()
+    assert "a small thing" not in warned.words().printed()
+    assert len(warned.words().printed().splitlines()) <= 4
+    weak = statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),)).words().printed()
     assert "That is a weak guarantee" in weak
 
 
 def test_what_is_printed_names_what_is_not_hidden():
-    text = words_of(statement(conditional_on=("the mask is public",))).printed()
+    text = statement(conditional_on=("the mask is public",)).words().printed()
     assert "Not hidden: what is true of the private data as a whole; what several images share" in text
     assert "Taken as given: the mask is public." in text
-    assert words_of(statement(kind=Kind.SEEDED)).printed().startswith("NOTHING IS GUARANTEED")
+    assert statement(kind=Kind.SEEDED).words().printed().startswith("NOTHING IS GUARANTEED")
     beyond = statement(neighbours=Neighbours("image", Relation.ZERO_OUT, 1, BEYOND))
-    assert "Not hidden: the public views and labels" in words_of(beyond).printed()
-    assert "beyond its public view" in words_of(beyond).printed()
+    assert "Not hidden: the public views and labels" in beyond.words().printed()
+    assert "beyond its public view" in beyond.words().printed()
     read = Query("accuracy", "the private test set", "to choose the weights")
-    assert words_of(statement(queries=(read,))).printed().count("accuracy of the private test set") == 1
+    assert statement(queries=(read,)).words().printed().count("accuracy of the private test set") == 1

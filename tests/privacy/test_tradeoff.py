@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import norm
 
 from dpose.privacy.accounting import COARSE
+from dpose.privacy.attackers import true_positives
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import approximate, gaussian, of_events
-from dpose.privacy.words import true_positives
 
 RATES = np.array([0.0, 1e-4, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99, 1.0])
 

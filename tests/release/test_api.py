@@ -17,17 +17,17 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
-from dpose.release.api import bind
 from dpose.release.claim import GIVEN
 from dpose.release.colour import Colour
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
 from dpose.release.operators import Sensitivity
 from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
 from dpose.release.released import Layers, ReleasedSums
+from plain_configs import plain_cells
 from public_doors import pixelize
 from refusals import refused
 
@@ -102,7 +102,7 @@ def test_parts_of_private_regions_lie_about_their_own_block():
 def test_a_standard_deviation_is_the_smallest_whole_number_that_is_enough(monkeypatch, wanted, sigma):
     monkeypatch.setattr(pixelization, "zcdp_budget", lambda epsilon, delta: 0.5)
     bound = Sensitivity(Fraction(7), Fraction(3))
-    event = pixelization._event(ReleaseConfig.of(2, 4, 8, "1e-5"), bound, Fraction(3 * 2) / wanted, 2)
+    event = pixelization._event(plain_cells(2, 4, 8, "1e-5"), bound, Fraction(3 * 2) / wanted, 2)
     assert event == Gaussian(Fraction(sigma**2), Fraction(3), 2)
 
 
@@ -110,7 +110,7 @@ def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
     monkeypatch.setattr(pixelization, "zcdp_budget", lambda epsilon, delta: 0.5)
     with refused("epsilon-too-small") as caught:
         pixelization._event(
-            ReleaseConfig.of(2, 4, 8, "1e-5"), Sensitivity(Fraction(1), Fraction(2**96 + 1)), Fraction(1), 1
+            plain_cells(2, 4, 8, "1e-5"), Sensitivity(Fraction(1), Fraction(2**96 + 1)), Fraction(1), 1
         )
     assert "larger epsilon" in caught.value.fix
 
@@ -141,9 +141,7 @@ def test_every_frame_and_stage_has_a_stream_of_its_own(monkeypatch):
         return real(self, *given)
 
     monkeypatch.setattr(AesNoise, "stream", stream)
-    PixelizationPlan.of(ReleaseConfig.of(2, 4, 8), Shape.of(37, 50, 1, 255)).release(
-        GREY, AesNoise(Key.fresh())
-    )
+    PixelizationPlan.of(plain_cells(2, 4, 8), Shape.of(37, 50, 1, 255)).release(GREY, AesNoise(Key.fresh()))
     assert asked == [(Purpose.RELEASE, 0, b"coarse")]
     clip = np.stack([GREY] * 3)[..., None]
     for regions, stages in ((None, [b"coarse"]), (HALF, [b"coarse"]), ("private", [b"coarse", b"fine"])):
@@ -175,9 +173,9 @@ def test_what_is_added_is_the_events_own_noise(event, draw, parameter):
 
 def test_a_plan_is_of_the_mechanism_and_of_its_pictures_size():
     with pytest.raises(ValueError, match="plan of their own"):
-        PixelizationPlan.of(ReleaseConfig.of(2, 4, 8, paper=1), Shape.of(37, 50, 1, 255))
+        PixelizationPlan.of(plain_cells(2, 4, 8, paper=1), Shape.of(37, 50, 1, 255))
     with refused("block-larger-than-picture", where=("50 x", "x 37")):
-        PixelizationPlan.of(ReleaseConfig.of(2, 4, 38), Shape.of(37, 50, 1, 255))
+        PixelizationPlan.of(plain_cells(2, 4, 38), Shape.of(37, 50, 1, 255))
 
 
 def test_what_is_left_out_is_what_the_signature_says():
@@ -209,25 +207,25 @@ def test_a_source_is_used_once():
 class TestBudget:
     @pytest.mark.parametrize("epsilon", ["2", 2, 2.0, Fraction(2), Decimal("2.0"), "20e-1", "4/2"])
     def test_epsilon_is_exact_however_it_is_written(self, epsilon):
-        plan = PixelizationPlan.of(ReleaseConfig.of(epsilon, "pixels:16", 16), Shape.of(1080, 1920, 3, 255))
+        plan = PixelizationPlan.of(plain_cells(epsilon, "pixels:16", 16), Shape.of(1080, 1920, 3, 255))
         assert plan.events == (Laplace(Fraction(255 * 3 * 16, 2), Fraction(255 * 3 * 16)),)
 
     def test_a_float_stands_for_its_decimal(self):
-        assert ReleaseConfig.of(0.1, 1, 1).epsilon == Fraction(1, 10)
+        assert plain_cells(0.1, 1, 1).epsilon == Fraction(1, 10)
 
     def test_two_stages_share_and_frames_divide(self):
         regions = PrivateRegions(share=Fraction(1, 4))
         plan = PixelizationPlan.of(
-            ReleaseConfig.of(2, "pixels:4/frame", 8, subdivide=2, regions=regions),
+            plain_cells(2, "pixels:4/frame", 8, subdivide=2, regions=regions),
             Shape.of(37, 50, 1, 255, 10),
         )
         scales = [event.scale for event in plan.events]
         assert scales == [255 * 4 * 10 / Fraction(1, 2), 255 * 4 * 10 / Fraction(3, 2)]
-        whole = PixelizationPlan.of(ReleaseConfig.of(2, "pixels:4", 8), Shape.of(37, 50, 1, 255, 10))
+        whole = PixelizationPlan.of(plain_cells(2, "pixels:4", 8), Shape.of(37, 50, 1, 255, 10))
         assert whole.events[0].scale == 255 * 4 / Fraction(2)
 
     def test_gaussian_noise_fills_the_largest_cells_first(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(2, 100, 8, "1e-5"), Shape.of(37, 50, 3, 255))
+        plan = PixelizationPlan.of(plain_cells(2, 100, 8, "1e-5"), Shape.of(37, 50, 3, 255))
         (event,) = plan.events
         assert event.sensitivity_squared == 255**2 * 3 * (64**2 + 36**2)
         claimed = zcdp_epsilon(event.sensitivity_squared / (2 * event.variance), 1e-5)
@@ -235,19 +233,17 @@ class TestBudget:
 
     def test_pixels_of_a_clip_may_fill_the_largest_cell_of_many_frames(self):
         """Of a picture of 9 x 9 one cell has 64 pixels and the others 8, 8 and 1; ten frames have ten of each."""
-        frames = PixelizationPlan.of(ReleaseConfig.of(2, 130, 8, "1e-5"), Shape.of(9, 9, 3, 255, 10))
+        frames = PixelizationPlan.of(plain_cells(2, 130, 8, "1e-5"), Shape.of(9, 9, 3, 255, 10))
         assert frames.events[0].sensitivity_squared == 255**2 * 3 * (64**2 + 64**2 + 2**2)
-        each = PixelizationPlan.of(
-            ReleaseConfig.of(2, "pixels:75/frame", 8, "1e-5"), Shape.of(9, 9, 3, 255, 10)
-        )
+        each = PixelizationPlan.of(plain_cells(2, "pixels:75/frame", 8, "1e-5"), Shape.of(9, 9, 3, 255, 10))
         assert each.events[0].sensitivity_squared == 255**2 * 3 * (64**2 + 8**2 + 3**2)
         assert (frames.events[0].steps, each.events[0].steps) == (1, 10)
-        (event,) = PixelizationPlan.of(ReleaseConfig.of(2, 130, 8), Shape.of(9, 9, 3, 255, 10)).events
+        (event,) = PixelizationPlan.of(plain_cells(2, 130, 8), Shape.of(9, 9, 3, 255, 10)).events
         assert event == Laplace(Fraction(255 * 3 * 130, 2), Fraction(255 * 3 * 130), 1)
 
     def test_parts_have_noise_for_parts(self):
         regions = PrivateRegions(share=Fraction(1, 4))
-        setting = ReleaseConfig.of(2, 20, 8, "1e-5", subdivide=2, regions=regions)
+        setting = plain_cells(2, 20, 8, "1e-5", subdivide=2, regions=regions)
         coarse, fine = PixelizationPlan.of(setting, Shape.of(37, 50, 1, 255)).events
         assert coarse.sensitivity_squared == 255**2 * 20**2
         assert fine.sensitivity_squared == 255**2 * (16**2 + 4**2)
@@ -257,12 +253,10 @@ class TestBudget:
     def test_the_largest_noise_there_is(self):
         """64-bit sums hold a scale of 2^48, and no larger one."""
         smallest = Fraction(255 * 4, 2**48)
-        (event,) = PixelizationPlan.of(ReleaseConfig.of(smallest, 4, 8), Shape.of(37, 50, 1, 255)).events
+        (event,) = PixelizationPlan.of(plain_cells(smallest, 4, 8), Shape.of(37, 50, 1, 255)).events
         assert event.scale == 2**48
         with refused("epsilon-too-small"):
-            PixelizationPlan.of(
-                ReleaseConfig.of(smallest * Fraction(999, 1000), 4, 8), Shape.of(37, 50, 1, 255)
-            )
+            PixelizationPlan.of(plain_cells(smallest * Fraction(999, 1000), 4, 8), Shape.of(37, 50, 1, 255))
 
     @pytest.mark.parametrize("delta", [0, 1e-5])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame"])
@@ -287,13 +281,13 @@ class TestStatement:
         assert "in all 4 frames that object has epsilon 200,000" in text
 
     def test_a_gaussian_object_is_calibrated_again(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(1, 16, 16, 1e-6), Shape.of(200, 300, 1, 255))
+        plan = PixelizationPlan.of(plain_cells(1, 16, 16, 1e-6), Shape.of(200, 300, 1, 255))
         rho = 255**2 * (39 * 256**2 + 16**2) / (2 * plan.events[0].variance)
         assert plan.object_epsilon(10_000) == pytest.approx(zcdp_epsilon(rho, 1e-6))
 
     def test_an_object_is_in_both_stages(self):
         regions = PrivateRegions(share=Fraction(1, 4))
-        private = ReleaseConfig.of(2, 16, 8, "1e-5", subdivide=2, regions=regions)
+        private = plain_cells(2, 16, 8, "1e-5", subdivide=2, regions=regions)
         plan = PixelizationPlan.of(private, Shape.of(37, 50, 3, 255))
         coarse, fine = (event.variance for event in plan.events)
         bounds = (64**2 + 36**2) / (2 * coarse) + (6 * 16**2 + 4**2) / (2 * fine)
@@ -493,7 +487,7 @@ def test_the_public_name():
 
 
 def test_a_plan_knows_whether_it_is_of_a_picture_or_of_a_clip():
-    config = ReleaseConfig.of(1, 1, 16)
+    config = plain_cells(1, 1, 16)
     assert bind(config, Shape.of(32, 32, 1, 255)).frames is None
     assert bind(config, Shape.of(32, 32, 1, 255, 1)).frames == 1
     assert bind(config, Shape.of(32, 32, 1, 255, 5)).frames == 5

@@ -23,22 +23,22 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import Neighbours, Relation, most_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import as_regions, bind, bind_video
-from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import ReleaseConfig
-from dpose.release.counting import charged_events, told_pixels
+from dpose.release.config import Pixelization
+from dpose.release.counting import charged_events, claimed_pixels
 from dpose.release.explain import explain_release
-from dpose.release.grid import Shape, even_edges
+from dpose.release.grid import Shape, even_edges, most_overlap, most_weight
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.partition import BlockSums, RegionSums
-from dpose.release.recompute import compare, expected
+from dpose.release.plans import bind, bind_video
+from dpose.release.recompute import compare_numbers, expected
 from dpose.release.record import recorded_plan
 from dpose.release.statements import release_statement
 from dpose.units import Unit
+from plain_configs import plain_cells, plain_projection
 from records import recorded
 from refusals import refused
 
@@ -134,9 +134,7 @@ def test_no_mask_lets_a_box_do_more_than_undivided_blocks(divided):
 @pytest.mark.parametrize("subdivide", [1, 2])
 def test_pixelized_clips_cost_no_more_than_is_claimed(delta, subdivide):
     """Every place of the box in every choice of T frames, by the sums that stages are released from."""
-    config = ReleaseConfig.of(
-        2, "box:5x3/frames:2", 4, delta, subdivide, as_regions(None if subdivide == 1 else "private")
-    )
+    config = plain_cells(2, "box:5x3/frames:2", 4, delta, subdivide, None if subdivide == 1 else "private")
     shape = Shape.of(9, 10, 3, frames=4)
     plan = bind(config, shape)
     worst = Fraction(0)
@@ -278,7 +276,7 @@ class TestLumaAndChroma:
     @pytest.mark.parametrize(("width", "height"), [(2, 2), (5, 3), (3, 7)])
     def test_pixelized_frames_change_by_no_more_than_is_claimed(self, delta, factor, width, height):
         shape = Shape.of(8, 9, 3, frames=2)
-        config = ReleaseConfig.of(2, f"box:{width}x{height}/frames:1", 3, delta, colour="ycc", chroma=factor)
+        config = plain_cells(2, f"box:{width}x{height}/frames:1", 3, delta, colour="ycc", chroma=factor)
         plan = bind(config, shape)
         bound = plan.sensitivity(b"coarse", config.neighbours.resolved(shape))
         layers, colour, rng = plan.layers, plan.colour, np.random.default_rng(0)
@@ -345,8 +343,8 @@ class TestChosenCells:
     def test_blocks_follow_from_what_a_box_does(self):
         """The chosen block is the best of all; its box costs what is claimed and less than pixels anywhere."""
         shape = Shape.of(240, 320, 3, frames=20)
-        boxed = bind(ReleaseConfig.of(2, "box:50x40/frames:2", "auto", 1e-5, colour=None), shape)
-        anywhere = bind(ReleaseConfig.of(2, "pixels:4000", "auto", 1e-5, colour=None), shape)
+        boxed = bind(plain_cells(2, "box:50x40/frames:2", "auto", 1e-5, colour=None), shape)
+        anywhere = bind(plain_cells(2, "pixels:4000", "auto", 1e-5, colour=None), shape)
         assert boxed.config.chosen
         assert boxed.config.block <= anywhere.config.block
         assert release_statement(boxed, seeded=False).verify() <= 2
@@ -355,9 +353,7 @@ class TestChosenCells:
     def test_an_operators_grid_does_too(self, operator):
         shape = Shape.of(240, 320, 3, frames=20)
         boxed, anywhere = (
-            bind(
-                ReleaseConfig.of_grid(8, "1e-5", hidden, operator, colour=None), shape, AesNoise(Key.fresh())
-            )
+            bind(plain_projection(8, "1e-5", hidden, operator, colour=None), shape, AesNoise(Key.fresh()))
             for hidden in ("box:50x40/frames:20", "pixels:40000")
         )
         best = {choice.grid: choice for choice in grid_choices(boxed.config, shape)}
@@ -371,7 +367,7 @@ class TestChosenCells:
 def test_re_entry_counts_each_frame_may_stand_in_a_part_of_its_own():
     """Ten frames that are spread over the clip change ten clipped groups, not the five that lie side by side."""
     shape = Shape(40, 8, 8, 1)
-    config = ReleaseConfig.of_grid(8, "1e-5", "box:8x8/frames:10", k=4, pool=2, clip_norm=50)
+    config = plain_projection(8, "1e-5", "box:8x8/frames:10", k=4, pool=2, clip_norm=50)
     plan = LinearPlan.of(config, shape)
     assert plan.clipping.changed(config.neighbours.resolved(shape), 20) == pytest.approx(100 * math.sqrt(10))
     one, other = np.full((2, 40, 8, 8, 1), 127, np.uint8)
@@ -411,14 +407,14 @@ class TestTime:
         info = probe(write(tmp_path / f"a{suffix}", frames=9, rate=6, codec=codec))
         times = frame_times(info)
         assert [time - times[0] for time in times] == pytest.approx([n / 6 for n in range(9)], abs=2e-3)
-        plan = bind_video(ReleaseConfig.of_grid(8, "1e-5", "box:9x9/seconds:0.5"), info)
+        plan = bind_video(plain_projection(8, "1e-5", "box:9x9/seconds:0.5"), info)
         assert plan.config.neighbours.resolved(plan.shape).frames == 4  # floor(0.5 * 6) + 1
 
     def test_a_variable_rate(self, tmp_path):
         stamps = [0, 1, 2, 10, 20, 30, 40, 50, 60]
         info = probe(write(tmp_path / "a.mkv", frames=9, rate=30, stamps=stamps))
         assert len(frame_times(info)) == 9
-        plan = bind_video(ReleaseConfig.of(8, "box:9x9/seconds:1/3"), info)
+        plan = bind_video(plain_cells(8, "box:9x9/seconds:1/3"), info)
         assert plan.events[0].steps == 4
         assert (
             "1/3 seconds in one piece are at most 4 frames"
@@ -441,7 +437,7 @@ class TestWords:
     )
     def test_what_is_no_box(self, text):
         with refused("box-malformed"):
-            ReleaseConfig.of(1, text)
+            plain_cells(1, text)
 
     @pytest.mark.parametrize(
         ("text", "code"),
@@ -454,7 +450,7 @@ class TestWords:
     )
     def test_boxes_out_of_range(self, text, code):
         with refused(code):
-            ReleaseConfig.of_grid(1, "1e-5", text)
+            plain_projection(1, "1e-5", text)
 
     def test_a_picture_has_pixels_for_it_and_arrays_and_papers_none(self):
         grey = np.zeros((24, 24), np.uint8)
@@ -464,29 +460,27 @@ class TestWords:
         with refused("frames-without-times"):
             dpose.pixelize(np.zeros((3, 24, 24, 1), np.uint8), 1, "box:9x9/seconds:1", 8, public=True)
         with refused("paper-with-box"):
-            ReleaseConfig.of(1, "box:9x9/frames:1", paper=1)
+            plain_cells(1, "box:9x9/frames:1", paper=1)
         with refused("m-not-of-box"):
-            ReleaseConfig(Fraction(1), neighbours=replace(Neighbours.of_box(2, 2, 1), m=16))
+            Pixelization(Fraction(1), neighbours=replace(Neighbours.of_box(2, 2, 1), m=16))
 
     def test_what_is_larger_than_the_clip_is_cut_to_it_and_said(self):
-        plan = bind(ReleaseConfig.of(1, "box:200x9/frames:50", 8), Shape.of(24, 32, 3, frames=5))
+        plan = bind(plain_cells(1, "box:200x9/frames:50", 8), Shape.of(24, 32, 3, frames=5))
         statement = release_statement(plan, seeded=False)
         assert statement.neighbours == near(32, 9, 5)
         told = " ".join(statement.caveats)
         assert "200 x 9, is cut to the frame's size" in told
         assert "all 5 frames" in told
         assert "shadows" in told
-        assert not bind(ReleaseConfig.of(1, "box:9x9/frames:5", 8), plan.shape).config.neighbours.notes(
-            plan.shape
-        )
+        assert not bind(plain_cells(1, "box:9x9/frames:5", 8), plan.shape).config.neighbours.notes(plan.shape)
 
     @pytest.mark.parametrize("operator", ["pixelization", "block", "low-pass"])
     def test_the_statement_says_it_and_is_checked(self, operator):
         shape = Shape.of(24, 32, 3, frames=6)
         if operator == "pixelization":
-            config = ReleaseConfig.of(2, "box:9x5/frames:3", 8)
+            config = plain_cells(2, "box:9x5/frames:3", 8)
         else:
-            config = ReleaseConfig.of_grid(2, "1e-5", "box:9x5/frames:3", operator)
+            config = plain_projection(2, "1e-5", "box:9x5/frames:3", operator)
         statement = release_statement(bind(config, shape), seeded=False)
         text = " ".join(statement.paragraph().split())
         assert (
@@ -502,12 +496,12 @@ class TestWords:
             "box": [9, 5],
             "frames": 3,
         }
-        compare(again, expected(again, recorded_plan(again.release, "a")), "a")
+        compare_numbers(again, expected(again, recorded_plan(again.release, "a")), "a")
         for other in (near(10, 5, 3), near(9, 5, 4), near(9, 5, 2), near(33, 5, 3), near(9, 5, 7)):
             changed = replace(again, neighbours=other)
             for forged in (changed, recorded(changed, {"config.neighbours": other.stated().to_dict()})):
                 with refused(("record-sensitivity-smaller", "record-value-differs")):
-                    compare(forged, expected(forged, recorded_plan(forged.release, "a")), "a")
+                    compare_numbers(forged, expected(forged, recorded_plan(forged.release, "a")), "a")
         assert any("box of 9 x 5" in line for line in explain_release(bind(config, shape)))
 
     @pytest.mark.parametrize(
@@ -524,7 +518,7 @@ class TestWords:
         ],
     )
     def test_a_box_that_does_not_add_up_is_refused(self, fields):
-        config = ReleaseConfig.of(2, "box:9x5/frames:3", 8)
+        config = plain_cells(2, "box:9x5/frames:3", 8)
         values = release_statement(bind(config, Shape.of(24, 32, 3, frames=6)), seeded=False).to_dict()
         values["neighbours"] = {"relation": "replace", "m": 135, "scope": "box"} | fields
         with pytest.raises(DposeError):
@@ -534,8 +528,8 @@ class TestWords:
             PrivacyStatement.from_json(json.dumps(values))
 
     def test_neighbours_are_taken_as_values(self):
-        config = ReleaseConfig.of(2, near(9, 5, 3), 8)
-        assert config == ReleaseConfig.of(2, "box:9x5/frames:3", 8)
+        config = plain_cells(2, near(9, 5, 3), 8)
+        assert config == plain_cells(2, "box:9x5/frames:3", 8)
         with refused("box-not-allowed"):
             Neighbours(Unit.PIXEL, Relation.REPLACE, 16, "clip", (4, 4), 1)
 
@@ -544,9 +538,9 @@ class TestAccount:
     @pytest.mark.parametrize("delta", [0, 1e-5])
     def test_it_is_charged_for_all_its_pixels_wherever_they_lie(self, delta):
         shape = Shape.of(24, 32, 3, frames=6)
-        plan = bind(ReleaseConfig.of(2, "box:9x5/frames:3", 8, delta), shape)
+        plan = bind(plain_cells(2, "box:9x5/frames:3", 8, delta), shape)
         (charged,) = charged_events(plan, seeded=False)
-        assert told_pixels(plan) == charged.pixels == 135
+        assert claimed_pixels(plan) == charged.pixels == 135
         if delta:
             assert charged.rho() >= sum(
                 e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events
@@ -587,7 +581,7 @@ def test_a_video_through_the_commands(tmp_path, capsys, monkeypatch):
 
 def test_where_noise_drowns_all_but_the_longest_waves_cells_are_wide():
     """One pixel's cells are as good to a linear guess; to whoever looks at them they are noise of 700 gray levels."""
-    config = ReleaseConfig.of_grid(16, "1e-4", "box:40x100/frames:1", colour="ycc")
+    config = plain_projection(16, "1e-4", "box:40x100/frames:1", colour="ycc")
     shape = Shape(24, 120, 160, 3)
     taken, least = choose_grid(config, shape), min(choice.mse for choice in grid_choices(config, shape))
     assert taken.block > 4

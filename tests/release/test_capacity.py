@@ -137,5 +137,5 @@ def test_a_million_pictures_by_the_figures_that_come_with_dpose(capsys):
         *[(name, count) for name in ("local", "ray") for count in (1, 3)],
     ]
     assert all(row["price"] is None for row in found["forecasts"])
-    assert found["measured"] == Figures.read().told
+    assert found["measured"] == Figures.read().source
     assert set(json.loads(SHIPPED.read_text())) == set(FIGURES)

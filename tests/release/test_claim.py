@@ -14,12 +14,12 @@ from dpose.privacy.keys import StoredKey, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
 from dpose.release.claim import GIVEN
-from dpose.release.config import ReleaseConfig
+from plain_configs import plain_projection
 from public_doors import pixelize, release_array
 
 GREY = np.full((16, 16), 90, np.uint8)
 CLIP = np.full((4, 16, 16, 3), 90, np.uint8)
-SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
+SETTING = plain_projection(8, "1e-5", 4)
 
 
 def of_a_picture(source):
@@ -125,7 +125,7 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     }
     assert found == {
         ("privacy/keys.py", "kept"),
-        ("release/corpus_items.py", "kept"),
+        ("release/corpus.py", "kept"),
         ("release/pixelization.py", "drawn"),
         ("runs/tune.py", "drawn"),
         ("training/session.py", "drawn"),

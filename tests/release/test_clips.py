@@ -22,23 +22,25 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
-from dpose.release.api import bind, shape_of
+from dpose.release.batch import Work
 from dpose.release.claim import GIVEN
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Projection
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
-from dpose.release.jobs import find_videos
+from dpose.release.jobs import Job, find_videos
 from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.operators import Sensitivity
+from dpose.release.plans import bind, video_shape
 from dpose.release.projections import rounded_up
 from dpose.release.verify import released_files, verify_release
 from dpose_lab.baselines.video_dprp import DensePlan
+from plain_configs import plain_projection
 from public_doors import release_array, release_file, release_video
 from records import recorded
 from refusals import refused
 
-SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
+SETTING = plain_projection(8, "1e-5", 4)
 
 
 def clip_for(shape, seed=0):
@@ -65,7 +67,7 @@ def plans(draw):
     m = draw(st.integers(1, shape.pixels))
     near = draw(st.sampled_from([f"pixels:{m}", f"pixels:{m}/frame", "frame", "clip"]))
     norm = draw(st.sampled_from([None, 10, 200, 5000]))
-    setting = ReleaseConfig.of_grid(
+    setting = plain_projection(
         draw(st.sampled_from([1, 8])),
         "1e-5",
         near,
@@ -136,9 +138,7 @@ def test_the_noise_is_enough_and_not_much_more(plan):
 def test_rounding_costs_next_to_nothing():
     shape = Shape(64, 60, 80, 3)
     for operator, more in (("low-pass", {}), ("random", {}), ("block", {"clip_norm": 3000})):
-        plan = LinearPlan.of(
-            ReleaseConfig.of_grid(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a"
-        )
+        plan = LinearPlan.of(plain_projection(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a")
         free = math.sqrt(
             plan.operator.sensitivity(plan.config.neighbours.resolved(shape)).l2_squared
         ) / float(plan.grid)
@@ -157,7 +157,7 @@ def test_clipping_bounds_norms_and_keeps_what_is_below():
     clip = clip_for(shape)
     clip[3:] = 127
     for segment in (False, True):
-        setting = ReleaseConfig.of_grid(
+        setting = plain_projection(
             8, "1e-5", "frame", "low-pass", k=16, pool=1, clip_norm=50, clip_segment=segment
         )
         plan = LinearPlan.of(setting, shape)
@@ -176,7 +176,7 @@ def test_neighbours_in_many_parts_may_change_them_all():
     shape, norm = Shape(200, 8, 8, 1), 50.0
     wanted = {"pixels:3": 3, "pixels:60/frame": 200, "frame": 1, "clip": 200}
     for near, parts in wanted.items():
-        setting = ReleaseConfig.of_grid(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
+        setting = plain_projection(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
         clipping = LinearPlan.of(setting, shape).clipping
         assert clipping.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(
             2 * norm * math.sqrt(parts)
@@ -197,7 +197,7 @@ def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
         ("random", 3 * 12 * 16),
         ("block", 144),
     ):
-        plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
+        plan = LinearPlan.of(plain_projection(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
             shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
@@ -213,9 +213,7 @@ def test_clipped_and_without_noise_it_comes_back_too():
         .round()
         .astype(np.uint8)
     )
-    config = ReleaseConfig.of_grid(
-        8, "1e-5", 1, "block", k=12 * 16, pool=3, clip_norm=10**6, clip_segment=True
-    )
+    config = plain_projection(8, "1e-5", 1, "block", k=12 * 16, pool=3, clip_norm=10**6, clip_segment=True)
     plan = LinearPlan.of(config, shape)
     assert sorted(plan.length(group) for group in range(plan.operator.groups)) == [2, 3]
     assert plan.clipping.groups >= 2
@@ -227,7 +225,7 @@ def test_clipped_and_without_noise_it_comes_back_too():
 
 def test_groups_are_blended_in_time():
     shape = Shape(10, 4, 4, 1)
-    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=1, pool=4), shape)
+    plan = LinearPlan.of(plain_projection(8, "1e-5", 1, k=1, pool=4), shape)
     assert plan.operator.groups == 2
     volume = 5 * 16
     shown = np.stack(list(plan.pictures(iter([np.array([50.0 * volume]), np.array([100.0 * volume])]))))
@@ -238,7 +236,7 @@ def test_groups_are_blended_in_time():
 @given(frames=st.integers(1, 30), pool=st.integers(1, 12))
 def test_every_frame_is_shown_once_and_few_are_held(frames, pool):
     shape = Shape(frames, 3, 3, 1)
-    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=1, pool=pool), shape)
+    plan = LinearPlan.of(plain_projection(8, "1e-5", 1, k=1, pool=pool), shape)
     taken = [0]
 
     def clip():
@@ -263,7 +261,7 @@ def test_other_numbers_of_frames_are_refused():
 
 def test_no_frame_beyond_those_declared_is_measured():
     """Each group of frames is paid for; a file that goes on gets no more of them."""
-    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 4, k=4, pool=2), Shape(4, 8, 8, 1))
+    plan = LinearPlan.of(plain_projection(8, "1e-5", 4, k=4, pool=2), Shape(4, 8, 8, 1))
     measured = plan.measured(iter(np.zeros((40, 8, 8, 1), np.uint8)))
     assert plan.operator.groups == 2
     assert all(len(next(measured)) == plan.operator.outputs for _ in range(2))
@@ -272,7 +270,7 @@ def test_no_frame_beyond_those_declared_is_measured():
 
 
 def test_a_segment_is_64_frames_however_many_groups_they_make():
-    config = ReleaseConfig.of_grid(8, "1e-5", 4, k=4, pool=4, clip_norm=100, clip_segment=True)
+    config = plain_projection(8, "1e-5", 4, k=4, pool=4, clip_norm=100, clip_segment=True)
     plan = LinearPlan.of(config, Shape(128, 8, 8, 1))
     assert (plan.operator.groups, plan.clipping.groups) == (32, 16)
 
@@ -285,24 +283,24 @@ def test_pure_privacy_is_for_whole_numbers_that_are_not_clipped(operator, more):
     """Their change in L1 norm is known; that of rounded or of clipped values is bounded in L2 norm alone."""
     still = Shape.of(32, 32, 1, 255)
     with refused("delta-missing"):
-        LinearPlan.of(ReleaseConfig.of_grid(8, 0, 4, operator, k=4, **more), still, "a")
-    LinearPlan.of(ReleaseConfig.of_grid(8, 0, 4, "block", k=4), still)
+        LinearPlan.of(plain_projection(8, 0, 4, operator, k=4, **more), still, "a")
+    LinearPlan.of(plain_projection(8, 0, 4, "block", k=4), still)
 
 
 def test_more_noise_than_the_sampler_draws_is_refused_beforehand():
     with refused("epsilon-too-small"):
-        LinearPlan.of(ReleaseConfig.of_grid("1e-16", 0, 4, "block", k=4), Shape.of(32, 32, 1, 255))
+        LinearPlan.of(plain_projection("1e-16", 0, 4, "block", k=4), Shape.of(32, 32, 1, 255))
 
 
 def test_a_plan_says_what_it_is_of():
     assert LinearPlan.of(SETTING, Shape(4, 8, 8, 1), "unheeded").choice == ""
     with pytest.raises(ValueError, match="plan of its own"):
-        LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", "frame", paper=True), Shape(4, 8, 8, 1))
+        LinearPlan.of(plain_projection(8, "1e-5", "frame", paper=True), Shape(4, 8, 8, 1))
 
 
 def test_frames_and_groups_have_noise_of_their_own():
     shape = Shape(6, 16, 16, 3)
-    plan = LinearPlan.of(ReleaseConfig.of_grid(1, "1e-5", 16, k=768, pool=1), shape)
+    plan = LinearPlan.of(plain_projection(1, "1e-5", 16, k=768, pool=1), shape)
     grey = np.full((6, 16, 16, 3), 127, np.uint8)
     groups = list(plan.released(plan.measured(iter(grey)), AesNoise(Key.fresh())))
     for one, other in itertools.combinations(groups, 2):
@@ -323,7 +321,7 @@ class TestSettings:
         ],
     )
     def test_neighbours(self, text, scope, m):
-        assert ReleaseConfig.of_grid(8, "1e-5", text).neighbours == Neighbours.of_pixels(m, scope)
+        assert plain_projection(8, "1e-5", text).neighbours == Neighbours.of_pixels(m, scope)
 
     @pytest.mark.parametrize(
         ("more", "word"),
@@ -349,7 +347,7 @@ class TestSettings:
     def test_what_is_refused(self, more, word):
         values = {"epsilon": 8, "delta": "1e-5"} | more
         with refused(*word):
-            LinearPlan.of(ReleaseConfig.of_grid(**values), Shape(2, 8, 8, 3))
+            LinearPlan.of(plain_projection(**values), Shape(2, 8, 8, 3))
 
     @pytest.mark.parametrize("near", ["pixels:1", "pixels:16", "pixels:16/frame", "frame", "clip"])
     @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 21, 33, 3), (280, 256, 340, 3), (3, 2, 900, 3)])
@@ -357,7 +355,7 @@ class TestSettings:
         clip = Shape(*shape)
         if near == "pixels:16/frame" and clip.pixels < 16:
             return
-        plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", near if clip.pixels >= 16 else 1), clip)
+        plan = LinearPlan.of(plain_projection(8, "1e-5", near if clip.pixels >= 16 else 1), clip)
         operator = plan.operator
         assert 1 <= operator.rows <= clip.height
         assert 1 <= operator.groups <= clip.frames
@@ -367,7 +365,7 @@ class TestSettings:
 
     def test_k_is_used_and_never_passed(self):
         for k in (3, 100, 3072, 9999):
-            plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=k, pool=1), Shape(2, 240, 320, 3))
+            plan = LinearPlan.of(plain_projection(8, "1e-5", 1, k=k, pool=1), Shape(2, 240, 320, 3))
             assert 0.85 * (k - 3) <= plan.operator.outputs <= k
 
 
@@ -382,14 +380,14 @@ class TestWords:
         assert noise_psnr(255) == 0
 
     def test_mostly_noise_is_warned_of(self):
-        hopeless = ReleaseConfig.of_grid(8, "1e-5", "frame")
+        hopeless = plain_projection(8, "1e-5", "frame")
         text = "\n".join(explain_release(LinearPlan.of(hopeless, Shape(64, 240, 320, 3))))
         assert "WARNING: this will be mostly noise" in text
         assert "of any one frame" in text
 
     def test_larger_things_cost_more(self):
         for near in ("pixels:16", "pixels:16/frame", "frame"):
-            plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", near), Shape(64, 240, 320, 3))
+            plan = LinearPlan.of(plain_projection(8, "1e-5", near), Shape(64, 240, 320, 3))
             neighbours = plan.config.neighbours.resolved(plan.shape)
             own = plan.epsilon_for(neighbours.m, neighbours.scope)
             assert own == pytest.approx(8, rel=0.01)
@@ -464,9 +462,7 @@ def test_values_go_to_the_nearest_multiple():
 @pytest.mark.parametrize("more", [{}, {"clip_norm": 300}])
 @pytest.mark.parametrize("operator", ["block", "low-pass"])
 def test_the_noise_that_is_told_is_the_noise_that_is_drawn(operator, more):
-    plan = LinearPlan.of(
-        ReleaseConfig.of_grid(8, "1e-5", 4, operator, k=48, pool=2, **more), Shape(7, 8, 8, 3)
-    )
+    plan = LinearPlan.of(plain_projection(8, "1e-5", 4, operator, k=48, pool=2, **more), Shape(7, 8, 8, 3))
     steps = math.sqrt(plan.event.variance) * float(plan.grid)
     assert plan.sigma == pytest.approx(steps * (plan.operator.unit if more else 1))
     assert plan.noise == plan.operator.noise(plan.sigma)
@@ -494,15 +490,13 @@ class TestWhatIsPassedOn:
     )
     def test_a_videos_setting_reaches_the_mechanism(self, tmp_path, monkeypatch, more):
         source, asked = write(tmp_path / "a.mp4", sound=True), []
-        monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
+        monkeypatch.setattr(api, "release_one", lambda work, job, **rest: asked.append((work, job, rest)))
         release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
-        rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
-        rest["about"] = About()
-        asked_for = {"colour": None} | {n: v for n, v in more.items() if n not in rest}
-        wanted = ReleaseConfig.of_grid("1/3", "1e-5", **asked_for)
-        wanted = wanted.restored("learned")
-        rest |= {name: value for name, value in more.items() if name in rest}
-        assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
+        of_work = {n: more[n] for n in ("seed", "keep_sound", "again") if n in more}
+        of_config = {n: v for n, v in more.items() if n not in (*of_work, "progress", "about")}
+        work = Work(Projection.of("1/3", "1e-5", **of_config), public=True, **of_work)
+        job = Job(source, tmp_path / "b.mp4", about=more.get("about", About()))
+        assert asked == [(work, job, {"progress": more.get("progress")})]
 
     def test_a_files_sound_and_progress(self, tmp_path):
         source, told = write(tmp_path / "a.mp4", sound=True), []
@@ -528,7 +522,7 @@ class TestWhatIsPassedOn:
     @pytest.mark.parametrize("more", [{}, {"clip_norm": 300}, {"clip_norm": 300, "clip_segment": True}])
     def test_each_group_has_a_stream_of_its_own_and_the_choice_another(self, operator, more):
         shape, key = Shape(7, 8, 8, 3), Key.from_seed(2)
-        setting = ReleaseConfig.of_grid(8, "1e-5", 4, operator, k=48, pool=2, **more)
+        setting = plain_projection(8, "1e-5", 4, operator, k=48, pool=2, **more)
         plan = bind(setting, shape, AesNoise(key))
         chosen = AesNoise(key).stream(Purpose.INIT, 0, b"projection").bytes(16).hex()
         assert plan.choice == (chosen if operator == "random" else "")
@@ -733,7 +727,7 @@ class TestFiles:
         assert statement.kind is Kind.PAPER
         assert "NOTHING IS GUARANTEED" in statement.paragraph()
         assert "nothing is claimed" in verify_release(target)[1]
-        plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
+        plan = DensePlan.of(plain_projection(8, "1e-4", paper=True, k=60), video_shape(probe(target)))
         assert any("takes minutes" in line for line in explain_release(plan))
         with refused("k-above-values", where=("a.mp4", "4,608")):
             release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)

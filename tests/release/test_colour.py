@@ -13,20 +13,19 @@ from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import choosing
-from dpose.release.archive import pack_archive, unpack
+from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar, stamped_picture
 from dpose.release.explain import explain_release
-from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.prior import LUMA, Channel
 from dpose.release.record import recorded_plan
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from public_doors import pixelize, release_video
 from records import recorded
 from refusals import refused
@@ -45,7 +44,7 @@ def near(m, scope="picture"):
 
 def plan_for(shape, m, block, *, colour="ycc", delta=0, chroma=None, **more):
     chroma = (chroma or 1) if colour == "ycc" else None
-    config = ReleaseConfig.of(1, m, block, delta, colour=colour, chroma=chroma, **more)
+    config = plain_cells(1, m, block, delta, colour=colour, chroma=chroma, **more)
     return PixelizationPlan.of(config, shape)
 
 
@@ -401,11 +400,11 @@ class TestWhatIsAsked:
             pixelize(COLOUR, **({"epsilon": 2, "neighbours": 4, "block": 8} | more))
 
     def test_what_is_clipped_has_three_values(self):
-        config = ReleaseConfig.of_grid(8, "1e-5", colour=None, clip_norm=100)
+        config = plain_projection(8, "1e-5", colour=None, clip_norm=100)
         assert config.colour == "rgb"
         with refused("colour-unsupported"):
-            ReleaseConfig.of_grid(8, "1e-5", colour="ycc", clip_norm=100)
-        grey = ReleaseConfig.of_grid(8, "1e-5", colour="grey", clip_norm=100)
+            plain_projection(8, "1e-5", colour="ycc", clip_norm=100)
+        grey = plain_projection(8, "1e-5", colour="grey", clip_norm=100)
         assert LinearPlan.of(grey, Shape(4, 8, 8, 1)).clipping
         with refused("colour-unsupported"):
             LinearPlan.of(grey, Shape(4, 8, 8, 3))
@@ -454,7 +453,7 @@ class TestChoice:
 
     def test_a_choice_that_is_as_good_but_for_last_digits_is_one(self, monkeypatch):
         """Just below the factor at which a wider block is as good, and just above it, either is the chosen one."""
-        shape, asked = Shape.of(48, 64, 3), ReleaseConfig.of(2, 4, "auto", colour="ycc")
+        shape, asked = Shape.of(48, 64, 3), plain_cells(2, 4, "auto", colour="ycc")
         fine = choose_cells(asked, shape)
         choices = cell_choices(asked, shape)
         wider = [choice.painted for choice in choices if choice.block > fine.side]
@@ -476,12 +475,12 @@ class TestChoice:
         shape = Shape.of(480, 640, 3)
         for delta in (0, 1e-5):
             sides = [
-                choose_cells(ReleaseConfig.of(epsilon, 16, "auto", delta, colour=None), shape).side
+                choose_cells(plain_cells(epsilon, 16, "auto", delta, colour=None), shape).side
                 for epsilon in ("1/2", 1, 2, 5, 8, 100)
             ]
             assert sides == sorted(sides, reverse=True)
             assert sides[0] > sides[-1]
-        grey = choose_cells(ReleaseConfig.of(2, 16, "auto", colour=None), Shape.of(480, 640, 1))
+        grey = choose_cells(plain_cells(2, 16, "auto", colour=None), Shape.of(480, 640, 1))
         assert (grey.colour, grey.chroma) == ("grey", None)
 
     def test_it_divides_as_asked(self):
@@ -519,16 +518,15 @@ class TestChoice:
     def test_clips_are_chosen_in_space_and_time(self):
         shape = Shape(64, 240, 320, 3)
         low, high = (
-            LinearPlan.of(ReleaseConfig.of_grid(e, "1e-5", 16, colour="ycc"), shape).operator
-            for e in (1, 1000)
+            LinearPlan.of(plain_projection(e, "1e-5", 16, colour="ycc"), shape).operator for e in (1, 1000)
         )
         assert low.rows * low.groups < high.rows * high.groups
-        fixed = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 16, colour="ycc", pool=4, k=600), shape)
+        fixed = LinearPlan.of(plain_projection(8, "1e-5", 16, colour="ycc", pool=4, k=600), shape)
         assert fixed.operator.groups == 16
         assert fixed.operator.outputs <= 600
 
     def test_the_curve_is_told(self):
-        config = ReleaseConfig.of(2, 16, "auto", colour=None)
+        config = plain_cells(2, 16, "auto", colour=None)
         plan = PixelizationPlan.of(config, Shape.of(480, 640, 3))
         text = "\n".join(explain_release(plan))
         assert "expected PSNR" in text
@@ -537,6 +535,6 @@ class TestChoice:
         choices = cell_choices(config, plan.shape)
         assert best_choice(choices, restored=False).block >= best_choice(choices).block
         assert len(curve_lines(choices, (plan.config.side, plan.config.chroma, 1))) > 10
-        video = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 16, colour="ycc"), Shape(64, 240, 320, 3))
+        video = LinearPlan.of(plain_projection(8, "1e-5", 16, colour="ycc"), Shape(64, 240, 320, 3))
         assert "<- taken" in "\n".join(explain_release(video))
         assert len(grid_choices(video.config, video.shape)) > 10

@@ -20,22 +20,22 @@ from dpose.privacy.events import Laplace
 from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Origin
+from dpose.release import batch
 from dpose.release import corpus as room
-from dpose.release import corpus_items
 from dpose.release.archive import unpack
-from dpose.release.config import ReleaseConfig
+from dpose.release.batch import Work
 from dpose.release.corpus import release_corpus
-from dpose.release.corpus_items import Work
 from dpose.release.jobs import find_jobs
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.mechanism import NoiseStage
 from dpose.release.originals import picture_original
 from dpose.release.regions import PrivateRegions
 from dying import Dying
+from plain_configs import plain_cells, plain_projection
 from refusals import refused
 
-PLAIN = Work(ReleaseConfig.of(2, 4, 8).restored("none"))
+PLAIN = Work(plain_cells(2, 4, 8))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_what_a_killed_worker_had_begun_to_write_does_not_stay(pictures, out, wh
                 target.with_name(".other.png.abcdefgh").touch()
             return task
 
-    config = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()).restored("none")
+    config = plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions())
     release(pictures, out, PLAIN if whole else Work(config), at=Leaving(deaths={6, 8}))
     assert [path.name for path in out.glob(".*")] == [".other.png.abcdefgh"]
 
@@ -188,7 +188,7 @@ def test_other_code_is_another_release(pictures, out, monkeypatch):
 
 
 def test_where_sums_may_differ_another_attempt_is_another_release(pictures, out):
-    config = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()).restored("none")
+    config = plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions())
     made = release(pictures, out, Work(config), at=Seen(deaths={6}))
     assert states() == ["committed"] * 5 + ["failed"]
     assert sorted(statement.odometer["releases"] for _, statement in made) == ["1", "1", "1", "1", "2"]
@@ -219,12 +219,13 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
 
 
 def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypatch):
-    honest = corpus_items.bind
+    honest = batch.bind
 
     def elsewhere(config, shape, source=None):
-        return honest(ReleaseConfig.of(2, 4, 12).restored("none"), shape, source)
+        released = source.origin is Origin.KEPT  # where it is released, not where it was digested
+        return honest(plain_cells(2, 4, 12) if released else config, shape, source)
 
-    monkeypatch.setattr(corpus_items, "bind", elsewhere)  # where it is released, not where it was digested
+    monkeypatch.setattr(batch, "bind", elsewhere)
     with refused("release-differs-here", error=IncompleteError):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []
@@ -249,7 +250,7 @@ def test_one_picture_twice_is_released_once(pictures, out):
 
 def test_a_second_release_is_refused_without_again(pictures, out):
     release(pictures, out)
-    other = replace(PLAIN, config=ReleaseConfig.of(3, 4, 8).restored("none"))
+    other = replace(PLAIN, config=plain_cells(3, 4, 8))
     with refused("released-before", error=IncompleteError):
         release(pictures, out / "b", other)
     made = release(pictures, out / "b", replace(other, again=True))
@@ -260,7 +261,7 @@ def test_videos_are_released_and_obscured(tmp_path, out):
     (tmp_path / "in").mkdir()
     for k in range(2):
         clips.write(tmp_path / "in" / f"{k}.mp4", size=(48 + 16 * k, 32))
-    config = ReleaseConfig.of_grid(8, "1e-5", None, "block", colour=None).restored("none")
+    config = plain_projection(8, "1e-5", None, "block", colour=None)
     made = release(tmp_path / "in", out, Work(config), at=Seen(deaths={2}))
     assert sorted(statement.odometer["releases"] for _, statement in made) == ["1", "2"]
     made = release(tmp_path / "in", out / "b", Work(None, "blur", again=True))
@@ -285,7 +286,7 @@ def test_a_key_travels_with_little_however_long_a_video_is(tmp_path, out, monkey
 
     monkeypatch.setattr(room, "digest_item", long)
     monkeypatch.setattr(room, "release_item", lambda work, item: given.append(item) or honest(work, item))
-    config = ReleaseConfig.of_grid(8, "1e-5", None, "block", colour=None).restored("none")
+    config = plain_projection(8, "1e-5", None, "block", colour=None)
     release(tmp_path / "a.mp4", out, Work(config), at=Seen(deaths={1}))
     assert len(given) == 2
     for item in given:

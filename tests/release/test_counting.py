@@ -25,13 +25,14 @@ from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release import counting, files, originals
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release import batch, counting, originals
 from dpose.release.counting import charged_events, release_charge, reserved_release, together
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job
 from dpose.release.partition import BlockSums
+from dpose.release.plans import bind
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from refusals import refused
 
 RNG = np.random.default_rng(0)
@@ -123,9 +124,8 @@ class TestCosts:
     @pytest.mark.parametrize("subdivide", [1, 2])
     def test_no_neighbour_costs_more_than_the_points_say(self, delta, subdivide):
         regions = None if subdivide == 1 else "private"
-        from dpose.release.api import as_regions
 
-        config = ReleaseConfig.of(2, 3, 8, delta, subdivide, as_regions(regions))
+        config = plain_cells(2, 3, 8, delta, subdivide, regions)
         plan = bind(config, Shape.of(20, 28, 3))
         events = charged_events(plan, seeded=False)
         area = 20 * 28
@@ -157,7 +157,7 @@ class TestCosts:
     @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame", "frame", "clip"])
     def test_clips_by_projection(self, operator, neighbours):
-        config = ReleaseConfig.of_grid(8, "1e-5", neighbours, operator)
+        config = plain_projection(8, "1e-5", neighbours, operator)
         plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
@@ -170,18 +170,18 @@ class TestCosts:
         assert loss.rho() >= own
 
     def test_pixels_of_every_frame(self):
-        plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
+        plan = bind(plain_cells(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
         (loss,) = charged_events(plan, seeded=False)
         assert (loss.pure(), loss.pixels) == (2, 20)
         assert loss.for_neighbours(Neighbours.of_pixels(4), 16 * 16 * 5).pure() == pytest.approx(2 / 5)
 
     def test_nothing_bounds_seeds_and_papers(self):
-        config = ReleaseConfig.of(2, 4, 8)
+        config = plain_cells(2, 4, 8)
         assert charged_events(bind(config, Shape.of(16, 16)), seeded=True) == ()
         assert charged_events(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
 
     def test_a_cost_is_never_rounded_down(self):
-        plan = bind(ReleaseConfig.of("1/3", 7, 8), Shape.of(16, 16))
+        plan = bind(plain_cells("1/3", 7, 8), Shape.of(16, 16))
         (loss,) = charged_events(plan, seeded=False)
         assert loss.pure() == Fraction(1, 3)
         assert Fraction(loss.renyi(math.inf, replaces=True)) >= Fraction(1, 3)
@@ -189,7 +189,7 @@ class TestCosts:
 
     def test_pure_releases_add_up_and_zcdp_does_better(self):
         def entry(**more):
-            plan = bind(ReleaseConfig.of(1, 16, 8, **more), Shape.of(48, 64))
+            plan = bind(plain_cells(1, 16, 8, **more), Shape.of(48, 64))
             return release_charge(originals.Original("x", ("a",), 48 * 64), plan, "s", seeded=False)
 
         assert together([entry()] * 7, 16) == (7.0, 0.0)
@@ -375,7 +375,7 @@ class TestCommand:
     def test_a_batch_that_stopped_half_way_goes_on(self, capsys, monkeypatch):
         for number in range(4):
             put(f"in/{number}.png", np.roll(COLOUR, number, 0))
-        real, done = files._write, []
+        real, done = batch._write, []
 
         def full(job, *rest):
             if len(done) == 2:
@@ -385,7 +385,7 @@ class TestCommand:
 
         asked = ["pixelize", "in", *ASKED, "--out", "out"]
         with monkeypatch.context() as patch:
-            patch.setattr(files, "_write", full)
+            patch.setattr(batch, "_write", full)
             assert main(asked) == 130
         assert states().count(State.COMMITTED) == 2
         before = bytes_of("out")
@@ -395,7 +395,7 @@ class TestCommand:
         assert told.count("nothing spent") == 2
         cut = states().count(State.FAILED)
         assert cut >= 1
-        assert told.count("was cut short; nobody knows what was seen of it, so that it counts") == cut
+        assert told.count("was cut short; what was seen of it is unknown, so that it counts") == cut
         assert {path: content for path, content in bytes_of("out").items() if path in before} == before
         assert states().count(State.COMMITTED) == 4
 
@@ -403,7 +403,7 @@ class TestCommand:
     def test_a_process_that_dies_between_leaves_its_release_counted(self, capsys, keep):
         put("a.png")
         code = (
-            "import os, sys\nfrom dpose.release import files\n"
+            "import os, sys\nfrom dpose.release import batch\n"
             "def dead(*given, **more): os._exit(9)\n"
             "from dpose.account import reservations\nreservations.conclude = dead\n"
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
@@ -427,9 +427,9 @@ class TestCommand:
         put("a.png")
         asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
         original, _, _ = originals.picture_original(Path("a.png"))
-        job = files.Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
-        config = ReleaseConfig.of("1", "pixels:16", 16)
-        settings = files.picture_settings(job, config, None)
+        job = Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
+        config = plain_cells("1", "pixels:16", 16)
+        settings = batch.Work(config).settings(job, None)
         charge = release_charge(original, bind(config, Shape.of(48, 64, 3)), settings, seeded=False)
         with reserved_release(charge):
             assert main(asked) == 2
@@ -455,9 +455,9 @@ class TestCommand:
         path = put("a.png")
         original, _, _ = originals.picture_original(path)
         put("a.png", COLOUR[::-1])
-        job = files.Job(path, Path("b.png"), original=original)
+        job = Job(path, Path("b.png"), original=original)
         with refused("file-changed"):
-            files.release_picture(job, ReleaseConfig.of(1, 16))
+            batch.release_one(batch.Work(plain_cells(1, 16)), job)
         assert charges() == []
 
     def test_an_account_that_cannot_be_reached_releases_nothing(self, capsys, monkeypatch):
@@ -490,17 +490,15 @@ class TestCommand:
 
 
 def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp_path, monkeypatch):
-    from dpose.release import sifting
-
     (tmp_path / "in").mkdir()
     for name, frames in (("a", 9), ("b", 7)):
         write_clip(tmp_path / "in" / f"{name}.mp4", frames=frames)
-    real = sifting.video_original
+    real = batch.video_original
 
     def seen(info):  # encoders change pixels from clip to clip: as a lossless one would have it
         return replace(found := real(info), hashes=(*found.hashes, "a frame of both"))
 
-    monkeypatch.setattr(sifting, "video_original", seen)
+    monkeypatch.setattr(batch, "video_original", seen)
     video = ["release-video", "in", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
     assert main(video) == 2
     assert "frames in common with another file of this command" in refusal(capsys)
@@ -569,7 +567,7 @@ def test_old_statements_without_a_count_still_verify():
 
 
 def test_neighbours_of_a_loss_are_those_of_the_claim():
-    plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
+    plan = bind(plain_cells(1, 16, 16), Shape.of(48, 64, 3))
     (loss,) = charged_events(plan, seeded=False)
     assert isinstance(loss, Laplace)
     assert plan.config.neighbours.resolved(plan.shape) == Neighbours.of_pixels(loss.pixels, "picture")

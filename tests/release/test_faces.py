@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from clips import write
 from dpose.cli import main
 from dpose.media.video import probe
+from dpose.release.batch import Work
 from dpose.release.embed import read_sidecar
 from dpose.release.faces import (
     CASCADE,
@@ -22,7 +24,8 @@ from dpose.release.faces import (
     yunet_faces,
 )
 from dpose.release.grid import Shape
-from dpose.release.obfuscate import Obfuscator, asked_of
+from dpose.release.jobs import Job
+from dpose.release.obfuscate import Obfuscator
 from public_doors import obfuscate_file
 from refusals import refused
 
@@ -296,6 +299,11 @@ class TestVideos:
 
     def test_another_detector_is_another_release(self):
         finders = [FaceFinder(len, "a", digest) for digest in ("", "1", "2")]
-        names = {asked_of("face-blur", finder, hold) for finder in finders for hold in (0, 14)}
+        job = Job(Path("a.mp4"), Path("b.mp4"))
+
+        def settings(method, finder, hold):
+            return Work(None, method, finder, hold).settings(job, None)
+
+        names = {settings("face-blur", finder, hold) for finder in finders for hold in (0, 14)}
         assert len(names) == 6
-        assert asked_of("blur", finders[0], 3) == "blur"
+        assert settings("blur", finders[0], 3) == settings("blur", None, 14)

@@ -19,24 +19,25 @@ from dpose.media.tags import embed_text
 from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
-from dpose.release import api
-from dpose.release import files as batch
-from dpose.release.archive import unpack
-from dpose.release.config import ReleaseConfig
+from dpose.release import batch, plans
+from dpose.release.api import release_video
+from dpose.release.archive import restore_file, unpack
+from dpose.release.batch import Work
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
-from dpose.release.files import plan_of, record_names, restore_file
 from dpose.release.grid import Shape
-from dpose.release.jobs import Job, find_jobs
+from dpose.release.jobs import Job, find_jobs, record_names
 from dpose.release.pixelization import PixelizationPlan, released_frames
+from dpose.release.plans import plan_of
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.verify import released_files, verify_release
+from plain_configs import plain_cells, plain_projection
 from public_doors import release_all, release_file
 from refusals import refused
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
-SETTING = ReleaseConfig.of(2, 4, 8)
+SETTING = plain_cells(2, 4, 8)
 EXIF = b"\xff\xe1\x00\x20Exif\0\0II*\0\x08\0\0\0secret-camera-99"
 
 
@@ -103,7 +104,7 @@ class TestPictures:
         cut = np.dstack([COLOUR, np.full((40, 56), 255, np.uint8)])
         cut[8:24, 16:40] = (220, 30, 30, 0)
         Pillow.fromarray(cut).save(tmp_path / "cut.png")
-        (statement,) = release([tmp_path / "cut.png"], tmp_path / "out", ReleaseConfig.of(999_999, 4, 8))
+        (statement,) = release([tmp_path / "cut.png"], tmp_path / "out", plain_cells(999_999, 4, 8))
         shown = read_pixels(tmp_path / "out" / "cut.png")
         assert (shown[8:24, 16:40] >= 250).all()
         assert (shown[24:, 40:] < 250).any()
@@ -289,10 +290,10 @@ def test_files_are_found_in_the_order_of_their_paths_and_kept_as_names(tmp_path)
 def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_read(tmp_path):
     job = Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
     with refused("operator-not-for-pictures"):
-        batch.release_picture(job, ReleaseConfig.of_grid(8, "1e-5", 4, "block"))
+        batch.release_one(Work(plain_projection(8, "1e-5", 4, "block")), job)
 
 
-@pytest.mark.parametrize("door", [api.release_video, api.release_file])
+@pytest.mark.parametrize("door", [release_video, Work])
 def test_sound_is_dropped_unless_asked_for(door):
     """Nothing protects it."""
     assert inspect.signature(door).parameters["keep_sound"].default is False
@@ -304,15 +305,15 @@ class TestWhatIsPassedOn:
     @pytest.mark.parametrize(
         "setting",
         [
-            ReleaseConfig.of("1/3", "pixels:4/frame", 5),
-            ReleaseConfig.of(2, 4, 8, "1e-6"),
-            ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
-            ReleaseConfig.of(2, 4, 8, paper=1),
+            plain_cells("1/3", "pixels:4/frame", 5),
+            plain_cells(2, 4, 8, "1e-6"),
+            plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions()),
+            plain_cells(2, 4, 8, paper=1),
         ],
         ids=["frames", "gaussian", "regions", "paper"],
     )
     def test_to_a_picture(self, tmp_path, monkeypatch, setting):
-        asked, real = [], api.bind
+        asked, real = [], plans.bind
 
         def spy(config, *given):
             asked.append(config)
@@ -327,31 +328,41 @@ class TestWhatIsPassedOn:
     def test_to_videos(self, tmp_path, monkeypatch):
         asked = []
 
-        def spy(source, target, config, **more):
-            asked.append((source.name, target.name, config, more))
+        def spy(work, job, number, **more):
+            asked.append((job, work.seed_of(job, number), work, more))
 
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "release_file", spy)
-        monkeypatch.setattr(batch, "probe", lambda path: path)
+        monkeypatch.setattr(batch, "release_one", spy)
         said = {n: About(curator=n) for n in "ab"}
         jobs = [
             Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n])
             for n in "ab"
         ]
-        more = {"workers": 3, "keep_sound": True, "progress": told, "public": True, "again": True}
-        assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
+        work = Work(SETTING, seed=5, keep_sound=True, public=True, again=True)
+        more = {"workers": 3, "progress": told}
+        assert len(list(batch.release_all(jobs, work, **more))) == 2
         # one seed for two clips would give both the same noise
-        assert asked == [
-            (
-                f"{n}.mp4",
-                f"{n}.mp4",
-                SETTING,
-                {"seed": seed, "original": None, "caveats": (n,), "about": said[n], **more},
-            )
-            for n, seed in (("a", 5), ("b", 6))
-        ]
+        assert asked == [(jobs[0], 5, work, more), (jobs[1], 6, work, more)]
+
+    def test_to_a_videos_mechanism_and_file(self, tmp_path, monkeypatch):
+        source, seen, real = clip(tmp_path / "a.mp4", sound=True), [], batch.encode_video
+
+        def spy(*given, **more):
+            seen.append(more)
+            return real(*given, **more)
+
+        def told():
+            """Called after each frame."""
+
+        monkeypatch.setattr(batch, "encode_video", spy)
+        work = Work(SETTING, keep_sound=True, public=True)
+        job = Job(source, tmp_path / "b.mp4", caveats=("a word",), about=About(curator="a"))
+        statement = batch.release_one(work, job, progress=told)
+        assert (seen[0]["keep_sound"], seen[0]["progress"]) == (True, told)
+        assert "a word" in statement.caveats
+        assert statement.deployment.curator == "a"
 
     @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
     def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers, threads):
@@ -368,9 +379,9 @@ class TestWhatIsPassedOn:
             def __exit__(self, *error):
                 pass
 
-            def submit(self, work, job, setting, seed, *, public, again):
+            def submit(self, call, work, job, number):
                 def result():
-                    started.append((job.source.name, seed))
+                    started.append((job.source.name, work.seed_of(job, number)))
 
                 return SimpleNamespace(result=result, cancel=lambda: cancelled.append(job.source.name))
 
@@ -408,7 +419,7 @@ class TestVideos:
 
     def test_pixels_of_every_frame_divide_the_budget(self, tmp_path):
         source = clip(tmp_path / "a.mp4")
-        statement = release_file(probe(source), tmp_path / "b.mp4", ReleaseConfig.of(2, "pixels:4/frame", 8))
+        statement = release_file(probe(source), tmp_path / "b.mp4", plain_cells(2, "pixels:4/frame", 8))
         assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
         verify_release(tmp_path / "b.mp4")
 
@@ -442,7 +453,7 @@ class TestVideos:
         assert sorted(given) == [(n, 9 + n, Key(keys.bytes(32)).key_id, not fresh) for n in range(4)]
         assert [int(picture[0, 0, 0]) for picture in shown] == list(range(4))
 
-    @pytest.mark.parametrize("setting", [SETTING, ReleaseConfig.of(2, "pixels:4/frame", 8)])
+    @pytest.mark.parametrize("setting", [SETTING, plain_cells(2, "pixels:4/frame", 8)])
     def test_what_it_would_cost_is_what_it_costs(self, tmp_path, setting):
         source = clip(tmp_path / "a.mp4")
         plan, rate = plan_of(source, setting)
@@ -450,7 +461,7 @@ class TestVideos:
         assert plan == PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 9))
 
     def test_workers_and_order_change_nothing(self):
-        setting = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
+        setting = plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions())
         plan = PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 7))
         shown = []
         for workers in (1, 4):
@@ -505,7 +516,7 @@ class TestVideos:
 
 class TestExplain:
     def test_noise_in_gray_levels_and_epsilon_for_things(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255))
+        plan = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255))
         text = "\n".join(explain_release(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
@@ -514,14 +525,14 @@ class TestExplain:
         assert "whole picture: 259,200" in text
 
     def test_a_minute_of_a_clip(self):
-        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
+        plan = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
         text = "\n".join(explain_release(plan, Fraction(25)))
         assert "a face seen for a minute: 1,875,000" in text
-        short = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
+        short = PixelizationPlan.of(plain_cells(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
         assert "all 2.0 seconds" in "\n".join(explain_release(short, Fraction(25)))
 
     def test_both_stages_and_both_cells_are_told(self):
-        private = ReleaseConfig.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
+        private = plain_cells(2, 16, 32, subdivide=4, regions=PrivateRegions())
         text = "\n".join(explain_release(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text

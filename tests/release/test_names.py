@@ -9,7 +9,7 @@ import pytest
 from clips import write as write_clip
 from dpose.cli import main
 from dpose.media.images import write_image
-from dpose.release.names import first_number, known_names, names_file, remember_names
+from dpose.release.jobs import first_number, known_names, names_file, remember_names
 from refusals import refused
 
 PICTURE = np.full((32, 48, 3), 90, np.uint8)

@@ -14,9 +14,7 @@ from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import noise_tests
-from dpose.release.archive import pack_archive
-from dpose.release.config import ReleaseConfig
-from dpose.release.files import restore_file
+from dpose.release.archive import pack_archive, restore_file
 from dpose.release.grid import Shape
 from dpose.release.noise_tests import (
     LEVEL,
@@ -31,6 +29,7 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells
 from public_doors import pixelize
 from refusals import refused
 
@@ -79,7 +78,7 @@ def colour(grey):
 
 def plan_of(epsilon=2, delta=0, pixels="pixels:4", shape=(SIDE, SIDE), **more):
     block, mode = more.pop("block", 4), more.pop("chroma", None)
-    config = replace(ReleaseConfig.of(epsilon, pixels, block, delta=delta), **more, chroma=mode)
+    config = replace(plain_cells(epsilon, pixels, block, delta=delta), **more, chroma=mode)
     return PixelizationPlan.of(config, Shape.of(*shape, 3))
 
 

@@ -20,15 +20,20 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
 from dpose.release.grid import Shape
-from dpose.release.objects import object_lines, repeated_epsilon, warning_lines
-from dpose.release.protect import preset_line, protected_neighbours
+from dpose.release.objects import (
+    object_lines,
+    preset_line,
+    protected_neighbours,
+    repeated_epsilon,
+    warning_lines,
+)
+from dpose.release.plans import bind
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from refusals import refused
 
 THERE = re.compile(r"(?:a face seen for all \d.\d seconds: |pixels \(a face\) .*, and with )(\S+)")
@@ -43,9 +48,9 @@ def _local(monkeypatch, tmp_path):
 
 def plan_for(neighbours="pixels:16", epsilon=2, delta=0, frames=None, operator=None, shape=(480, 640, 3)):
     if operator:
-        config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator)
+        config = plain_projection(epsilon, delta, neighbours, operator)
     else:
-        config = ReleaseConfig.of(epsilon, neighbours, 16, delta)
+        config = plain_cells(epsilon, neighbours, 16, delta)
     return bind(config, Shape.of(*shape, frames=frames))
 
 
@@ -108,7 +113,7 @@ class TestSeveralPictures:
     def test_one_clip_has_one_figure_for_a_face(self, operator, neighbours):
         """A face is a box wherever it is spoken of: not as many pixels, which could fill whole cells."""
         near = Neighbours.parse(neighbours).timed([Fraction(n, 25) for n in range(100)])
-        config = ReleaseConfig.of_grid(2, "1e-5", near, operator, colour="rgb", k=3 * 77)
+        config = plain_projection(2, "1e-5", near, operator, colour="rgb", k=3 * 77)
         plan = bind(config, Shape.of(240, 426, 3, frames=100))
         cost = upper(plan.epsilon_near(Neighbours.of_box(100, 100, 100)))
         told = [*explain_release(plan, Fraction(25)), *release_statement(plan, seeded=False).caveats]
@@ -145,7 +150,7 @@ class TestPresets:
             ("person", "20x25", 60 * 200),
         ):
             near = protected_neighbours(protect, *([face] if face else []))
-            assert ReleaseConfig.of(2, near).neighbours.resolved(shape).m == m
+            assert plain_cells(2, near).neighbours.resolved(shape).m == m
             assert preset_line(protect, *([face] if face else [])).startswith(f"protect {protect}: ")
 
     def test_a_video_gets_a_box_for_ten_seconds(self, tmp_path):

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape, blend, blend_gain, centre, count_lengths, edge, even_edges, largest_fill
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.projections import Separable
 from dpose_lab.baselines.video_dprp import GaussianProjection
+from plain_configs import plain_projection
 
 NAMES = ("block", "low-pass", "random")
 
@@ -245,7 +245,7 @@ def test_noise_on_the_picture_is_what_was_said_beforehand(name, frames):
     from dpose.privacy.noise import AesNoise, Key
 
     shape = Shape(12, 48, 64, 3)
-    setting = ReleaseConfig.of_grid(8, "1e-5", "pixels:4", name, k=12 * 16 * 3, pool=12 // frames)
+    setting = plain_projection(8, "1e-5", "pixels:4", name, k=12 * 16 * 3, pool=12 // frames)
     plan = LinearPlan.of(setting, shape, "a")
     grey = np.full((12, 48, 64, 3), 127, np.uint8)
     shown = []

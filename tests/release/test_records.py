@@ -21,17 +21,27 @@ from dpose.media.video import probe
 from dpose.privacy.neighbours import CELL_FORMS
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind
 from dpose.release.archive import pack_archive
-from dpose.release.config import ReleaseConfig
-from dpose.release.embed import bound_to, encoded, read_sidecar, sidecar_of, stamp
+from dpose.release.embed import (
+    FILE,
+    SUMS,
+    bound_to,
+    encoded,
+    read_sidecar,
+    sealed_video,
+    sidecar_of,
+    stamp,
+    sums_digest,
+)
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.release.record import plan_record, recorded_plan
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.sealing import FILE, SUMS, sealed_video, sums_digest
+from dpose.release.restoration import Restoration
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from public_doors import release_array, release_file
 
 RNG = np.random.default_rng(0)
@@ -39,15 +49,15 @@ COLOUR = RNG.integers(0, 256, (48, 64, 3)).astype(np.uint8)
 GREY = COLOUR[:, :, 0].copy()
 MASK = np.arange(64)[None, :].repeat(48, 0) < 32
 
-cells, grid = ReleaseConfig.of, ReleaseConfig.of_grid
+cells, grid = plain_cells, plain_projection
 PICTURES = {
     "blocks": (GREY, cells(2, 4, 16)),
     "blocks, gaussian": (GREY, cells(2, 4, 16, delta=1e-5)),
     "blocks of 16 bits": (GREY.astype(np.uint16) * 257, cells(2, 4, 16)),
     "luma and chroma": (COLOUR, cells("1/3", 4, 8, colour="ycc", chroma=2)),
-    "chosen": (COLOUR, cells(2, 4, "auto", colour=None).restored("learned")),
+    "chosen": (COLOUR, cells(2, 4, "auto", colour=None, restore="learned")),
     "luma alone": (COLOUR, cells(2, 4, 8, colour="grey")),
-    "restored": (GREY, cells(2, 4, 8).restored("tv")),
+    "restored": (GREY, cells(2, 4, 8, restore="tv")),
     "public mask": (GREY, cells(2, 4, 16, subdivide=4, regions=PublicRegions(MASK))),
     "private mask": (COLOUR, cells(2, 4, 16, subdivide=4, regions=PrivateRegions())),
     "private mask, threshold": (GREY, cells(2, 4, 16, subdivide=4, regions=PrivateRegions(threshold=9))),
@@ -59,7 +69,7 @@ CLIPS = {
     "blocks": cells(2, "pixels:4", 8),
     "blocks of each frame": cells(2, "pixels:4/frame", 8, delta=1e-5),
     "blocks, a box": cells(2, "box:9x9/frames:3", 8),
-    "block means": grid(8, "1e-5", 4).restored("learned"),
+    "block means": grid(8, "1e-5", 4, restore="learned"),
     "block means, colours": grid(8, "1e-5", "box:9x9/frames:3", colour="ycc"),
     "low-pass": grid(8, "1e-5", "frame", "low-pass", k=300, pool=2),
     "random, clipped": grid(8, "1e-5", 4, "random", clip_norm=100),
@@ -226,7 +236,7 @@ def configs(draw):
 @given(configs(), st.sampled_from(["none", "tv", "learned"]))
 def test_a_record_makes_the_same_plan_and_statement_again(given_, restore):
     config, shape = given_
-    plan = bind(config.restored(restore), shape)
+    plan = bind(replace(config, restoration=Restoration.chosen(restore)), shape)
     record = json.loads(json.dumps(plan_record(plan)))
     again = recorded_plan(record, "a")
     assert again.events == plan.events

@@ -16,14 +16,14 @@ from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import Laplace
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.statement import Kind
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import OPERATORS, make_operator, register_operator
+from dpose.release.plans import bind
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from plain_configs import plain_projection
 from public_doors import pixelize, release_array, release_file
 from refusals import refused
 
@@ -103,7 +103,7 @@ def test_a_bound_that_is_too_small_is_found_out(row_sums, monkeypatch):
 
 @pytest.mark.parametrize("delta", ["0", "1e-5"])
 def test_a_picture_through_an_operator_from_outside(row_sums, tmp_path, capsys, delta):
-    config = ReleaseConfig.of_grid(50, delta, "pixels:2", "row-sums")
+    config = plain_projection(50, delta, "pixels:2", "row-sums")
     for image, suffix in ((PICTURE, ".png"), (PICTURE[:, :, 0], ".jpg")):
         release = release_array(image, config)
         assert release.picture.shape == image.shape
@@ -127,7 +127,7 @@ def test_the_example_runs(row_sums, tmp_path, monkeypatch, capsys):
 
 
 def test_pure_privacy_is_exact(row_sums):
-    plan = bind(ReleaseConfig.of_grid(**PURE), Shape.of(24, 32, 3))
+    plan = bind(plain_projection(**PURE), Shape.of(24, 32, 3))
     assert isinstance(plan, LinearPlan)
     assert plan.accountant is Accountant.PURE
     assert plan.event == Laplace(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
@@ -140,7 +140,7 @@ def test_pure_privacy_is_exact(row_sums):
 
 
 def test_a_forged_release_of_it_is_refused(row_sums, tmp_path, monkeypatch):
-    release = release_array(PICTURE, ReleaseConfig.of_grid(**PURE))
+    release = release_array(PICTURE, plain_projection(**PURE))
     file = tmp_path / "a.png"
     release.save(file)
     real = row_sums.RowSums.sensitivity
@@ -169,18 +169,18 @@ def test_values_that_were_not_announced_get_no_noise(row_sums, monkeypatch, chan
         row_sums.RowSums, "apply", lambda self, total, frames: change(real(self, total, frames))
     )
     with pytest.raises(ValueError, match=r"announced 72 whole numbers"):
-        release_array(PICTURE, ReleaseConfig.of_grid(**PURE))
+        release_array(PICTURE, plain_projection(**PURE))
 
 
 def test_a_video_through_it(row_sums, tmp_path):
     from clips import write
     from dpose.media.video import probe
 
-    config = ReleaseConfig.of_grid(500, "1e-5", 1, "row-sums")
+    config = plain_projection(500, "1e-5", 1, "row-sums")
     release_file(probe(write(tmp_path / "a.mp4")), tmp_path / "b.mp4", config)
     verify_release(tmp_path / "b.mp4")
     with refused("delta-out-of-range"):
-        release_file(probe(tmp_path / "a.mp4"), tmp_path / "c.mp4", ReleaseConfig.of_grid(**PURE))
+        release_file(probe(tmp_path / "a.mp4"), tmp_path / "c.mp4", plain_projection(**PURE))
 
 
 def test_what_cannot_be_had_is_refused(row_sums):
@@ -188,11 +188,11 @@ def test_what_cannot_be_had_is_refused(row_sums):
         register_operator("block", lambda *given: None, "")
     for name in ("low-pass", "random"):
         with refused("delta-missing"):
-            release_array(PICTURE, ReleaseConfig.of_grid(1, 0, operator=name, k=30, pool=1))
+            release_array(PICTURE, plain_projection(1, 0, operator=name, k=30, pool=1))
     with refused("depth-unsupported"):
-        release_array(PICTURE.astype(np.uint16), ReleaseConfig.of_grid(**PURE))
+        release_array(PICTURE.astype(np.uint16), plain_projection(**PURE))
     with pytest.raises(ValueError, match="give a source"):
-        bind(ReleaseConfig.of_grid(1, "1e-5", operator="random"), Shape.of(24, 32))
+        bind(plain_projection(1, "1e-5", operator="random"), Shape.of(24, 32))
     release = pixelize(np.stack([PICTURE] * 2), 1, 4, 8)
     with refused("clip-saved-as-picture", where="release_video"):
         release.save("a.png")
@@ -200,7 +200,7 @@ def test_what_cannot_be_had_is_refused(row_sums):
 
 def test_a_picture_through_the_operators_of_clips(tmp_path):
     for name in ("block", "low-pass", "random"):
-        release = release_array(PICTURE, ReleaseConfig.of_grid(20, "1e-5", 1, name))
+        release = release_array(PICTURE, plain_projection(20, "1e-5", 1, name))
         release.save(tmp_path / f"{name}.png")
         verify_release(tmp_path / f"{name}.png")
         assert release.statement.neighbours.scope == "picture"

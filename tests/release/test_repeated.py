@@ -14,10 +14,10 @@ import pytest
 
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import probe, read_frames
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.regions import PrivateRegions
+from plain_configs import plain_cells, plain_projection
 from public_doors import pixelize, release_all, release_array, release_file
 
 SIDE, BLOCK, FRAMES = 128, 4, 6
@@ -116,7 +116,7 @@ def test_files_of_one_command_and_of_two(tmp_path):
     shown, names = [], []
     for out in ("one", "two"):
         jobs = find_jobs([str(tmp_path / "in")], tmp_path / out)
-        for job, statement in release_all(jobs, ReleaseConfig.of(EPSILON, 1, BLOCK)):
+        for job, statement in release_all(jobs, plain_cells(EPSILON, 1, BLOCK)):
             assert statement.kind == "private"
             shown.append(read_pixels(job.target))
             names.append(f"{out}/{job.target.name}")
@@ -146,7 +146,7 @@ def test_frames_of_a_video_and_videos_of_two_releases(tmp_path):
     source = a_video(tmp_path / "a.mp4")
     shown, names = [], []
     for out in ("one.mp4", "two.mp4"):
-        statement = release_file(probe(source), tmp_path / out, ReleaseConfig.of(EPSILON, 1, BLOCK))
+        statement = release_file(probe(source), tmp_path / out, plain_cells(EPSILON, 1, BLOCK))
         assert statement.kind == "private"
         shown += luma(tmp_path / out)
         names += [f"{out} {k}" for k in range(FRAMES)]
@@ -159,7 +159,7 @@ def test_channels_of_a_videos_frames(tmp_path):
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.pixelization import PixelizationPlan, released_frames
 
-    plan = PixelizationPlan.of(ReleaseConfig.of(EPSILON, 1, BLOCK), Shape.of(SIDE, SIDE, 3, 255, FRAMES))
+    plan = PixelizationPlan.of(plain_cells(EPSILON, 1, BLOCK), Shape.of(SIDE, SIDE, 3, 255, FRAMES))
     shown = list(released_frames([GREY] * FRAMES, plan, AesNoise(Key.fresh()), 2))
     check(shown, range(FRAMES))
 
@@ -169,7 +169,7 @@ CLIP = {"k": 3 * (SIDE // BLOCK) ** 2, "pool": 1}
 
 @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
 def test_channels_and_groups_of_a_clip_by_projection(operator):
-    setting = ReleaseConfig.of_grid(1, "1e-5", 1, operator, **CLIP)
+    setting = plain_projection(1, "1e-5", 1, operator, **CLIP)
     clip = np.stack([GREY] * 3)
     one, other = (release_array(clip, setting) for _ in range(2))
     assert one.statement.kind == "private"
@@ -180,7 +180,7 @@ def test_groups_of_a_video_by_projection_and_videos_of_two_releases(tmp_path):
     source = a_video(tmp_path / "a.mp4")
     shown, names = [], []
     for out in ("one.mp4", "two.mp4"):
-        release_file(probe(source), tmp_path / out, ReleaseConfig.of_grid(1, "1e-5", 1, **CLIP))
+        release_file(probe(source), tmp_path / out, plain_projection(1, "1e-5", 1, **CLIP))
         shown += luma(tmp_path / out)
         names += [f"{out} {k}" for k in range(FRAMES)]
     check(shown, names, 10)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpose.release import restoration
-from dpose.release.archive import pack_archive, unpack
-from dpose.release.files import restore_file
+from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.grid import Shape
 from dpose.release.planes import Observed, Plane
 from dpose.release.projections import BlockMeans

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dpose.release.embed import sums_digest
 from dpose.release.linear import ReleasedValues
 from dpose.release.mechanism import Released
 from dpose.release.partition import BlockSums, RegionSums
 from dpose.release.released import ReleasedSums
-from dpose.release.sealing import sums_digest
 from public_doors import pixelize
 
 RNG = np.random.default_rng(0)

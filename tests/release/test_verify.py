@@ -25,18 +25,27 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
 from dpose.release import archive, check_pixels, embed
-from dpose.release.archive import pack_archive, unpack
-from dpose.release.config import ReleaseConfig
-from dpose.release.embed import SEAL, bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import restore_file
+from dpose.release.archive import pack_archive, restore_file, unpack
+from dpose.release.embed import (
+    FILE,
+    SEAL,
+    SUMS,
+    bound_to,
+    read_stamp,
+    sealed_video,
+    sidecar_of,
+    stamp,
+    stamped_picture,
+    sums_digest,
+)
+from dpose.release.embed import sealed as seal_of
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import Released
-from dpose.release.sealing import FILE, SUMS, sealed_video, sums_digest
-from dpose.release.sealing import sealed as seal_of
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from plain_configs import plain_cells, plain_projection
 from public_doors import obfuscate_file, pixelize, release_all, release_file, release_video
 from records import recorded
 from refusals import refused
@@ -96,7 +105,7 @@ class TestForgedNumbers:
         )
 
     def test_one_channel_for_a_coloured_video(self, tmp_path):
-        target, config = tmp_path / "b.mp4", ReleaseConfig.of_grid(8, "1e-5", 4)
+        target, config = tmp_path / "b.mp4", plain_projection(8, "1e-5", 4)
         # noise on red, green and blue apart, and not restored: colours that no draw of the noise leaves out
         release_file(probe(write_clip(tmp_path / "a.mp4")), target, config)
         plan = LinearPlan.of(config, Shape(9, 32, 48, 1))
@@ -109,7 +118,7 @@ class TestForgedNumbers:
         for name in ("b.mp4", "c.mkv"):
             release_video(source, tmp_path / name, 8, "1e-5", 4)
             verify_release(tmp_path / name)
-        release_file(probe(source), tmp_path / "d.mp4", ReleaseConfig.of(2, 4, 8))
+        release_file(probe(source), tmp_path / "d.mp4", plain_cells(2, 4, 8))
         verify_release(tmp_path / "d.mp4")
 
     @pytest.mark.parametrize("release", ["projection", "pixelization"])
@@ -119,7 +128,7 @@ class TestForgedNumbers:
         if release == "projection":
             made = release_video(source, target, 8, "1e-5", 4)
         else:
-            made = release_file(probe(source), target, ReleaseConfig.of(2, "pixels:4", 8))
+            made = release_file(probe(source), target, plain_cells(2, "pixels:4", 8))
         (event,) = made.events
         # nine frames' worth of noise on one release: it adds up, and is not what was done
         forged = replace(made, events=(replace(event, steps=9),), epsilon=made.epsilon * 9, seal="")
@@ -229,7 +238,7 @@ class TestSound:
 
         def run(target, keep):
             if request.param == "pixelize":
-                return release_file(probe(source), target, ReleaseConfig.of(2, 4, 8), keep_sound=keep)
+                return release_file(probe(source), target, plain_cells(2, 4, 8), keep_sound=keep)
             if request.param == "obfuscate":
                 return obfuscate_file(probe(source), target, "blur", keep_sound=keep)
             return release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
@@ -279,7 +288,7 @@ class TestSeal:
         """A sealed release as dpose writes it: its path, statement, and a function that writes an edited one."""
         path = folder / f"a{suffix}"
         if suffix == ".mp4":
-            release_file(probe(write_clip(folder / "source.mp4")), path, ReleaseConfig.of(2, 4, 8), **more)
+            release_file(probe(write_clip(folder / "source.mp4")), path, plain_cells(2, 4, 8), **more)
             statement, line = embed.read_sidecar(path)
 
             def edit(changed, line=line):
@@ -373,7 +382,7 @@ class TestSeal:
     def test_a_picture_and_its_archive_are_sealed_as_of_the_same_values(self, tmp_path):
         (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
         jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
-        list(release_all(jobs, ReleaseConfig.of(2, 4, 16)))
+        list(release_all(jobs, plain_cells(2, 4, 16)))
         restore_file(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
         sums = {sums_digest(unpack((tmp_path / "out" / "000001.npz").read_bytes(), "a")[0])}
         for path in (jobs[0].target, tmp_path / "b.jpg"):

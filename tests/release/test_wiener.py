@@ -5,7 +5,7 @@ import pytest
 
 from dpose.release.partition import RegionSums
 from dpose.release.regions import PublicRegions
-from dpose.release.wiener import Noisy, shrunk
+from dpose.release.released import Noisy, shrunk
 from public_doors import pixelize
 
 RNG = np.random.default_rng(0)

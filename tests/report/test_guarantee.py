@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from dpose.privacy.attackers import true_positives
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.words import tpr_bound, true_positives
 from dpose.training.methods import METHODS
 from refusals import refused
 
@@ -22,7 +22,7 @@ def test_a_private_run_states_its_guarantee_first(make_run, report):
     page, statement = report(run.path), statement_in(run.path)
     header = page.words()
     assert f"epsilon {upper(statement.epsilon)} delta 1e-5 for each image" in header
-    found = tpr_bound(statement)
+    found = statement.tpr_bound
     assert found < 0.5 * true_positives(
         statement.epsilon, statement.delta
     )  # the curve says more than its one point

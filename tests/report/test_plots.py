@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpose.privacy.attackers import true_positives
 from dpose.privacy.rounding import upper
 from dpose.privacy.tradeoff import approximate
-from dpose.privacy.words import true_positives
 from dpose.report.charts import (
     MeasuredRates,
     Rates,

@@ -19,7 +19,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.scores import check_scores, noised_query_of, query_of
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.runs import noised_score, tasks
+from dpose.runs import config, noised_score, tasks
 from dpose.runs.noised_score import evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
 from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
@@ -202,7 +202,9 @@ def test_any_metrics_main_number_is_a_share(result, share):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A model folder of a task whose data are `PEOPLE`."""
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    known = dict(config.TASKS)
+    monkeypatch.setattr(config, "TASKS", known)
+    monkeypatch.setattr(tasks, "TASKS", known)
 
     def scored(folder, model, data, *, limit, detections, console):
         assert isinstance(model, Model)

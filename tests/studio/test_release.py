@@ -310,16 +310,16 @@ def test_a_file_that_was_exchanged_since_it_was_opened_is_not_released(ask, with
 
 def exchanged_after(monkeypatch, exchange):
     """Exchange files when all are read and compared with the account, and before they are released."""
-    from dpose.release import sifting
+    from dpose.release import batch
 
-    true = sifting.skip_finished
+    true = batch.skip_finished
 
     def skip_finished(*given, **named):
         found = true(*given, **named)
         exchange()
         return found
 
-    monkeypatch.setattr(sifting, "skip_finished", skip_finished)
+    monkeypatch.setattr(batch, "skip_finished", skip_finished)
 
 
 def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(

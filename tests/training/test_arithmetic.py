@@ -64,13 +64,21 @@ def test_a_product_that_depends_on_where_memory_begins_is_found(number, monkeypa
     assert not repeatable(CPU)
 
 
+SETTLED = (
+    "import os, dpose.interpreter\n"
+    "dpose.interpreter.settle_environment()\n"
+    "print(repr(os.environ['MKL_CBWR']))\n"
+    "import torch; torch.ones(9, 9) @ torch.ones(9, 9)\n"
+)
+
+
 @pytest.mark.parametrize("given", [None, "COMPATIBLE", ""])
 def test_the_mode_is_asked_for_unless_the_user_did(given):
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     if given is not None:
         environment["MKL_CBWR"] = given
     told = subprocess.run(
-        [sys.executable, "-c", "import dpose, os; print(repr(os.environ['MKL_CBWR']))"],
+        [sys.executable, "-c", SETTLED],
         env=environment,
         capture_output=True,
         text=True,
@@ -92,7 +100,7 @@ def test_whatever_chooses_kernels_is_a_surrounding(name, monkeypatch):
 
 def test_what_is_in_force_is_a_surrounding(monkeypatch):
     before = around()
-    monkeypatch.setattr(arithmetic, "_mkl_branch", lambda: 99)
+    monkeypatch.setattr(arithmetic, "mkl_branch", lambda: 99)
     assert around() != before
     monkeypatch.undo()
     monkeypatch.setattr(arithmetic, "_processor", lambda: "another")
@@ -245,3 +253,56 @@ def test_the_message_names_what_differs():
         == f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of stem.weight (Conv2d) and of 2 more."
     )
     assert "deterministic" in no_repeat(GPU, [])
+
+
+UNTOUCHED = (
+    "import os; before = dict(os.environ)\n"
+    "import dpose; dpose.__all__; dpose.TrainingPlan\n"
+    "assert dict(os.environ) == before\n"
+    "import torch, dpose.training.trainer, dpose.cli\n"
+    "ours = ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT', 'MKL_CBWR', 'CUBLAS_WORKSPACE_CONFIG')\n"  # OpenCV sets another
+    "assert not set(ours) & set(os.environ)\n"
+)
+
+
+def bare():
+    """The environment without anything that dpose would set."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_CBWR", "CUBLAS_WORKSPACE_CONFIG")
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
+def test_importing_dpose_sets_nothing_of_the_process():
+    subprocess.run([sys.executable, "-c", UNTOUCHED], env=bare(), check=True)
+
+
+COMMAND = (
+    "import os, dpose.cli\n"
+    "assert dpose.cli.main(['--version']) == 0\n"
+    "print(os.environ['OMP_WAIT_POLICY'], os.environ['MKL_CBWR'])\n"
+)
+
+
+def test_a_command_settles_the_process_before_torch_is_there():
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND], env=bare(), check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split()[-2:] == ["PASSIVE", "AUTO"]
+
+
+LATE = (
+    "import torch; torch.ones(9, 9) @ torch.ones(9, 9)\n"
+    "from dpose.interpreter import settle_environment\n"
+    "from dpose.training.reproducibility import no_repeat\n"
+    "settle_environment()\n"
+    "print(no_repeat(torch.device('cpu'), []))\n"
+)
+
+
+@pytest.mark.skipif(arithmetic.mkl_branch() is None, reason="torch was built without MKL")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_run_that_comes_too_late_says_what_is_missing(late):
+    program = LATE if late else LATE.partition("\n")[2].replace("print", "import torch; print")
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=bare(), check=True, capture_output=True, text=True
+    )
+    assert ("MKL_CBWR=AUTO" in done.stdout) == late

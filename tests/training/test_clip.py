@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from clipped import clipped_sum
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
-from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, trainable_params
-from dpose.training.grid import Grid
+from dpose.training.clip import Clip, Grid
+from dpose.training.gradients import trainable_params
 from dpose.training.plan import TrainingPlan
 from dpose.units import UnitBatch
 

@@ -217,7 +217,7 @@ def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, 
 def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
     from dots import Dots
     from dpose.account import State, charges
-    from dpose.account.sets import known_set
+    from dpose.account.charges import known_set
     from dpose.account.store import opened
     from dpose.privacy.marks import marks_of
 

@@ -11,11 +11,13 @@ from dots import train
 from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.training.gradient import Projection, RunInputs, open_parts
+from dpose.training.gradient import Projection, open_parts
 from dpose.training.gradients import trainable_params
+from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
+from dpose.training.step import StepInputs
 from dpose.training.subspace import project_onto
 from refusals import refused
 
@@ -48,9 +50,9 @@ def taken(dots, method, steps=3, seed=3, data=None, **changes):
     public = dots.data(30, seed=5) if fitted else None
     noise = AesNoise(Key.from_seed(seed))
     units = data or dots.data(N)
-    with open_parts(
-        RunInputs(dots.task, model, units, public, bound, threads=1), noise, b"same", 64
-    ) as parts:
+    loader = Loader(dots.task, units, noise, threads=1)
+    inputs = StepInputs(dots.task, model, loader, bound, noise, b"same", 64)
+    with open_parts(inputs, public) as parts:
         return [parts.gradient(params, k) for k in range(steps)]
 
 
@@ -122,7 +124,7 @@ def test_the_residual_is_the_plain_loss_less_the_public_views(dots, monkeypatch)
     """Unclipped and without noise, over everyone: residual + public view = plain, to within the grid's steps."""
     monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: sums)
     monkeypatch.setattr(step, "poisson_batch", lambda n, q, stream: np.arange(n))
-    monkeypatch.setattr(update, "plain_batches", lambda engine, first: iter([np.arange(N)] * 9))
+    monkeypatch.setattr(update, "plain_batches", lambda inputs, first: iter([np.arange(N)] * 9))
 
     class Still(dots.data):
         def augmented(self, view, rng):

@@ -8,12 +8,12 @@ import sys
 import pytest
 import torch
 
+from clipped import clipped_sum
+from dpose.training.arithmetic import keep_freed_memory
 from dpose.training.clip import Clip
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
-    clipped_sum,
-    keep_freed_memory,
     mean_gradient,
     per_unit_gradients,
     trainable_params,
@@ -168,7 +168,7 @@ def test_norms_in_float32_err_far_less_than_the_margin(size):
 
 FAULTS = """
 import resource, torch
-from dpose.training.gradients import keep_freed_memory
+from dpose.training.arithmetic import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -8,9 +8,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, trainable_params
-from dpose.training.grid import BITS, UNITS, Grid, _add_anywhere
+from clipped import clipped_sum
+from dpose.training.clip import UNITS, Clip, Grid
+from dpose.training.gradients import trainable_params
+from dpose.training.kernels import BITS, reference
 from dpose.units import UnitBatch
 
 
@@ -94,7 +95,7 @@ def added(add, on, rows, factors):
 
 
 def by_torch(on, rows, factors, totals, squares):
-    _add_anywhere(rows, (factors.double() / on.step).to(rows.dtype), totals, squares)
+    reference.KERNELS.truncate_sum(rows, (factors.double() / on.step).to(rows.dtype), totals, squares)
 
 
 @pytest.mark.bits
@@ -145,7 +146,9 @@ def test_one_coordinate_that_is_too_large_is_enough(add, value):
 
 def test_what_lies_on_another_device_is_added_by_torch(monkeypatch):
     asked = []
-    monkeypatch.setattr("dpose.training.grid._add_anywhere", lambda *given: asked.append(given))
+    monkeypatch.setattr(
+        "dpose.training.kernels.reference.Reference.truncate_sum", lambda self, *given: asked.append(given)
+    )
     on, rows, factors = Grid.of(1.0), torch.ones(3, 5), torch.full((3,), 0.5)
     added(Grid.add, on, rows, factors)
     assert not asked

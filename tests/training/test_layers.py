@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
+from clipped import clipped_sum
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.training import grad_sample, gradients
@@ -18,7 +19,6 @@ from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
-    clipped_sum,
     mean_gradient,
     measured_gradients,
     per_unit_gradients,
@@ -26,7 +26,8 @@ from dpose.training.gradients import (
     unit_loss,
     unit_norms,
 )
-from dpose.training.layers import Conv, Convolution, LayerNorm
+from dpose.training.kernels import reference
+from dpose.training.layers import Conv, Convolution
 from dpose.units import UnitBatch
 from layered import MODELS, Hidden, Strange, Task, distance, norm, only, setup, without
 
@@ -67,12 +68,12 @@ def test_every_layer_is_as_in_the_plain_way(name, dtype, views):
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_uses_do_not_fall_back(name):
     task, model, params, batch = setup(MODELS[name]())
-    assert track(unit_loss(task, model), params, batch, products=True) is not None
+    assert track(unit_loss(task, model), params, batch.parts, products=True) is not None
 
 
 def test_a_hidden_use_is_found_and_the_plain_way_taken():
     task, model, params, batch = setup(Hidden())
-    assert track(unit_loss(task, model), params, batch, products=True) is None
+    assert track(unit_loss(task, model), params, batch.parts, products=True) is None
 
 
 def test_what_only_the_plain_way_can_do_is_left_to_it():
@@ -141,7 +142,7 @@ def test_a_bias_beside_frozen_weights_takes_no_copies(name, monkeypatch):
         value.requires_grad_(p.endswith("bias"))
     task, model, params, batch = setup(model, views=2)
     monkeypatch.setattr(grad_sample._Uses, "_copy_of", None)
-    assert track(unit_loss(task, model), params, batch, products=True) is not None
+    assert track(unit_loss(task, model), params, batch.parts, products=True) is not None
 
 
 def test_weights_made_of_a_parameter_are_not_taken_for_frozen():
@@ -171,39 +172,14 @@ def test_both_ways_of_a_convolution_agree(groups):
     torch.manual_seed(0)
     weight = torch.randn(12, 6 // groups, 3, 3, dtype=torch.float64)
     x = torch.randn(3, 2, 6, 5, 4, dtype=torch.float64)
-    conv = Conv(
-        Bookkeeping({"w": weight.shape}, 3, products=False),
-        "w",
-        None,
-        Convolution((2, 1), (1, 0), (1, 1), groups),
-    )
+    how = Convolution((2, 1), (1, 0), (1, 1), groups)
+    conv = Conv(Bookkeeping({"w": weight.shape}, 3, products=False), "w", None, how)
     gradient = torch.randn_like(conv.forward(x, weight, None)[0])
-    both = conv.in_groups(x, weight, gradient), conv.one_by_one(x, weight, gradient)
+    both = (
+        reference.in_groups(x, gradient, weight.shape, how.steps, groups),
+        conv.one_by_one(x, weight, gradient),
+    )
     torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(
-    ("size", "stride", "padding", "dilation"),
-    [((3, 3), (1, 1), (1, 1), (1, 1)), ((5, 3), (2, 1), (0, 2), (1, 1)), ((3, 2), (1, 3), (4, 1), (2, 3))],
-)
-def test_sums_of_a_depthwise_convolution_are_as_by_torch(
-    size, stride, padding, dilation, threads, monkeypatch
-):
-    torch.manual_seed(0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    weight = torch.randn(6, 1, *size, dtype=torch.float64)
-    x = torch.randn(3, 2, 6, 9, 8, dtype=torch.float64)
-    conv = Conv(
-        Bookkeeping({"w": weight.shape}, 3, products=False),
-        "w",
-        None,
-        Convolution(stride, padding, dilation, 6),
-    )
-    gradient = torch.randn_like(conv.forward(x, weight, None)[0])
-    for a, g in ((x, gradient), (x.transpose(3, 4).contiguous().transpose(3, 4), gradient)):
-        both = conv.by_unit(a, weight, g), conv.one_by_one(a, weight, g)
-        torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide", "shared"])
@@ -211,18 +187,6 @@ def test_the_mean_gradient_is_the_mean_of_gradients(name):
     task, model, params, batch = setup(MODELS[name](), views=2)
     mean = {n: each.mean(0) for n, each in per_unit_gradients(task, model, params, batch, "plain").items()}
     assert distance(mean_gradient(task, model, params, batch)[0], mean) <= 1e-10
-
-
-@pytest.mark.parametrize("shape", [(6,), (5, 6)])
-def test_both_ways_of_a_layer_norm_agree(shape):
-    torch.manual_seed(0)
-    weight, x = torch.randn(shape, dtype=torch.float64), torch.randn(3, 2, 4, 5, 6, dtype=torch.float64) + 3
-    book = Bookkeeping({"w": weight.shape, "b": weight.shape}, 3, products=False)
-    layer = LayerNorm(book, "w", "b", shape, 1e-5)
-    saved = layer.forward(x, weight, torch.zeros_like(weight))[1]
-    gradient = torch.randn_like(x)
-    one, all_ = (way(x, weight, saved, gradient) for way in (layer.by_unit, layer.at_once))
-    torch.testing.assert_close(one, all_, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("where", ["input", "weights"])
@@ -361,7 +325,7 @@ def test_the_pose_model_under_every_strategy(norm_, strategy, views, dtype):
         weights,
     )
     params = trainable_params(model)
-    assert track(unit_loss(task, model), params, batch, products=True) is not None
+    assert track(unit_loss(task, model), params, batch.parts, products=True) is not None
     same(task, model, params, batch, dtype, normalised=(False,))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import dpose.training.memory as memory
+import dpose.training.dry_run as memory
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.task import PoseTask
 from dpose.units import View

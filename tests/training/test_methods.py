@@ -14,12 +14,14 @@ from dots import train
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs.verify import verify_run
 from dpose.training import gradient as gradients
-from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
+from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, Method, register_method
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.reproducibility import code_digest
+from dpose.training.step import StepInputs
 from refusals import refused
 
 SIGN = OptimizerConfig("sgd", lr=0.02, schedule="constant", warmup=0.0)
@@ -109,8 +111,10 @@ def test_what_it_keeps_is_saved_with_the_run(dots, tmp_path, sign, monkeypatch):
 
 def parts_of(dots, method):
     bound = plan(method).bind(60)
-    inputs = RunInputs(dots.task, dots.task.build_model().train(), dots.data(60), None, bound, threads=1)
-    return open_parts(inputs, AesNoise(Key.from_seed(0)), b"", 16), trainable_params(inputs.model)
+    noise, model = AesNoise(Key.from_seed(0)), dots.task.build_model().train()
+    loader = Loader(dots.task, dots.data(60), noise, threads=1)
+    inputs = StepInputs(dots.task, model, loader, bound, noise, b"", 16)
+    return open_parts(inputs, None), trainable_params(model)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from clipped import clipped_sum
 from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
@@ -21,7 +22,6 @@ from dpose.training.clip import Clip
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     clip_scales,
-    clipped_sum,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
@@ -30,7 +30,7 @@ from dpose.training.gradients import (
 )
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import Engine, private_gradient
+from dpose.training.step import StepInputs, private_gradient
 from dpose.units import UnitBatch, pad_units
 from layered import MODELS, MixedTask, distance, emptied, norm, only, setup
 from refusals import refused
@@ -94,7 +94,7 @@ def test_no_person_contributes_more_than_the_clipping_norm(strategy, views):
 def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
     """Under the same autocast, which rounds elsewhere; and it is not the plain way that was taken."""
     task, model, params, batch = in_bfloat16(name, views)
-    assert track(unit_loss(task, model), params, batch, products=True).mixed
+    assert track(unit_loss(task, model), params, batch.parts, products=True).mixed
     got, plain = (clipped_sum(task, model, params, batch, Clip(0.3), way=way) for way in ("fast", "plain"))
     largest = max(float(v.norm()) for v in plain.values())
     assert all(float((got[n] - v).norm()) <= 0.05 * largest for n, v in plain.items())
@@ -106,13 +106,13 @@ def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
 def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     """Per-unit gradients as they are, scaled by the factors of their own norms: no sum is taken in bfloat16."""
     task, model, params, batch = in_bfloat16(name, 3)
-    whole = track(unit_loss(task, model), params, batch, products=False).gradients(params)
+    whole = track(unit_loss(task, model), params, batch.parts, products=False).gradients(params)
     scales, on = clip_scales(unit_norms(whole), Clip(0.05)), Clip(0.05).grid
     expected = {}
     for n, g in whole.items():
         rows = g.flatten(1) * (scales / on.step)[:, None]
         expected[n] = (rows.trunc().double().sum(0) * on.step).view(g.shape[1:])
-    book = track(unit_loss(task, model), params, batch, products=False)
+    book = track(unit_loss(task, model), params, batch.parts, products=False)
     got = book.sums(scales, on, params)
     assert all(torch.equal(got[n], value) for n, value in expected.items())
     assert norm(
@@ -208,12 +208,13 @@ def test_a_private_step_pads_in_every_precision(dots, precision, monkeypatch):
     data, noise = dots.data(60), AesNoise(Key.from_seed(3))
     plan = TrainingPlan(epsilon=3.0, delta=1e-4, steps=5, expected_batch_size=20).bind(60)
     model = dots.task.build_model()
-    engine = Engine(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", microbatch_size=8)
+    engine = StepInputs(dots.task, model, Loader(dots.task, data, noise), plan, noise, b"", microbatch_size=8)
     seen, real = [], steps.clipped_sum
 
-    def watched(task, model, params, batch, *more, **options):
-        seen.append((batch.weights.shape[1], len(batch)))
-        return real(task, model, params, batch, *more, **options)
+    def watched(loss, params, units, *more, **options):
+        *_, weights = units
+        seen.append((weights.shape[1], len(weights)))
+        return real(loss, params, units, *more, **options)
 
     monkeypatch.setattr(steps, "clipped_sum", watched)
     for number in range(4):
@@ -245,7 +246,7 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
     plan = TrainingPlan(
         epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False
     ).bind(9)
-    engine = Engine(task, model, Loading(task, Units(), noise), plan, noise, b"", microbatch_size=4)
+    engine = StepInputs(task, model, Loading(task, Units(), noise), plan, noise, b"", microbatch_size=4)
     monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 
     number = itertools.count()

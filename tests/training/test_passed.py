@@ -24,7 +24,7 @@ from dpose.training.gradients import trainable_params
 from dpose.training.loader import Copies, Loader
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import Engine, global_norm, plain_batches, private_gradient
+from dpose.training.step import StepInputs, global_norm, plain_batches, private_gradient
 from dpose.units import MAX_VIEWS
 from refusals import refused
 
@@ -170,7 +170,9 @@ def test_the_number_of_units_moves_no_constant_under_add_or_remove(dots, tmp_pat
 
 def an_engine(dots, plan, n=N, key=1):
     model, noise = dots.task.build_model(), AesNoise(Key.from_seed(key))
-    return Engine(dots.task, model, Loader(dots.task, dots.data(n), noise), plan.bind(n), noise, b"here", 8)
+    return StepInputs(
+        dots.task, model, Loader(dots.task, dots.data(n), noise), plan.bind(n), noise, b"here", 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,8 +200,8 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
     engine = an_engine(dots, a_plan(expected_batch_size=40))
     told, batches = [], []
 
-    def summed(task, model, params, batch, clip, **more):
-        batches.append(batch)
+    def summed(loss, params, units, clip, **more):
+        batches.append(units)
         return {name: torch.ones_like(p) for name, p in params.items()}
 
     monkeypatch.setattr(step, "clipped_sum", summed)

@@ -15,7 +15,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.privacy.rounded_gaussian import MOST, rounded_gaussian
 from dpose.runs.explain import explain_plan
-from dpose.training.grid import Grid
+from dpose.training.clip import Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 from refusals import refused

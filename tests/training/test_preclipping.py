@@ -7,26 +7,22 @@ import pytest
 import torch
 from rich.console import Console
 
+import dpose.training.dry_run as dry_run
 import dpose.training.gradient as gradient_module
 import dpose.training.step as step
-import dpose.training.trainer as trainer
+from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
-from dpose.training.gradient import FITTED, RunInputs, open_parts
-from dpose.training.gradients import (
-    CLIP_MARGIN,
-    clipped_sum,
-    per_unit_gradients,
-    trainable_params,
-)
+from dpose.training.gradient import FITTED, open_parts
+from dpose.training.gradients import CLIP_MARGIN, per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.preclipping import COEFFICIENTS, Coefficients, Scales, fit_scales, stand_in
-from dpose.training.step import Engine, private_gradient
+from dpose.training.step import StepInputs, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, random_subspace
 from dpose.units import UnitBatch
 from refusals import refused
@@ -137,9 +133,14 @@ def engine_for(dots, transform, **changes):
     settings = {"epsilon": 3.0, "delta": 1e-4, "steps": 3, "expected_batch_size": 20, "accountant": "rdp"}
     bound = TrainingPlan(**{**settings, **changes}).bind(N)
     noise, model = AesNoise(Key.from_seed(3)), dots.task.build_model()
-    return Engine(
+    return StepInputs(
         dots.task, model, Loader(dots.task, dots.data(N), noise), bound, noise, b"", 8, transform=transform
     )
+
+
+def inputs_of(dots, model, bound, noise, data=None):
+    loader = Loader(dots.task, data or dots.data(N), noise, threads=1)
+    return StepInputs(dots.task, model, loader, bound, noise, b"same", 8)
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -229,8 +230,7 @@ def taken(dots, method, private=None, first=0, state=None, weights=0.0, **change
     bound, noise = a_plan(method, **changes).bind(N), AesNoise(Key.from_seed(3))
     params = {name: p + weights for name, p in trainable_params(model).items()}
     public = dots.data(30, seed=5) if bound.plan.fits_public else None
-    inputs = RunInputs(dots.task, model, private or dots.data(N), public, bound, threads=1)
-    with open_parts(inputs, noise, b"same", 8) as parts:
+    with open_parts(inputs_of(dots, model, bound, noise, private), public) as parts:
         if state:
             parts.resume_at(first, *state)
         found = [parts.gradient(params, k) for k in range(first, 4)]
@@ -270,8 +270,7 @@ def test_a_run_that_goes_on_has_the_transform_it_had(dots, method):
     bound = a_plan(method, subspace=SubspaceConfig(rank=RANK, units=20, refresh=3)).bind(N)
     noise = AesNoise(Key.from_seed(3))
     model = dots.task.build_model().train()
-    inputs = RunInputs(dots.task, model, dots.data(N), dots.data(30, seed=5), bound, threads=1)
-    with open_parts(inputs, noise, b"same", 8) as parts:
+    with open_parts(inputs_of(dots, model, bound, noise), dots.data(30, seed=5)) as parts:
         parts.gradient(trainable_params(model), 0)
         parts.gradient(trainable_params(model), 1)
         assert parts.projection
@@ -288,8 +287,8 @@ def test_a_run_that_goes_on_has_the_transform_it_had(dots, method):
 def test_the_identity_is_dp_sgd(dots, method):
     found, _ = taken(dots, method, subspace=SubspaceConfig("identity"))
     model = dots.task.build_model().train()
-    inputs = RunInputs(dots.task, model, dots.data(N), None, a_plan("dp-sgd").bind(N), threads=1)
-    with open_parts(inputs, AesNoise(Key.from_seed(3)), b"same", 8) as parts:
+    inputs = inputs_of(dots, model, a_plan("dp-sgd").bind(N), AesNoise(Key.from_seed(3)))
+    with open_parts(inputs, None) as parts:
         for k, (gradient, _) in enumerate(found):
             assert torch.equal(flat(gradient), flat(parts.gradient(trainable_params(model), k)[0]))
 
@@ -342,10 +341,8 @@ def test_streams_of_fits_are_drawn_once(dots, method):
     noise = AesNoise(Key.from_seed(3))
     noise.stream(Purpose.SUBSPACE, 0, b"same")
     model = dots.task.build_model().train()
-    inputs = RunInputs(
-        dots.task, model, dots.data(N), dots.data(30, seed=5), a_plan(method).bind(N), threads=1
-    )
-    with open_parts(inputs, noise, b"same", 8) as parts, pytest.raises(RuntimeError):
+    inputs = inputs_of(dots, model, a_plan(method).bind(N), noise)
+    with open_parts(inputs, dots.data(30, seed=5)) as parts, pytest.raises(RuntimeError):
         parts.gradient(trainable_params(model), 0)
 
 
@@ -362,15 +359,14 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
 
     monkeypatch.setattr(Loader, "micro_batches", watched)
     bound, noise = a_plan(method).bind(N), AesNoise(Key.from_seed(3))
-    inputs = RunInputs(dots.task, model, dots.data(N), dots.data(20, seed=5), bound, threads=1)
-    with open_parts(inputs, noise, b"same", 8) as parts:
+    inputs = inputs_of(dots, model, bound, noise)
+    with open_parts(inputs, dots.data(20, seed=5)) as parts:
         for k in range(3):
             parts.gradient(trainable_params(model), k)
     assert read == [(list(range(20)), 0, 8), (list(range(20)), 2, 8)]
-    few = replace(inputs, public=dots.data(19, seed=5))
     with (
         refused("public-units-too-few", where=("20 public", "are 19")),
-        open_parts(few, noise, b"", 8),
+        open_parts(inputs, dots.data(19, seed=5)),
     ):
         pass
 
@@ -378,8 +374,8 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
 @pytest.mark.parametrize("method", FITTING)
 def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path, method, monkeypatch):
     tried = []
-    real = trainer.check_units_apart
-    monkeypatch.setattr(trainer, "check_units_apart", lambda *given: tried.append(given[5]) or real(*given))
+    real = dry_run.check_units_apart
+    monkeypatch.setattr(dry_run, "check_units_apart", lambda *given: tried.append(given[5]) or real(*given))
     done = train(
         dots.task,
         dots.task.build_model(),

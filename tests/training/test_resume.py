@@ -210,7 +210,7 @@ def other_environment(monkeypatch):
 
 
 def other_branch(monkeypatch):
-    monkeypatch.setattr(arithmetic, "_mkl_branch", lambda: 3)
+    monkeypatch.setattr(arithmetic, "mkl_branch", lambda: 3)
 
 
 @pytest.mark.parametrize("change", [other_environment, other_branch])

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from clipped import clipped_sum
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
-from dpose.training.clip import Clip
-from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
-from dpose.training.grid import Grid
+from dpose.training.clip import Clip, Grid
+from dpose.training.gradients import per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
+from dpose.training.step import StepInputs, plain_batches, plain_gradient, private_gradient
 
 
 def engine_for(dots, n=60, microbatch_size=4, seed=3, **changes):
@@ -30,7 +30,7 @@ def engine_for(dots, n=60, microbatch_size=4, seed=3, **changes):
     data = dots.data(n)
     noise = AesNoise(Key.from_seed(seed))
     model = dots.task.build_model()
-    return Engine(
+    return StepInputs(
         dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", microbatch_size
     )
 
@@ -131,7 +131,7 @@ def test_micro_batches_are_added_up_without_any_rounding(dots, monkeypatch, norm
         seen.update(sums)
         return dict(sums)
 
-    def odd(task, model, params, *rest, **options):
+    def odd(loss, params, *rest, **options):
         parts.append(2**24 + 1)
         return {n: torch.full_like(p, parts[-1] * step, dtype=torch.float64) for n, p in params.items()}
 

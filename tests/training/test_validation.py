@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dots import train
 from dpose.account import EVALUATION, State, charges
-from dpose.account.sets import known_set
+from dpose.account.charges import known_set
 from dpose.account.store import opened
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger

@@ -1,23 +1,23 @@
-"""What private pictures have been spent for, over all runs and releases: epsilon belongs to the data, not to a run.
+"""The account of private pictures, over all runs and releases: epsilon belongs to the data, not to a run.
 
     charge(Charge(...))                                    # everything does so before it computes anything
     charges(of=marks)                                      # what has read any of these pictures
-    spending(Neighbours("image"), 1e-5, of=marks).epsilon     # of the one that has given the most
+    spending(Neighbours("image"), 1e-5, of=marks).epsilon  # of the picture that has spent the most
 
 Tuning runs, audits, releases and the run that is published have all read the same people. Their mechanisms compose,
-whoever ran them and whatever was published. The account is a database that a team may share. From the bottom up: `keys`
-(its key, how far this machine has seen it), `journal` (what has happened, row by row), `store` (the database), `sets`
-(of pictures), `charges` (one run's or release's share), `history` (what has read some pictures), `composition` (what
-charges cost together), `budgets` (their filters hold for runs chosen after seeing results), `reservations` (charging,
-and the steps of a run's ledger), `words`.
+regardless of who ran them and what was published. The account is a database that a team may share. From the bottom up:
+`store` (the database, its key and its journal), `charges` (what runs and releases took, and from which sets of
+pictures), `composition` (what charges cost together), `budgets` (filters that hold for runs chosen after seeing
+results), `reservations` (charging, and the steps of a run's ledger), `words` (the answers that a user reads).
 
-**Guarantee.** docs/proofs/odometer.md. Data are told by the contents of pictures, so that a subset, a second copy or
+**Guarantee.** docs/proofs/odometer.md. Pictures are recognized by their contents, so that a subset, a second copy or
 another order of the same pictures is the same data. What is not charged to the account is not known to it.
 """
 
 from __future__ import annotations
 
 from dpose.account.budgets import (
+    Budget,
     BudgetState,
     budget_states,
     budgets,
@@ -32,18 +32,20 @@ from dpose.account.charges import (
     PAGE,
     PIXEL,
     TUNING,
-    Budget,
     Charge,
     State,
+    charges,
+    check_account,
+    groups,
     lineage,
     names_of_run,
+    overlapping,
+    rollback_count,
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
-from dpose.account.history import charges, check_account, groups, overlapping, rollback_count
-from dpose.account.journal import Where
 from dpose.account.reservations import charge, charge_all, committing, conclude, note_weights
-from dpose.account.store import accept_account, account_exists
+from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [
     "ATTACK",

@@ -5,9 +5,9 @@
 
 A budget's filter adds up Renyi divergences at an order that is fixed with the budget (`order_of_budget`), so that it
 holds for runs and releases that were chosen after seeing the results of earlier ones (Feldman and Zrnic 2021; Lecuyer
-2021). Of the worst picture an upper bound stands in the account: where the new charge fits above it, that is all; where
-it does not, what every picture has spent is added up anew. A picture's first charge may also fit by its own epsilon for
-a fixed plan; the picture is then closed. docs/proofs/odometer.md.
+2021). The account stores an upper bound of what the worst picture has spent: a charge that fits above it is accepted at
+once; otherwise what every picture has spent is added up anew. A picture's first charge may also fit by its own epsilon
+for a fixed plan; the picture is then closed. docs/proofs/odometer.md.
 """
 
 from __future__ import annotations
@@ -16,46 +16,119 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dpose.account.charges import (
     EVALUATION,
+    PIXEL,
     SHOWN,
-    Budget,
     Charge,
-    budget_from,
-    budget_name,
-    budget_to_dict,
+    History,
+    cells_within,
+    chains_of,
+    history,
+    known_set,
+    numbers_of,
+    register_set,
     restated,
+    sets_meeting,
+    sets_of,
+    touching_sets,
     unbounded,
     worst_case,
 )
-from dpose.account.composition import (
-    Compositions,
-    composed,
-    filter_epsilon,
-    fitting_words,
-    renyi_cost,
-)
-from dpose.account.history import History, history
-from dpose.account.journal import Transaction, Where
-from dpose.account.keys import owner_hash
-from dpose.account.sets import cells_within, chains_of, known_set, register_set, sets_of
-from dpose.account.store import opened
+from dpose.account.composition import Compositions, composed, renyi_cost
+from dpose.account.store import JournalRow, Transaction, Where, opened
 from dpose.errors import DposeError
-from dpose.privacy.marks import Marks
+from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.renyi import APPROXIMATE_SHARE
+from dpose.privacy.renyi import APPROXIMATE_SHARE, converted, order_of_budget
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.units import Unit
 
 SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
+
 LEVELS = (50, 80, 100)
-"""Per cent of a budget at which its owner is told."""
+"""Shares of a budget, in per cent, at which a warning is printed."""
+
+EXAMPLES = 3
+"""Number of examples of what would still fit: the newest kinds of charges."""
 
 Cost = tuple[float, float]
 """Renyi divergence at the budget's order, and the probability that it does not hold."""
+
 UNKNOWN: Cost = (math.inf, math.inf)
 """The stored bound of a budget of which the next charge must add up what every picture has spent."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Limit for everything together.
+        delta: Delta at which epsilon is counted.
+        data: Name of the data, for readers.
+        marks: The pictures; empty if the budget comes from the account.
+        neighbours: The protected difference. A charge for a weaker unit, or for what pictures hold beyond their public
+            views alone, has no bound here.
+        owner: A word that is needed to change or lift it; "" if none is. It is stored as a keyed hash.
+        set_id: The account's name of the set of these pictures; 0 if the account does not hold the budget.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+    neighbours: Neighbours = field(default_factory=lambda: Neighbours(Unit.IMAGE))
+    owner: str = field(default="", repr=False, compare=False)
+    set_id: int = field(default=0, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The account's name of it: a set of pictures has one budget."""
+        return f"budget {self.set_id}"
+
+    @property
+    def order(self) -> float:
+        """Renyi order of its filter."""
+        return order_of_budget(self.epsilon, self.delta)[0]
+
+    @property
+    def cap(self) -> float:
+        """The Renyi divergence of that order that may be spent."""
+        return order_of_budget(self.epsilon, self.delta)[1]
+
+
+def budget_to_dict(budget: Budget, digest: str, owner: str) -> dict[str, Any]:
+    """The journal's record of a budget."""
+    return {
+        "epsilon": repr(float(budget.epsilon)),
+        "delta": repr(float(budget.delta)),
+        "data": budget.data,
+        "unit": budget.neighbours.unit.value,
+        "neighbours": budget.neighbours.stated().to_dict(),
+        "owner": owner,
+        "set": budget.set_id,
+        "digest": digest,
+    }
+
+
+def budget_from(row: JournalRow) -> Budget:
+    """The budget in a row of the journal."""
+    values = row.body
+    near = Neighbours.read(values["neighbours"], values["unit"])
+    assert near is not None
+    return Budget(
+        float(values["epsilon"]),
+        float(values["delta"]),
+        str(values["data"]),
+        NO_MARKS,
+        near,
+        set_id=int(values["set"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -63,7 +136,7 @@ class Share:
     """Pictures that have spent the same.
 
     Attributes:
-        sets: That they are in; empty where all pictures count together.
+        sets: That they are in; empty if all pictures count together.
         charges: That read them, oldest first.
         cost: Of all those.
     """
@@ -80,7 +153,7 @@ class BudgetState:
     Attributes:
         budget: It, without its pictures.
         spent: Of the worst picture, as its filter counts.
-        epsilon: The same as an epsilon at the budget's delta; infinite where something has no bound.
+        epsilon: The same as an epsilon at the budget's delta; infinite if something has no bound.
         fixed: Epsilon of the worst picture as if all had been planned beforehand.
         unbounded: Why nothing bounds it, and of how many charges each is true.
         closed: Whether the worst picture's one charge fits by its own epsilon alone: nothing more is let in.
@@ -99,7 +172,7 @@ class BudgetState:
 
     @property
     def used(self) -> float:
-        """The share of the budget that is used, of what the filter counts; infinite where something has no bound."""
+        """The share of the budget that is used, of what the filter counts; infinite if something has no bound."""
         if self.unbounded:
             return math.inf
         return 1.0 if self.closed else self.spent / self.budget.cap
@@ -131,7 +204,7 @@ def set_budget(budget: Budget, where: Where = None) -> None:
     with opened(where).transaction() as account:
         budget = replace(budget, set_id=register_set(account, budget.marks))
         _check_owner(account, budget.name, budget.owner)
-        owner = owner_hash(account.key, budget.owner)
+        owner = account.key.owner_hash(budget.owner)
         digest = str(account.rows("SELECT digest FROM sets WHERE id = :id", id=budget.set_id)[0][0])
         known = history(account)
         account.append("budget", budget.name, budget_to_dict(budget, digest, owner))
@@ -155,12 +228,13 @@ def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
         DposeError: it is another owner's, or the account cannot be written.
     """
     with opened(where).transaction() as account:
-        name = budget_name(register_set(account, marks))
-        if not account.rows("SELECT name FROM budgets WHERE name = :name", name=name):
+        known = known_set(account, marks)
+        row = account.last_of(f"budget {known}")
+        if row is None or row.kind != "budget":
             return False
-        _check_owner(account, name, owner)
-        account.append("lift", name, {})
-        account.run("DELETE FROM budgets WHERE name = :name", name=name)
+        _check_owner(account, row.name, owner)
+        account.append("lift", row.name, {})
+        account.run("DELETE FROM budgets WHERE name = :name", name=row.name)
         return True
 
 
@@ -189,28 +263,25 @@ def budget_states(
     """
     with opened(where).transaction(write=False) as account:
         known, computed = history(account), Compositions(account)
-        kept = [budget_from(row) for row in known.budgets.values()]
+        found = [budget_from(row) for row in known.budgets.values()]
         if marks is not None:
-            touched = sets_of(account, marks)
-            kept = [one for one in kept if one.set_id in touched]
-            if exactly:
-                same = known_set(account, marks)
-                kept = [one for one in kept if one.set_id == same]
-        states = [_state(account, one, known, computed) for one in kept]
+            sets = {known_set(account, marks)} if exactly else sets_of(account, marks)
+            found = [one for one in found if one.set_id in sets]
+        states = [_state(account, one, known, computed) for one in found]
     computed.keep(where)
     return states
 
 
 def _state(account: Transaction, budget: Budget, known: History, computed: Compositions) -> BudgetState:
     reasons, shares = _shares(account, budget, known)
-    sets = _overlapping(account, budget.set_id)
+    sets = sets_meeting(account, [budget.set_id])
     if reasons:
         counted, none = Counter(why for _, why in reasons), math.inf
         return BudgetState(budget, none, none, none, counted, closed=False, charges=(), sets=sets)
     worst = max(shares, key=lambda share: share.cost, default=Share(frozenset(), (), (0.0, 0.0)))
-    fixed = max(
-        (computed.of(s.charges, budget.delta, budget.neighbours) for s in _largest(shares)), default=0.0
-    )
+    # each kind of events once
+    kinds = {tuple(sorted(repr((c.events, c.unit, c.area)) for c in s.charges)): s.charges for s in shares}
+    fixed = max((computed.of(one, budget.delta, budget.neighbours) for one in kinds.values()), default=0.0)
     closed = not _within(budget, worst.cost)
     return BudgetState(
         budget=budget,
@@ -222,14 +293,6 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
         charges=worst.charges,
         sets=sets,
     )
-
-
-def _largest(shares: Sequence[Share]) -> list[Share]:
-    """Those whose charges are not all among another's, each kind of events once."""
-    found: dict[tuple[object, ...], Share] = {}
-    for share in shares:
-        found.setdefault(tuple(sorted(repr((c.events, c.unit, c.area)) for c in share.charges)), share)
-    return list(found.values())
 
 
 def admit(
@@ -267,16 +330,15 @@ def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
     found = account.rows(
         "SELECT DISTINCT budgets.name FROM budgets JOIN meets ON budgets.set_id = meets.other "
         "WHERE meets.one IN ({each})",
-        numbers=",".join(map(str, sorted(sets))),
+        numbers=numbers_of(sorted(sets)),
     )
-    return [_kept(account, str(name)) for (name,) in sorted(found)]
-
-
-def _kept(account: Transaction, name: str) -> Budget:
-    row = account.last_of(name)
-    if row is None or row.kind != "budget":
-        raise account.store.altered(f"the {name} stands in no row of its journal")
-    return budget_from(row)
+    made = []
+    for (name,) in sorted(found):
+        row = account.last_of(str(name))
+        if row is None or row.kind != "budget":
+            raise account.store.altered(f"the {name} stands in no row of its journal")
+        made.append(budget_from(row))
+    return made
 
 
 def _admit(
@@ -288,7 +350,7 @@ def _admit(
     before: Charge | None,
 ) -> None:
     limit = f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.neighbours})"
-    taken = worst_case(entry) if public & _overlapping(account, budget.set_id) else entry
+    taken = worst_case(entry) if public & sets_meeting(account, [budget.set_id]) else entry
     if why := unbounded(taken, budget.neighbours.unit):
         lift = f"dpose account {budget.data} --no-budget"
         fix = f"protect {budget.neighbours} with noise, or lift the budget ({lift})"
@@ -342,16 +404,15 @@ def _shares(
     account: Transaction, budget: Budget, known: History, without: str = ""
 ) -> tuple[list[tuple[str, str]], list[Share]]:
     """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound."""
-    touched = _overlapping(account, budget.set_id)
+    touched = sets_meeting(account, [budget.set_id])
     order, asked = budget.order, budget.neighbours
     reasons: list[tuple[str, str]] = []
     of_set: dict[int, list[Charge]] = {}
-    for charge in known.among(touched):
+    for charge in touching_sets(known.among(touched), touched):
         assert charge.stored is not None
-        if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
+        if charge.id == without:
             continue
-        counted = worst_case(charge) if charge.stored.opened & touched else charge
-        if why := unbounded(counted, asked.unit):
+        if why := unbounded(charge, asked.unit):
             reasons.append((charge.at, why))
         for set_id in charge.stored.sets & touched:
             of_set.setdefault(set_id, []).append(charge)
@@ -388,11 +449,6 @@ def _cost(charges: Iterable[Charge], asked: Neighbours, order: float) -> Cost:
     return renyi_cost(events, order, replaces=asked.replaces)
 
 
-def _overlapping(account: Transaction, set_id: int) -> frozenset[int]:
-    found = account.rows("SELECT other FROM meets WHERE one = :one", one=set_id)
-    return frozenset(int(row[0]) for row in found)
-
-
 def _within(budget: Budget, cost: Cost) -> bool:
     """Whether the filter lets so much be spent."""
     return cost[0] <= budget.cap * (1 + SLACK) and cost[1] <= APPROXIMATE_SHARE * budget.delta * (1 + SLACK)
@@ -411,7 +467,7 @@ def _planned(budget: Budget, share: Share) -> float:
 
 
 def _highest(budget: Budget, shares: Iterable[Share]) -> Cost:
-    """The bound of what the worst picture has spent; infinite where one of them is closed."""
+    """The bound of what the worst picture has spent; infinite if one of them is closed."""
     costs = [share.cost if _within(budget, share.cost) else UNKNOWN for share in shares]
     return max((c[0] for c in costs), default=0.0), max((c[1] for c in costs), default=0.0)
 
@@ -421,10 +477,20 @@ def _told(budget: Budget, share: Share) -> str:
     return upper(min(by_filter, _planned(budget, share)) if len(share.charges) == 1 else by_filter)
 
 
-def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
-    """What of the kinds of `like` a budget would still let in, in words; "" where nothing would.
+def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: float) -> float:
+    """What a budget's filter has spent, as an epsilon at the budget's delta: 0 for nothing."""
+    if spent == (0.0, 0.0):
+        return 0.0
+    if spent[1] > delta * APPROXIMATE_SHARE * (1 + 1e-9):
+        return math.inf
+    order, _ = order_of_budget(budget_epsilon, delta)
+    return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
 
-    Of one thing or the other: each is told as if nothing else came after it.
+
+def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
+    """What of the kinds of `like` a budget would still let in, in words; "" for nothing.
+
+    These are alternatives: each is computed as if nothing else came after it.
     """
     if state.unbounded or state.closed:
         return ""
@@ -432,10 +498,38 @@ def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
 
 
 def _fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
-    """What of the kinds of `like` a budget of which this is spent would still let in; "" where nothing would."""
-    said = fitting_words(budget.neighbours, budget.order, max(0.0, budget.cap - spent[0]), like)
+    """What of the newest kinds of `like` a budget would still let in after `spent`; "" for nothing."""
+    left = max(0.0, budget.cap - spent[0])
+    each = [_fitting(budget, left, charge, event) for charge in like for event in charge.events]
+    said = list(dict.fromkeys(filter(None, each)))[-EXAMPLES:]
     rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
     return f"at epsilon {rest} left: {', or '.join(said)}" if said else ""
+
+
+def _fitting(budget: Budget, left: float, charge: Charge, event: Event) -> str:
+    """How much of an event's kind fits into what is `left` of a budget's divergence, in words; "" for nothing."""
+    asked, order = budget.neighbours, budget.order
+    if unbounded(charge, asked.unit):
+        return ""
+    if isinstance(event, SampledGaussian):
+        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        steps = min(int(left / one), 10**9) if one else 10**9
+        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
+        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
+        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
+    if charge.unit != PIXEL:
+        return ""
+    (wide,) = restated(replace(charge, events=(event,)), asked)
+    if isinstance(event, Laplace) and isinstance(wide, Laplace):
+        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
+        what = f"at {lower(room, 2)}"
+    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
+        room = left / order / float(wide.rho() / event.rho())
+        what = f"at rho {lower(room, 2)} of zCDP"
+    else:
+        return ""
+    pixels = f" for {event.pixels} pixels" if event.pixels else ""
+    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
 
 
 def _read_bound(account: Transaction, budget: Budget) -> Cost:
@@ -470,7 +564,7 @@ def _check_owner(account: Transaction, name: str, word: str) -> None:
     row = account.last_of(name)
     if row is None or row.kind != "budget" or not row.body["owner"]:
         return
-    if owner_hash(account.key, word) != row.body["owner"]:
+    if account.key.owner_hash(word) != row.body["owner"]:
         raise DposeError(
             "budget-of-other-owner",
             "this budget is somebody else's to change",

@@ -1,33 +1,50 @@
-"""What the account holds: charges, each with the events that bound it, and budgets.
+"""What the account holds: charges, each with the events that bound it, and which pictures they read.
 
-    Charge(what="release", unit="pixel", events=(Laplace(scale, sensitivity, pixels=16),), area=640 * 480, ...)
+    charges()                               # all of them, oldest first
+    charges(of=marks)                       # those that read any of these pictures
 
-What an event bounds: `dpose.privacy.events`. What is charged twice under one name is joined: docs/proofs/odometer.md.
+Which events bound what: `dpose.privacy.events`. A second charge under one name is joined with the first:
+docs/proofs/odometer.md. A process reads the journal once and holds it packed.
+
+Charges share sets of pictures. A *cell* holds the pictures that are in exactly the same sets, so that all of them have
+spent the same. Cells are the nodes of a tree: a cell's parent is in the same sets but the one that was registered last.
+A new set splits the cells that it cuts through; nothing else moves. A million pictures read by a thousand runs are one
+set, one cell and a thousand rows of the journal, and the cell of one picture is one look-up away.
+
+**Guarantee.** Every row is checked when it is read (docs/proofs/odometer.md): no charge of a picture is passed over.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import struct
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
-from dpose.account.journal import JournalRow, Where
+import numpy as np
+
+from dpose.account.store import ACCEPTED, JournalRow, Transaction, Where, opened
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
-from dpose.privacy.renyi import order_of_budget
 from dpose.units import Unit
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 EVALUATION = "evaluation"
-"""A score without noise: no epsilon, and no part of what is composed."""
+"""A score without noise: it has no epsilon and is not composed."""
 ATTACK = "attack"
-"""Attackers try what they find in pictures, released with noise from a seed and raw: nothing bounds what that tells."""
+"""Attackers tried on pictures, released with noise from a seed and raw: nothing bounds what that reveals."""
 EXPERIMENT = "experiment"
-"""A paper's table or figure made from pictures, released with noise from a seed: nothing bounds what that tells."""
+"""A paper's table or figure made from pictures, released with noise from a seed: nothing bounds what that reveals."""
 PAGE = "page"
 """A report that shows some pictures as they are."""
 SHOWN = {
@@ -35,37 +52,37 @@ SHOWN = {
     EXPERIMENT: "say --data-public of pictures that need no protection",
     PAGE: "leave --show-pictures out",
 }
-"""What shows pictures as they are; and what else its user may do where a budget stands."""
-
+"""The kinds of charges that show pictures as they are, with the alternative to name if a budget refuses them."""
 TUNING = ("tuning", "scores of tuning")
-"""What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
+"""The two charges of a choice among trials: of the pictures that it learns from, and of those that it scores."""
 PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
 
-
 _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
+_LISTS = ("weights", "outputs", "elsewhere")
+_PLACES = struct.Struct(">QQ")
 
 
 class State(StrEnum):
-    """How far what was charged has come. All of them are counted."""
+    """Progress of a charge. Charges count in every state."""
 
     RESERVED = "reserved"
-    """It may have been computed: nobody has said yet that it was finished."""
+    """It may have been computed; it was not reported as finished."""
     COMMITTED = "committed"
     """Its output is complete."""
     FAILED = "failed"
-    """It ended without output. What it had computed by then nobody knows, so that it counts."""
+    """It ended without output. What it had computed by then is unknown, so it counts."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Where the account holds a charge; its pictures stand there as sets that charges share.
+    """Place of a charge in the account; its pictures stand there as sets that charges share.
 
     Attributes:
-        seq: Its place in the account's journal: what is older has a smaller one, whatever any clock said.
+        seq: Number of the row that first named it: older charges have smaller numbers, whatever any clock said.
         sets: Names of the sets of pictures that it read.
-        opened: Those of the sets that it took to be public.
-        marks: How many marks of pictures it read.
+        opened: Names of the sets that it took to be public.
+        marks: Number of marks of pictures that it read.
         where: The account.
     """
 
@@ -75,6 +92,11 @@ class Stored:
     marks: int
     where: Where
 
+    @property
+    def read(self) -> frozenset[int]:
+        """All of its sets, those taken to be public among them."""
+        return self.sets | self.opened
+
 
 @dataclass(frozen=True)
 class Charge:
@@ -83,30 +105,30 @@ class Charge:
     Attributes:
         id: 32 hexadecimal digits; a second charge of that name adds to the first.
         what: "training", "audit", "release", one of `TUNING`, `EVALUATION`, `ATTACK`, `EXPERIMENT` or `PAGE`.
-        data: The data, for readers.
-        folder: Where its results are.
-        at: When, in ISO 8601; for readers: the order is the account's own.
-        unit: What it protects; `PIXEL` for releases, whose events say how many of them.
+        data: Name of the data, for readers.
+        folder: Folder of its results.
+        at: Time, in ISO 8601; for readers: the order is the account's own.
+        unit: The protected unit; `PIXEL` for releases, whose events say how many of them.
         relation: Its neighbouring relation.
-        delta: Of its own claim.
-        events: What it did; empty where nothing bounds what it tells.
+        delta: Delta of its own claim.
+        events: The mechanisms that it ran; empty if nothing bounds what it reveals.
         beyond: Whether it protects only what pictures hold beyond their public views. With no events: it read those
             views and the labels and nothing else.
-        marks: The pictures. Empty where the charge comes from the account, which keeps no marks (`stored`).
+        marks: The pictures. Empty if the charge comes from the account, which stores no marks (`stored`).
         views: With `beyond`, which public views those are, for readers.
         start: SHA-256 of the file of weights that it began with; "" for none.
         weights: SHA-256 of every file of weights that it released.
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
-        area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
-        units: How many units it read; 0 where that is not known. A picture has more than one mark.
+        area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 if unknown.
+        units: Number of units that it read; 0 if unknown. A picture has more than one mark.
         within: Of a release, what its picture is: "image" or "video".
-        ledger: Hash of the first line of the ledger that counts its steps; "" for what has none. A second ledger is
+        ledger: Hash of the first line of the ledger that counts its steps; "" if it has none. A second ledger is
             another charge.
         elsewhere: Other folders in which it was begun or taken up.
-        settings: Digest of all settings that decide the output, without paths; "" where nobody will ask.
+        settings: Digest of all settings that decide the output, without paths; "" if it is never compared.
         outputs: SHA-256 of every complete file of its output.
-        state: How far it has come.
-        stored: Where the account holds it; None for one that it does not hold.
+        state: Its progress.
+        stored: Its place in the account; None for one that the account does not hold.
     """
 
     id: str
@@ -139,6 +161,16 @@ class Charge:
         """Every folder of it, the last one first."""
         return (self.folder, *self.elsewhere)
 
+    @property
+    def seq(self) -> int:
+        """Its place in the account's order; 0 for one that the account does not hold."""
+        return self.stored.seq if self.stored else 0
+
+    @property
+    def read(self) -> frozenset[int]:
+        """The account's names of the sets of pictures that it read or took to be public."""
+        return self.stored.read if self.stored else frozenset()
+
 
 def names_of_run(run_id: str) -> tuple[str, str]:
     """The names that the run `run_id` is charged under: its own, and the one for what a choice scores its trials on."""
@@ -146,7 +178,7 @@ def names_of_run(run_id: str) -> tuple[str, str]:
 
 
 def unbounded(entry: Charge, unit: str) -> str:
-    """Why nothing bounds what `entry` tells of a `unit`; "" where its events do."""
+    """Why nothing bounds what `entry` tells of a `unit`; "" if its events do."""
     if entry.what == EVALUATION:
         return "a score without noise"
     if not entry.events:
@@ -171,13 +203,13 @@ def unbounded(entry: Charge, unit: str) -> str:
 
 
 def restated(entry: Charge, asked: Neighbours) -> tuple[Event, ...]:
-    """The events of `entry`, each for the neighbours that are asked about; none that `unbounded` names.
+    """The events of `entry`, each restated for the neighbours `asked`; `unbounded` must have named no reason.
 
-    A training event bounds a unit under every relation (whoever composes takes the one asked about); a change of some
+    A training event bounds a unit under every relation (the composition takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
 
     Raises:
-        DposeError: an account does not tell of such neighbours: of several units, or of pixels of every frame.
+        DposeError: an account has no figures for several units, or for pixels of every frame.
     """
     if asked.scope == "frame" or asked.m is None or (asked.of_units and asked.m != 1):
         raise DposeError(
@@ -240,18 +272,18 @@ def joined(before: Charge, entry: Charge) -> Charge:
 
 
 def _joined_events(before: tuple[Event, ...], after: tuple[Event, ...]) -> tuple[Event, ...]:
-    """The most of each kind; none where one side has none: what nothing bounded once stays so."""
+    """The most of each kind; none if one side has none: what nothing bounded once stays unbounded."""
     if not before or not after:
         return ()
     most = _counted(after) | _counted(before)
-    kept: list[Event] = []
+    most_of: list[Event] = []
     for kind, count in most.items():
-        kept += [replace(kind, steps=count)] if isinstance(kind, SampledGaussian) else [kind] * count
-    return tuple(kept)
+        most_of += [replace(kind, steps=count)] if isinstance(kind, SampledGaussian) else [kind] * count
+    return tuple(most_of)
 
 
 def _counted(events: tuple[Event, ...]) -> Counter[Event]:
-    """How many steps there are of each kind of training events, and how many of each other event."""
+    """Number of steps of each kind of training events, and number of each other event."""
     counted: Counter[Event] = Counter()
     for event in events:
         if isinstance(event, SampledGaussian):
@@ -266,74 +298,12 @@ def worst_case(entry: Charge) -> Charge:
     return replace(entry, events=(), beyond=False)
 
 
-def charge_to_dict(
-    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
-) -> dict[str, Any]:
-    """What the journal keeps of a charge: its sets by name and digest, and no picture."""
-    return {
-        **{name: getattr(entry, name) for name in _TEXTS},
-        "delta": repr(float(entry.delta)),
-        "relation": entry.relation.value,
-        "events": [event.to_dict() for event in entry.events],
-        "beyond": entry.beyond,
-        "weights": list(entry.weights),
-        "area": entry.area,
-        "units": entry.units,
-        "outputs": list(entry.outputs),
-        "elsewhere": list(entry.elsewhere),
-        "state": entry.state.value,
-        "sets": {str(name): digest for name, digest in sets.items()},
-        "opened": {str(name): digest for name, digest in opened.items()},
-        "marks": marks,
-    }
-
-
-def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
-    """The charge in a row of the journal; its place is that of row `first`, which first named it.
-
-    Raises:
-        DposeError: the row was written by another dpose.
-    """
-    values = row.body
-    try:
-        return Charge(
-            **{name: str(values[name]) for name in _TEXTS},
-            relation=Relation(values["relation"]),
-            delta=float(values["delta"]),
-            events=tuple(
-                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
-            ),
-            beyond=values["beyond"] is True,
-            weights=tuple(map(str, values["weights"])),
-            marks=NO_MARKS,
-            opened=NO_MARKS,
-            area=int(values["area"]),
-            units=int(values.get("units", 0)),
-            outputs=tuple(map(str, values["outputs"])),
-            elsewhere=tuple(map(str, values["elsewhere"])),
-            state=State(values["state"]),
-            stored=Stored(
-                row.seq if first is None else first,
-                frozenset(map(int, values["sets"])),
-                frozenset(map(int, values["opened"])),
-                int(values["marks"]),
-                where,
-            ),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(
-            "account-row-unreadable",
-            f"row {row.seq} of the account cannot be read ({error})",
-            fix="update dpose",
-        ) from error
-
-
 def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
     """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
 
     Args:
         digests: SHA-256 of files of weights.
-        entries: Of the account.
+        entries: Charges of the account.
 
     Returns:
         The runs, each once; and the digests that no run of the account released.
@@ -353,74 +323,546 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
     return list(found.values()), unknown
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The most that may be spent on some pictures.
-
-    Attributes:
-        epsilon: Of everything together.
-        delta: At which it is counted.
-        data: The data, for readers.
-        marks: The pictures; empty where the budget comes from the account.
-        neighbours: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views,
-            is bounded by nothing here.
-        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
-        set_id: What the account calls these pictures; 0 where it does not hold the budget.
-    """
-
-    epsilon: float
-    delta: float
-    data: str
-    marks: Marks = field(repr=False, compare=False)
-    neighbours: Neighbours = field(default_factory=lambda: Neighbours(Unit.IMAGE))
-    owner: str = field(default="", repr=False, compare=False)
-    set_id: int = field(default=0, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        """What the account calls it: there is one for a set of pictures."""
-        return budget_name(self.set_id)
-
-    @property
-    def order(self) -> float:
-        """The order of its filter."""
-        return order_of_budget(self.epsilon, self.delta)[0]
-
-    @property
-    def cap(self) -> float:
-        """The Renyi divergence of that order that may be spent."""
-        return order_of_budget(self.epsilon, self.delta)[1]
+# in the journal
 
 
-def budget_name(set_id: int) -> str:
-    """What the account calls the budget of a set of pictures."""
-    return f"budget {set_id}"
-
-
-def budget_to_dict(budget: Budget, digest: str, owner: str) -> dict[str, Any]:
-    """What the journal keeps of a budget."""
+def charge_to_dict(
+    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
+) -> dict[str, Any]:
+    """The journal's record of a charge: its sets by name and digest, and no picture."""
     return {
-        "epsilon": repr(float(budget.epsilon)),
-        "delta": repr(float(budget.delta)),
-        "data": budget.data,
-        "unit": budget.neighbours.unit.value,
-        "neighbours": budget.neighbours.stated().to_dict(),
-        "owner": owner,
-        "set": budget.set_id,
-        "digest": digest,
+        **{name: getattr(entry, name) for name in _TEXTS},
+        **{name: list(getattr(entry, name)) for name in _LISTS},
+        "delta": repr(float(entry.delta)),
+        "relation": entry.relation.value,
+        "events": [event.to_dict() for event in entry.events],
+        "beyond": entry.beyond,
+        "area": entry.area,
+        "units": entry.units,
+        "state": entry.state.value,
+        "sets": {str(name): digest for name, digest in sets.items()},
+        "opened": {str(name): digest for name, digest in opened.items()},
+        "marks": marks,
     }
 
 
-def budget_from(row: JournalRow) -> Budget:
-    """The budget in a row of the journal."""
+def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
+    """The charge in a row of the journal; its place is that of row `first`, which first named it.
+
+    Raises:
+        DposeError: the row was written by another dpose.
+    """
     values = row.body
-    near = Neighbours.read(values["neighbours"], values["unit"])
-    assert near is not None
-    return Budget(
-        float(values["epsilon"]),
-        float(values["delta"]),
-        str(values["data"]),
-        NO_MARKS,
-        near,
-        set_id=int(values["set"]),
+    try:
+        texts: dict[str, Any] = {name: str(values[name]) for name in _TEXTS}
+        lists: dict[str, Any] = {name: tuple(map(str, values[name])) for name in _LISTS}
+        return Charge(
+            **texts,
+            **lists,
+            relation=Relation(values["relation"]),
+            delta=float(values["delta"]),
+            events=tuple(
+                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
+            ),
+            beyond=values["beyond"] is True,
+            marks=NO_MARKS,
+            area=int(values["area"]),
+            units=int(values["units"]),
+            state=State(values["state"]),
+            stored=Stored(
+                row.seq if first is None else first,
+                frozenset(map(int, values["sets"])),
+                frozenset(map(int, values["opened"])),
+                int(values["marks"]),
+                where,
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(
+            "account-row-unreadable",
+            f"row {row.seq} of the account cannot be read ({error})",
+            fix="update dpose",
+        ) from error
+
+
+class GrowingMapping(Mapping[K, V]):
+    """A mapping that never changes: with more entries it is another mapping, which shares nearly all with this one.
+
+    Its layers are mappings, each less than half of the one below it. So of n entries one is copied log2(n) times at
+    most, however few are added at a time, and a reader of one mapping is not disturbed by additions.
+
+    Args:
+        layers: Oldest first; an entry of a newer layer replaces those below.
+    """
+
+    def __init__(self, layers: tuple[dict[K, V], ...] = ()) -> None:
+        self._layers = layers
+        self._count = sum(1 for _ in self) if len(layers) > 1 else sum(map(len, layers))
+
+    def with_all(self, more: Mapping[K, V]) -> GrowingMapping[K, V]:
+        """These entries, and `more` in place of those with the same keys."""
+        layers = [*self._layers, dict(more)]
+        while len(layers) > 1 and 2 * len(layers[-1]) >= len(layers[-2]):
+            newer = layers.pop()
+            layers[-1] = {**layers[-1], **newer}
+        made = GrowingMapping[K, V]()
+        made._layers = tuple(layers)
+        made._count = self._count + sum(key not in self for key in more)
+        return made
+
+    def __getitem__(self, key: K) -> V:
+        for layer in reversed(self._layers):
+            if key in layer:
+                return layer[key]
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in the order in which they first came."""
+        for depth, layer in enumerate(self._layers):
+            below = self._layers[:depth]
+            yield from (key for key in layer if not any(key in one for one in below))
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class Charges(Mapping[str, Charge]):
+    """Charges by id, oldest first; each is unpacked from its row when it is read.
+
+    Args:
+        rows: Of each charge its newest row, packed: the number of the row that first named it, its own number, and its
+            body deflated.
+        like: Text of one body, which most of the others equal: the dictionary of the compression.
+        where: The account.
+    """
+
+    def __init__(
+        self, rows: GrowingMapping[str, bytes] | None = None, like: bytes = b"", where: Where = None
+    ) -> None:
+        self._rows, self._like, self._where = rows or GrowingMapping[str, bytes](), like, where
+
+    def with_rows(self, rows: Iterable[JournalRow], where: Where) -> Charges:
+        """These charges, and those in newer `rows` of the journal.
+
+        Raises:
+            DposeError: a row was written by another dpose.
+        """
+        like, packed = self._like, dict[str, bytes]()
+        for row in rows:
+            charge_from(row, where)
+            like = like or _text(row.body)
+            before = packed.get(row.name) or self._rows.get(row.name)
+            first = _PLACES.unpack_from(before)[0] if before else row.seq
+            squeeze = zlib.compressobj(9, wbits=-15, memLevel=4, zdict=like)
+            body = squeeze.compress(_text(row.body)) + squeeze.flush()
+            packed[row.name] = _PLACES.pack(first, row.seq) + body
+        return Charges(self._rows.with_all(packed), like, where)
+
+    def __getitem__(self, name: str) -> Charge:
+        content = self._rows[name]
+        first, seq = _PLACES.unpack_from(content)
+        text = zlib.decompressobj(wbits=-15, zdict=self._like).decompress(content[_PLACES.size :])
+        return charge_from(JournalRow(seq, "charge", name, json.loads(text), ""), self._where, first)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+
+def _text(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class History:
+    """The content of the journal, up to a row.
+
+    Attributes:
+        seq: Number of that row; 0 for none.
+        mac: MAC of that row.
+        charges: By id, oldest first, as they stand now.
+        budgets: The rows that set budgets, by their names.
+        accepted: Number of times that the account was set back and accepted as it was.
+        by_set: Of each set of pictures, the ids of the charges that read it, so that the charges of one picture are
+            found among a million without looking at the others.
+    """
+
+    seq: int = 0
+    mac: str = ""
+    charges: Charges = field(default_factory=Charges)
+    budgets: Mapping[str, JournalRow] = field(default_factory=dict)
+    accepted: int = 0
+    by_set: GrowingMapping[int, tuple[str, ...]] = field(default_factory=GrowingMapping, repr=False)
+
+    def among(self, sets: Iterable[int]) -> list[Charge]:
+        """The charges that read any of `sets`, or took pictures of them to be public; oldest first."""
+        names = {name for one in sets for name in self.by_set.get(one, ())}
+        return sorted((self.charges[name] for name in names), key=lambda entry: entry.seq)
+
+    def with_rows(self, rows: Sequence[JournalRow], where: Where) -> History:
+        """This history, and newer `rows`, of which there is at least one."""
+        budgets, by_set = dict(self.budgets), dict[int, tuple[str, ...]]()
+        charged = [row for row in rows if row.kind == "charge"]
+        for row in charged:
+            for one in row_sets(row):
+                names = by_set.get(one) or self.by_set.get(one, ())
+                by_set[one] = names if row.name in names else (*names, row.name)
+        for row in rows:
+            if row.kind == "budget":
+                budgets[row.name] = row
+            elif row.kind == "lift":
+                budgets.pop(row.name, None)
+        return History(
+            rows[-1].seq,
+            rows[-1].mac,
+            self.charges.with_rows(charged, where),
+            budgets,
+            self.accepted + sum(row.kind == ACCEPTED for row in rows),
+            self.by_set.with_all(by_set),
+        )
+
+
+def row_sets(row: JournalRow) -> frozenset[int]:
+    """The sets of pictures that a charge in a row of the journal read or took to be public."""
+    return frozenset(map(int, (*row.body["sets"], *row.body["opened"])))
+
+
+def history(account: Transaction) -> History:
+    """All rows of the journal; what this process has read before is not read again.
+
+    Raises:
+        DposeError: the journal is not as it was written.
+    """
+    made = before = account.known or History()
+    for rows in account.journal(before.seq, before.mac):
+        made = made.with_rows(rows, account.store.where)
+    if made is before:
+        return before
+    account.known = made
+    if not account.appended:  # what is not committed yet may never be
+        account.store.known = made
+    return made
+
+
+def charges(
+    where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None
+) -> list[Charge]:
+    """The recorded charges, oldest first, by the account's own numbers and no clock.
+
+    A charge that took some of the pictures to be public comes without its events: nothing bounds what it tells of them.
+
+    Args:
+        where: The account.
+        of: Only what read any of these pictures.
+        near: Only what read any picture that these charges of the account read; they among them.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    with opened(where).transaction(write=False) as account:
+        found = history(account)
+        if of is None and near is None:
+            return list(found.charges.values())
+        if of is not None:
+            sets = sets_of(account, of)
+        else:
+            own = (s for entry in near or () if entry.stored for s in entry.stored.sets)
+            sets = sets_meeting(account, own)
+        return touching_sets(found.among(sets), sets)
+
+
+def overlapping(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
+    """The charges among `entries` that read any of the pictures `marks`: by the account for those that it holds.
+
+    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    of_store: dict[Where, frozenset[int]] = {}
+    found = []
+    for entry in entries:
+        if entry.stored is None:
+            if np.isin(entry.opened, marks).any():
+                found.append(worst_case(entry))
+            elif np.isin(entry.marks, marks).any():
+                found.append(entry)
+            continue
+        where = entry.stored.where
+        if where not in of_store:
+            with opened(where).transaction(write=False) as account:
+                of_store[where] = sets_of(account, marks)
+        found += touching_sets([entry], of_store[where])
+    return found
+
+
+def touching_sets(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
+    """The stored charges among `entries` that read any of the account's `sets`, as `overlapping`."""
+    found = []
+    for entry in entries:
+        assert entry.stored is not None
+        if entry.stored.opened & sets:
+            found.append(worst_case(entry))
+        elif entry.stored.sets & sets:
+            found.append(entry)
+    return found
+
+
+def groups(where: Where = None) -> list[list[Charge]]:
+    """All charges, in groups that have pictures in common, directly or by way of others; oldest first.
+
+    The two sides of a choice among trials are in one group, though they share no picture.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    store = opened(where)
+    with store.transaction(write=False) as account:
+        entries = list(history(account).charges.values())
+        meets = account.rows("SELECT one, other FROM meets")
+    try:
+        above = {int(one): int(one) for one, _ in meets}
+        joins = [[int(one), int(other)] for one, other in meets]
+        chosen = {names_of_run(entry.id)[1]: entry for entry in entries if entry.what == TUNING[0]}
+        both = [[e for e in (entry, chosen.get(entry.id)) if e] for entry in entries]
+        # a charge's own sets are joined by it, and those of both sides of a choice
+        own = [sorted(s for e in sides if e.stored for s in e.stored.sets) for sides in both]
+
+        def root(one: int) -> int:
+            while above[one] != one:
+                above[one] = one = above[above[one]]
+            return one
+
+        for first, *others in [*joins, *filter(None, own)]:
+            for other in others:
+                above[root(other)] = root(first)
+        found: dict[int, list[Charge]] = {}
+        for entry, sets in zip(entries, own, strict=True):
+            found.setdefault(root(sets[0]) if sets else -entry.seq, []).append(entry)
+        return list(found.values())
+    except (KeyError, ValueError, TypeError) as error:
+        raise store.altered("which sets of pictures meet is not what was written") from error
+
+
+def rollback_count(where: Where = None) -> int:
+    """Number of times that the account was set back and accepted: each time less may stand as spent than was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    with opened(where).transaction(write=False) as account:
+        return history(account).accepted
+
+
+def check_account(where: Where = None) -> str:
+    """What is wrong with the account, read as a whole; "" for nothing.
+
+    The journal is checked row by row, and every set of pictures against the digest that charges name it by.
+
+    Raises:
+        DposeError: the account cannot be reached.
+    """
+    store = opened(where)
+    with store.transaction(write=False) as account:
+        store.known = None
+        try:
+            rows = list(chain(*account.journal()))
+        except DposeError as error:
+            return error.what
+        digests = {str(name): digest for name, digest in account.rows("SELECT id, digest FROM sets")}
+        for row in rows:
+            named = {**row.body.get("sets", {}), **row.body.get("opened", {})}
+            if any(digests.get(name) != digest for name, digest in named.items()):
+                return f"row {row.seq} names a set of pictures that is another one"
+        return check_sets(account)
+
+
+# which pictures were read together
+
+
+@dataclass(frozen=True)
+class PictureCell:
+    """Pictures that are in the same sets.
+
+    Attributes:
+        id: Its name; larger than its parent's.
+        parent: Name of the parent; 0 for none.
+        set_id: The last of its sets; the others are its parent's.
+        members: Number of pictures in it and in no child of it.
+    """
+
+    id: int
+    parent: int
+    set_id: int
+    members: int
+
+
+def numbers_of(numbers: Iterable[int]) -> str:
+    """The parameter `numbers` of a statement with `{each}`."""
+    return ",".join(map(str, numbers.tolist() if isinstance(numbers, np.ndarray) else numbers))
+
+
+def known_set(account: Transaction, marks: Marks) -> int | None:
+    """The set of exactly these pictures; None if the account has none."""
+    found = account.rows("SELECT id FROM sets WHERE digest = :digest", digest=account.key.name_of(marks))
+    return int(found[0][0]) if found else None
+
+
+def register_set(account: Transaction, marks: Marks) -> int:
+    """The set of exactly these pictures, made if it is new."""
+    known = known_set(account, marks)
+    if known is not None:
+        return known
+    subjects = account.key.subjects(marks)
+    numbers = numbers_of(subjects)
+    set_id = int(account.rows("SELECT COALESCE(MAX(id), 0) + 1 FROM sets")[0][0])
+    made = {"id": set_id, "digest": account.key.set_digest(subjects), "members": len(subjects)}
+    account.run("INSERT INTO sets (id, digest, members) VALUES (:id, :digest, :members)", made)
+    # new pictures are in no set yet (cell 0)
+    account.run(
+        "INSERT INTO subjects (subject, cell) SELECT one, 0 FROM ({each}) AS asked WHERE true ON CONFLICT DO NOTHING",
+        numbers=numbers,
     )
+    account.run(
+        "INSERT INTO cells (parent, set_id, members) SELECT cell, CAST(:set AS BIGINT), COUNT(*) "
+        "FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
+        set=set_id,
+        numbers=numbers,
+    )
+    account.run(
+        "UPDATE cells SET members = members - (SELECT split.members FROM cells AS split "
+        "WHERE split.parent = cells.id AND split.set_id = :set) "
+        "WHERE id IN (SELECT parent FROM cells WHERE set_id = :set)",
+        set=set_id,
+    )
+    account.run(
+        "UPDATE subjects SET cell = cells.id FROM ({each}) AS asked, cells "
+        "WHERE subject = one AND parent = subjects.cell AND set_id = :set",
+        set=set_id,
+        numbers=numbers,
+    )
+    # it meets itself, and the other sets of the cells that it has split
+    split = _above(account, "DISTINCT set_id", "SELECT id FROM cells WHERE set_id = :set", set=set_id)
+    met = {set_id, *(int(other) for (other,) in split)}
+    pairs = {pair for other in met for pair in ((set_id, other), (other, set_id))}
+    account.run(
+        "INSERT INTO meets (one, other) VALUES (:one, :other)",
+        *({"one": one, "other": other} for one, other in sorted(pairs)),
+    )
+    return set_id
+
+
+def _above(account: Transaction, columns: str, cells: str, **values: Any) -> list[tuple[Any, ...]]:
+    """`columns` of the cells that the query `cells` selects, and of all cells above them."""
+    return account.rows(
+        f"WITH RECURSIVE above(id) AS ({cells} UNION "
+        "SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
+        f"SELECT {columns} FROM cells JOIN above ON cells.id = above.id",
+        **values,
+    )
+
+
+def sets_meeting(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
+    """The sets that share a picture with one of `sets`, those among them."""
+    found = account.rows(
+        "SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=numbers_of(sorted(sets))
+    )
+    return frozenset(int(row[0]) for row in found)
+
+
+def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
+    """The sets that hold any of the pictures `marks`."""
+    if not len(marks):
+        return frozenset()
+    known = known_set(account, marks)
+    if known is not None:
+        return sets_meeting(account, [known])
+    found = _above(
+        account,
+        "DISTINCT set_id",
+        "SELECT DISTINCT cell FROM ({each}) AS asked JOIN subjects ON subject = one",
+        numbers=numbers_of(account.key.subjects(marks)),
+    )
+    return frozenset(int(row[0]) for row in found)
+
+
+def without(account: Transaction, marks: Marks, sets: Iterable[int]) -> Marks:
+    """Those of `marks` that are in none of `sets`."""
+    sets = frozenset(sets)
+    if not sets or not len(marks):
+        return marks
+    hashes = account.key.hashes(marks)
+    found = account.rows(
+        "SELECT subject, cell FROM subjects WHERE subject IN ({each})", numbers=numbers_of(hashes)
+    )
+    chains = chains_of(account, {int(cell) for _, cell in found})
+    gone = np.array([int(subject) for subject, cell in found if chains[int(cell)] & sets], np.int64)
+    return marks[~np.isin(hashes, gone)]
+
+
+def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
+    """The cells that hold any of the pictures `marks`; 0 among them if one is in no set."""
+    if not len(marks):
+        return frozenset()
+    known = known_set(account, marks)
+    if known is not None:
+        return frozenset(cell.id for cell in cells_within(account, known) if cell.members)
+    subjects = account.key.subjects(marks)
+    found = account.rows(
+        # joined, since each is asked for once: for IN, PostgreSQL looks up one after the other
+        "SELECT cell, COUNT(*) FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
+        numbers=numbers_of(subjects),
+    )
+    cells = {int(cell) for cell, _ in found}
+    return frozenset(cells if sum(int(count) for _, count in found) == len(subjects) else cells | {0})
+
+
+def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
+    """The cells whose pictures are in the set, empty ones too; parents before children."""
+    found = account.rows(
+        "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id = :set UNION "
+        "SELECT cells.id FROM cells JOIN below ON cells.parent = below.id) "
+        "SELECT cells.id, cells.parent, cells.set_id, cells.members FROM cells JOIN below ON cells.id = below.id "
+        "ORDER BY cells.id",
+        set=set_id,
+    )
+    return [PictureCell(*map(int, row)) for row in found]
+
+
+def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset[int]]:
+    """The sets that the pictures of each cell are in."""
+    wanted = frozenset(cells)
+    found = _above(
+        account,
+        "cells.id, cells.parent, cells.set_id",
+        "SELECT id FROM cells WHERE id IN ({each})",
+        numbers=numbers_of(wanted),
+    )
+    chains: dict[int, frozenset[int]] = {0: frozenset()}
+    for cell, parent, set_id in sorted(found):
+        chains[int(cell)] = chains[int(parent)] | {int(set_id)}
+    return {cell: chains[cell] for cell in wanted}
+
+
+def check_sets(account: Transaction) -> str:
+    """What is wrong with the sets, read as a whole; "" if their digests and counts are as they were registered."""
+    found = account.rows("SELECT id, parent, set_id, members FROM cells ORDER BY id")
+    cells = [PictureCell(*map(int, row)) for row in found]
+    chains: dict[int, frozenset[int]] = {0: frozenset()}
+    for cell in cells:
+        chains[cell.id] = chains.get(cell.parent, frozenset()) | {cell.set_id}
+    where = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
+    for cell in cells:
+        if int((where[:, 1] == cell.id).sum()) != cell.members:
+            return f"cell {cell.id} of its pictures has lost or won some"
+    for set_id, digest, members in account.rows("SELECT id, digest, members FROM sets"):
+        inside = [cell for cell, chain in chains.items() if int(set_id) in chain]
+        subjects = np.unique(where[np.isin(where[:, 1], inside), 0])
+        if len(subjects) != int(members) or account.key.set_digest(subjects) != digest:
+            return f"set {set_id} of its pictures is not as it was registered"
+    return ""

@@ -2,7 +2,7 @@
 
     composed(found, delta=1e-5)                             # epsilon of all of them, for a plan fixed beforehand
     renyi_cost(events, order=6.5, replaces=False)           # what a budget's filter adds up
-    spending(Neighbours("image"), 1e-5, of=marks).epsilon      # of the picture that has given the most
+    spending(Neighbours("image"), 1e-5, of=marks).epsilon   # of the picture that has spent the most
 
 docs/proofs/odometer.md proves both: the bound of each event, replacement under Poisson sampling by the weak triangle
 inequality, and the conversion.
@@ -13,25 +13,30 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 
-from dpose.account.charges import EVALUATION, PIXEL, Charge, restated, unbounded
-from dpose.account.history import history, touching_sets
-from dpose.account.journal import Transaction, Where
-from dpose.account.sets import cells_of, cells_within, chains_of
-from dpose.account.store import opened
+from dpose.account.charges import (
+    EVALUATION,
+    PIXEL,
+    Charge,
+    cells_of,
+    cells_within,
+    chains_of,
+    history,
+    restated,
+    touching_sets,
+    unbounded,
+)
+from dpose.account.store import Transaction, Where, opened
 from dpose.privacy.accounting import added_up, cost
-from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, SampledGaussian
+from dpose.privacy.events import Approximate, Event
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.renyi import APPROXIMATE_SHARE, converted, order_of_budget
-from dpose.privacy.rounding import as_given, lower
+from dpose.privacy.renyi import APPROXIMATE_SHARE, order_of_budget
 
 CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
-"""Epsilons of the filters that `chosen_epsilon` asks: public, and fixed before anything is seen; 1/32 to 2,048."""
-EXAMPLES = 3
-"""Of what would fit: so many, of the newest kinds."""
+"""Epsilons of the filters that `chosen_epsilon` compares: public, and fixed before anything is seen; 1/32 to 2,048."""
 
 
 def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tuple[float, float]:
@@ -50,11 +55,11 @@ def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tupl
 
 
 def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None = None) -> float:
-    """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
+    """Epsilon at `delta` of everything in `entries` together; infinite if one of them is bounded by nothing.
 
     For a plan fixed beforehand: what the entries did must not have been chosen by looking at each other's results
     (budgets hold for that, too: `filters`). Scores without noise (`what` "evaluation") have no epsilon and are left
-    out; whoever shows the sum names them.
+    out; anyone who shows the sum names them.
 
     Args:
         entries: What was done.
@@ -92,7 +97,7 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, a
         charges: All with a bound for the neighbours, those that were made again as they stand now.
         delta: In (0, 1).
         asked: The neighbours.
-        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite where there are more.
+        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite if there are more.
     """
     events = [event for charge in charges for event in restated(charge, asked)]
     most = added_up(event.pure() for event in events)
@@ -112,52 +117,6 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, a
 def chosen_share(delta: float) -> float:
     """The share of `delta` that each filter of `CHOSEN` has: they are asked all together."""
     return delta / len(CHOSEN)
-
-
-def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: float) -> float:
-    """What a budget's filter has spent, as an epsilon at the budget's delta: 0 for nothing."""
-    if spent == (0.0, 0.0):
-        return 0.0
-    if spent[1] > delta * APPROXIMATE_SHARE * (1 + 1e-9):
-        return math.inf
-    order, _ = order_of_budget(budget_epsilon, delta)
-    return max(0.0, spent[0] + converted(order, delta * (1 - APPROXIMATE_SHARE)))
-
-
-def fitting_words(asked: Neighbours, order: float, left: float, like: Sequence[Charge]) -> list[str]:
-    """How much of the newest kinds of `like` fits into what is left of a Renyi divergence of `order`, in words."""
-    said = [
-        words
-        for charge in like
-        for event in charge.events
-        if (words := _fitting(asked, left, order, charge, event))
-    ]
-    return list(dict.fromkeys(said))[-EXAMPLES:]
-
-
-def _fitting(asked: Neighbours, left: float, order: float, charge: Charge, event: Event) -> str:
-    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
-    if unbounded(charge, asked.unit):
-        return ""
-    if isinstance(event, SampledGaussian):
-        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
-        steps = min(int(left / one), 10**9) if one else 10**9
-        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
-        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
-        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
-    if charge.unit != PIXEL:
-        return ""
-    (wide,) = restated(replace(charge, events=(event,)), asked)
-    if isinstance(event, Laplace) and isinstance(wide, Laplace):
-        room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
-        what = f"at {lower(room, 2)}"
-    elif isinstance(event, Gaussian) and isinstance(wide, Gaussian):
-        room = left / order / float(wide.rho() / event.rho())
-        what = f"at rho {lower(room, 2)} of zCDP"
-    else:
-        return ""
-    pixels = f" for {event.pixels} pixels" if event.pixels else ""
-    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
 
 
 class Compositions:
@@ -206,9 +165,9 @@ class Spent:
     """What some pictures have been spent for, of the one that has spent the most.
 
     Attributes:
-        epsilon: Of everything that read it, for a plan fixed beforehand; infinite where something has no bound.
+        epsilon: Of everything that read it, for a plan fixed beforehand; infinite if something has no bound.
         delta: At which it is told.
-        asked: For which neighbours.
+        asked: Neighbours of the answer.
         charges: That read any of them, oldest first; those that took some of them to be public without their events.
         unbounded: Of the charges without a bound for these neighbours (scores apart), why.
         scores: How many scores without noise there are besides.
@@ -241,8 +200,8 @@ def spending(
     in the pictures. For units of more than one picture (a video, a person) all are added up.
 
     Args:
-        asked: For which neighbours.
-        delta: At which epsilon is told, in (0, 1).
+        asked: Neighbours of the answer.
+        delta: Delta at which epsilon is computed, in (0, 1).
         where: The account.
         of: The pictures, and everything that read them; None for the charges `among` and nothing else.
         among: Charges of the account.
@@ -256,7 +215,7 @@ def spending(
         if of is not None:
             cells = cells_of(account, of)
         else:
-            read = frozenset(s for entry in among if entry.stored for s in entry.stored.sets)
+            read = {s for entry in among if entry.stored for s in entry.stored.sets}
             cells = frozenset(c.id for set_id in read for c in cells_within(account, set_id) if c.members)
         chains = set(chains_of(account, cells).values())
         sets: frozenset[int] = frozenset().union(*chains)

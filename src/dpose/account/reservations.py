@@ -30,11 +30,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpose.account.budgets import admit, forget_bounds
-from dpose.account.charges import Charge, State, Stored, charge_from, charge_to_dict, joined, names_of_run
-from dpose.account.history import history, touching_sets
-from dpose.account.journal import Transaction, Where
-from dpose.account.sets import register_set, sets_of, without
-from dpose.account.store import opened
+from dpose.account.charges import (
+    Charge,
+    State,
+    Stored,
+    charge_from,
+    charge_to_dict,
+    history,
+    joined,
+    names_of_run,
+    numbers_of,
+    register_set,
+    sets_of,
+    touching_sets,
+    without,
+)
+from dpose.account.store import Transaction, Where, opened
 from dpose.errors import DposeError
 from dpose.files import private_folder
 from dpose.privacy.entries import EntryType, spent
@@ -133,7 +144,7 @@ def charge_within(account: Transaction, entry: Charge, *, checked: bool = True) 
 def _written(account: Transaction, entry: Charge, sets: Iterable[int], public: Iterable[int]) -> Charge:
     sets, public = frozenset(sets), frozenset(public)
     found = account.rows(
-        "SELECT id, digest, members FROM sets WHERE id IN ({each})", numbers=",".join(map(str, sets | public))
+        "SELECT id, digest, members FROM sets WHERE id IN ({each})", numbers=numbers_of(sets | public)
     )
     digests = {int(name): str(digest) for name, digest, _ in found}
     marks = sum(int(members) for name, _, members in found if int(name) in sets)
@@ -184,7 +195,7 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
     """Commit a charge at the end of the block; whatever ends it otherwise, record that the charge failed: it counts.
 
     Args:
-        name: The charge's id; "" where nothing was charged, and nothing is done then.
+        name: The charge's id; "" if nothing was charged, and nothing is done then.
         outputs: SHA-256 of every file of the output: looked at when the block has ended.
         where: The account.
 

@@ -1,53 +1,90 @@
-"""The account's database: SQLite for one user, PostgreSQL for a team; its tables, and how it is opened.
+"""The account's database: SQLite for one user, PostgreSQL for a team; its key, its journal, and how it is opened.
 
     with opened(where).transaction() as account:
         account.append("charge", name, body)
 
-One transaction at a time writes, on either engine: SQLite's `BEGIN IMMEDIATE`, PostgreSQL's advisory lock. So what one
-reservation read is still true when it is written, whoever else is at work.
+One transaction at a time writes, on either engine: SQLite's `BEGIN IMMEDIATE`, PostgreSQL's advisory lock. What one
+reservation read is therefore still true when it is written.
 
-**Guarantee.** A whole database that is exchanged for an older copy of itself is found by whoever has seen more of it
-(`keys`), a row that was changed by its journal (`journal`).
+The journal holds what has happened, in rows that are added and never changed. A MAC binds each row to the row before
+it; all other tables (the sets of pictures, the bounds of budgets, compositions) follow from the journal or are checked
+by the key. Order is the journal's own number: no clock decides anything.
+
+The key is not stored in the database. A team shares it (`DPOSE_ACCOUNT_KEY`); a single user's key is a file beside the
+account that only that user can read. The database holds a check value, so that a wrong key is detected: under a wrong
+key no picture would be found, and every budget would look unspent.
+
+**Guarantee.** Without the key the hashes of pictures are those of a random function (AES as a pseudo-random
+permutation, cut to 64 bits): the database alone shows how many pictures the charges read and share, and of no picture
+whether it is among them. Two pictures with one hash (one pair in 10^7 for a million pictures) count as one: spending is
+never understated.
+
+A row that is changed, added or removed without the key is detected when it is next read. A whole database that is
+replaced by an older copy of itself is consistent: every MAC in it holds. It is detected on each machine that has seen
+more of it: an account that ends before the last row which this machine has seen, or that holds another row in its
+place, is refused (`SetBackError`). The mark of what was seen is written after a transaction, so it may be behind its
+account and is never ahead of it. Rows that only other machines have seen are not known here, and a user who can write
+to the state folder can remove the mark.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import hmac
+import json
 import os
 import re
+import secrets
 import sqlite3
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpose.account.journal import SCHEMA, Place, Transaction, Where
-from dpose.account.keys import (
-    FILE,
-    AccountKey,
-    HighWater,
-    SetBackError,
-    account_key,
-    any_seen,
-    note_seen,
-)
+import numpy as np
+from numpy.typing import NDArray
+
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, make_folder, private_folder
+from dpose.files import (
+    explain_os_error,
+    file_bytes,
+    file_text,
+    fsync_folder,
+    make_folder,
+    private_folder,
+)
 from dpose.privacy.keys import state_folder
+from dpose.privacy.marks import Marks
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 VARIABLE = "DPOSE_ACCOUNT"
 DATABASE = "account.sqlite"
+KEY_VARIABLE = "DPOSE_ACCOUNT_KEY"
+KEY_FILE = "account.key"
+SEEN = "accounts-seen"
+"""Folder of the marks of what this machine has seen."""
 ACCEPTED = "accept"
-"""The kind of a journal's row that says that the account was set back and taken as it was."""
+"""Kind of the journal row that records that the account was set back and accepted as it was."""
+SCHEMA = 1
+ROWS_AT_ONCE = 1000
+"""Number of rows of the journal in memory while it is read."""
+LARGEST_NUMBER = 2**63 - 1
+"""Largest number of a row: the largest that a database compares with."""
 PATIENCE_S = 120
-"""How long a transaction waits for the one before it."""
+"""Seconds that a transaction waits for the one before it."""
 LOCK = 0x64706F7365
 """PostgreSQL's advisory lock of the account."""
 
+Where: TypeAlias = Path | str | None
+"""An account: a URL, a state folder, or the user's own (`DPOSE_ACCOUNT`, otherwise the state folder's)."""
+Subjects = NDArray[np.int64]
+"""Sorted and unique keyed hashes of pictures, as the account stores them."""
 
 _TABLES = (
     "CREATE TABLE meta (name VARCHAR(40) PRIMARY KEY, value TEXT NOT NULL)",
@@ -68,8 +105,389 @@ _TABLES = (
 """Schema 1. `cells` is a tree of which pictures were read together: docs/proofs/odometer.md."""
 
 
-class Store(Place):
-    """An account's database. Made by `opened`."""
+# the key
+
+
+@dataclass(frozen=True)
+class AccountKey:
+    """The secret of an account.
+
+    Attributes:
+        secret: 32 bytes.
+        place: Source of the key, for messages.
+    """
+
+    secret: bytes = field(repr=False)
+    place: str = ""
+
+    def derived(self, purpose: str) -> bytes:
+        """A key for one purpose alone, 32 bytes."""
+        return hmac.digest(self.secret, f"dpose/account/1 {purpose}".encode(), "sha256")
+
+    @property
+    def check(self) -> str:
+        """The value in the database by which the key is recognized; it reveals nothing about the key."""
+        return self.derived("check").hex()
+
+    def subjects(self, marks: Marks) -> Subjects:
+        """Keyed hashes of the pictures `marks`, sorted and unique."""
+        return np.unique(self.hashes(marks))
+
+    def hashes(self, marks: Marks) -> NDArray[np.int64]:
+        """The keyed hash of each of `marks`, in their order: AES-256 of the mark, its first eight bytes."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        blocks = np.zeros((len(marks), 2), "<u8")
+        blocks[:, 0] = marks
+        # each block by itself: one picture has one hash, which is what makes it a name
+        cipher = Cipher(algorithms.AES(self.derived("subjects")), modes.ECB()).encryptor()
+        sealed = np.frombuffer(cipher.update(blocks.tobytes()) + cipher.finalize(), "<i8").reshape(-1, 2)
+        return sealed[:, 0].astype(np.int64)
+
+    def name_of(self, marks: Marks) -> str:
+        """`set_digest` of the pictures `marks`, computed once for the same marks."""
+        asked = self, hashlib.sha256(np.ascontiguousarray(marks).data).digest()
+        name = _NAMES.get(asked) or self.set_digest(self.subjects(marks))
+        if len(_NAMES) >= 64:
+            _NAMES.clear()
+        _NAMES[asked] = name
+        return name
+
+    def set_digest(self, subjects: Subjects) -> str:
+        """The name of a set of pictures, by its members."""
+        content = np.ascontiguousarray(subjects, "<i8").tobytes()
+        return hmac.digest(self.derived("sets"), content, "sha256").hex()
+
+    def owner_hash(self, word: str) -> str:
+        """Hash of the word of a budget's owner, slow to guess even with the key; "" for no word."""
+        if not word:
+            return ""
+        return hashlib.scrypt(word.encode(), salt=self.derived("owners"), n=1 << 14, r=8, p=1, dklen=32).hex()
+
+    def mac(self, purpose: str, *parts: str) -> str:
+        """A MAC of `parts`, each framed by its length."""
+        framed = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
+        return hmac.digest(self.derived(purpose), framed, "sha256").hex()
+
+
+_NAMES: dict[tuple[AccountKey, bytes], str] = {}
+"""Names of sets by key and digest of the marks: the marks themselves are not held."""
+
+
+def account_key(folder: Path, *, make: bool) -> AccountKey | None:
+    """The key: from `DPOSE_ACCOUNT_KEY`, or from the file in `folder`.
+
+    Args:
+        folder: The state folder.
+        make: Make a key if there is none; processes that do so at once all get the same.
+
+    Returns:
+        The key; None if there is none and `make` is not set.
+
+    Raises:
+        DposeError: it is no key, others could read its file, or the file cannot be read or made.
+    """
+    if given := os.environ.get(KEY_VARIABLE):
+        return AccountKey(_secret(given, KEY_VARIABLE), KEY_VARIABLE)
+    file = folder / KEY_FILE
+    if make and not file.exists():
+        _make_key(file)
+    try:
+        if file.stat().st_mode & 0o077 and os.name != "nt":
+            raise DposeError(
+                "account-key-exposed",
+                "others may read the key of the account",
+                str(file),
+                f"close it: chmod 600 {file}",
+            )
+        return AccountKey(_secret(file_text(file, encoding="ascii"), str(file)), str(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError(
+            "account-key-unreadable", f"the key of the account cannot be read ({error})", str(file)
+        ) from error
+
+
+def _secret(text: str, where: str) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
+        raise DposeError("account-key-malformed", "a key of an account has 64 hexadecimal digits", where)
+    return bytes.fromhex(text.strip())
+
+
+def _make_key(file: Path) -> None:
+    """Write a new key, whole or not at all; of several processes the first one's key stays."""
+    private_folder(file.parent)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(secrets.token_hex(32) + "\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(name, file)
+            fsync_folder(file.parent)
+        finally:
+            os.unlink(name)
+    except OSError as error:
+        raise explain_os_error(error, file) from error
+
+
+# how far this machine has seen it
+
+
+class SetBackError(DposeError):
+    """An account holds less than this machine has seen of it."""
+
+
+@dataclass(frozen=True)
+class HighWater:
+    """The last row that was seen of a journal.
+
+    Attributes:
+        seq: Number of the row; 0 for none.
+        mac: MAC of the row.
+    """
+
+    seq: int = 0
+    mac: str = ""
+
+
+def seen(folder: Path, account: str) -> HighWater:
+    """The last row that this machine has seen of the account of that name.
+
+    Raises:
+        DposeError: the mark cannot be read.
+    """
+    file = seen_file(folder, account)
+    try:
+        content = file_bytes(file).rstrip(b"\0")
+        # not whole: power was cut before it was on the disk
+        values = json.loads(content if content.endswith(b"}") else b"{}")
+        found = HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
+        if not 0 <= found.seq <= LARGEST_NUMBER:
+            raise ValueError("there is no such row")
+        return found
+    except FileNotFoundError:
+        return HighWater()
+    except (OSError, ValueError, OverflowError, AttributeError, TypeError, RecursionError) as error:
+        raise DposeError(
+            "high-water-unreadable",
+            f"how far the account was seen cannot be read ({error})",
+            str(file),
+            "remove it, and it is kept anew",
+        ) from error
+
+
+def note_seen(folder: Path, account: str, water: HighWater) -> None:
+    """Store how far an account was seen; if that cannot be written, the older mark stays.
+
+    Nothing waits for the disk: after a power cut an older mark is as good as a crash before this one.
+    """
+    file = seen_file(folder, account)
+    with contextlib.suppress(OSError):
+        if not file.parent.exists():
+            private_folder(folder)
+            private_folder(file.parent)
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".")  # 0600
+        with os.fdopen(descriptor, "w") as opened:
+            json.dump({"account": account, "seq": water.seq, "mac": water.mac}, opened)
+        os.replace(name, file)
+
+
+def seen_file(folder: Path, account: str) -> Path:
+    """The file of an account's mark."""
+    return folder / SEEN / f"{hashlib.sha256(account.encode()).hexdigest()[:32]}.json"
+
+
+# transactions and the journal
+
+
+@dataclass(frozen=True)
+class JournalRow:
+    """One event of the account.
+
+    Attributes:
+        seq: 1, 2, 3, ...
+        kind: "charge", "budget", "lift", "ledger" or `ACCEPTED`.
+        name: The charge, budget or ledger that it is about.
+        body: The content.
+        mac: Binds it to the row before it.
+    """
+
+    seq: int
+    kind: str
+    name: str
+    body: dict[str, Any] = field(repr=False)
+    mac: str = field(repr=False)
+
+
+class Transaction:
+    """Reads and writes while no other process writes. Made by `Store.transaction`."""
+
+    def __init__(
+        self, store: Store, connection: Connection, key: AccountKey, before: HighWater | None = None
+    ) -> None:
+        self.store, self.key, self.before = store, key, before
+        self.appended = False
+        """Whether rows were added to the journal: they may still be rolled back."""
+        self.last: HighWater | None = None
+        """The journal's last row, once `head` was read."""
+        self.known = store.known
+        """What this process had read of the journal before: what other threads read since is not in view."""
+        self._connection = connection
+
+    def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows that a query selects."""
+        from sqlalchemy import text
+
+        return [tuple(row) for row in self._connection.execute(text(self._spoken(statement)), values)]
+
+    def run(self, statement: str, *many: dict[str, Any], **values: Any) -> int:
+        """Execute a statement, once or for each of `many`; the number of rows that it changed."""
+        from sqlalchemy import text
+
+        return self._connection.execute(text(self._spoken(statement)), list(many) or values).rowcount
+
+    def _spoken(self, statement: str) -> str:
+        """`statement` with {each}, the numbers of the parameter `numbers` as a column `one`, in the engine's words."""
+        if "{each}" not in statement:
+            return statement
+        lite = "SELECT value AS one FROM json_each('[' || :numbers || ']')"
+        full = "SELECT one FROM unnest(CAST('{' || :numbers || '}' AS BIGINT[])) AS given(one)"
+        return statement.replace("{each}", lite if self.store.lite else full)
+
+    def meta(self, name: str) -> str | None:
+        """A value of the account as a whole."""
+        found = self.rows("SELECT value FROM meta WHERE name = :name", name=name)
+        return str(found[0][0]) if found else None
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Write a value of the account as a whole."""
+        # not ON CONFLICT: a role that may charge may update this table and not insert into it
+        if not self.run("UPDATE meta SET value = :value WHERE name = :name", name=name, value=value):
+            self.run("INSERT INTO meta (name, value) VALUES (:name, :value)", name=name, value=value)
+
+    @property
+    def head(self) -> HighWater:
+        """The last row of the journal.
+
+        Raises:
+            DposeError: what stands there is not what was last written, or this machine has seen more of it, or a newer
+                dpose has brought the account to another schema.
+        """
+        if self.last is None:
+            store = self.store
+            meta = dict(self.rows("SELECT name, value FROM meta WHERE name IN ('head', 'schema')"))
+            store.check_schema(store.number_in(meta.get("schema")))
+            seq, _, mac = str(meta.get("head", "0 ")).partition(" ")
+            found = HighWater(store.number_in(seq), mac)
+            rows = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
+            if found != (HighWater(*rows[0]) if rows else HighWater()):
+                raise store.altered("rows are missing at the end of its journal, or were added")
+            before = store.seen if self.before is None else self.before
+            if before.seq > found.seq:
+                raise store.set_back(f"it ends at row {found.seq}", before)
+            if before.seq and self._mac_at(before.seq) != before.mac:
+                raise store.set_back("it has another one there", before)
+            self.last = found
+        return self.last
+
+    def _mac_at(self, seq: int) -> str | None:
+        """The MAC of a row as it stands; None if there is no such row."""
+        found = self.rows("SELECT mac FROM journal WHERE seq = :seq", seq=seq)
+        return found[0][0] if found else None
+
+    def append(self, kind: str, name: str, body: dict[str, Any]) -> int:
+        """Add a row to the journal; its number."""
+        seq = self.head.seq + 1
+        text = json.dumps(body, sort_keys=True)
+        mac = self.key.mac("journal", self.head.mac, str(seq), kind, name, text)
+        row = {"seq": seq, "kind": kind, "name": name, "body": text, "mac": mac}
+        self.run(
+            "INSERT INTO journal (seq, kind, name, body, mac) VALUES (:seq, :kind, :name, :body, :mac)", row
+        )
+        self.set_meta("head", f"{seq} {mac}")
+        self.appended, self.last = True, HighWater(seq, mac)
+        return seq
+
+    def journal(self, after: int = 0, mac: str = "") -> Iterator[list[JournalRow]]:
+        """The rows after number `after`, whose MAC is `mac`, each checked; `ROWS_AT_ONCE` at a time.
+
+        Raises:
+            DposeError: a row is not as it was written, row `after` among them.
+        """
+        head, last = self.head.seq, after
+        if after and self._mac_at(after) != mac:
+            raise self.store.altered(f"row {after} of its journal is not the one that was read before")
+        while found := self.rows(
+            "SELECT seq, kind, name, body, mac FROM journal WHERE seq > :last ORDER BY seq LIMIT :page",
+            last=last,
+            page=ROWS_AT_ONCE,
+        ):
+            rows = []
+            for values in found:
+                rows.append(row := self._row(values, mac, last + 1))
+                last, mac = row.seq, row.mac
+            yield rows
+        if last != head:
+            raise self.store.altered("rows of its journal are missing")
+
+    def last_of(self, name: str) -> JournalRow | None:
+        """The newest row about `name`, checked; None if there is none.
+
+        Raises:
+            DposeError: it is not as it was written.
+        """
+        found = self.rows(
+            "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1",
+            name=name,
+        )
+        if not found:
+            return None
+        seq = self.store.number_in(found[0][0])
+        return self._row(found[0], str(self._mac_at(seq - 1) or ""), seq)
+
+    def _row(self, values: tuple[Any, ...], before: str, expected: int) -> JournalRow:
+        """Row number `expected`, from what stands there and the MAC of the row before it."""
+        seq, kind, name, body, own = values
+        # a column of SQLite holds whatever was put there
+        texts = all(isinstance(value, str) for value in values[1:])
+        if seq != expected or not texts or own != self.key.mac("journal", before, str(seq), kind, name, body):
+            raise self.store.altered(f"row {expected} of its journal is not as it was written")
+        return JournalRow(seq, kind, name, json.loads(body), own)
+
+
+# the database
+
+
+class Store:
+    """An account's database. Made by `opened`.
+
+    Attributes:
+        lite: Whether the engine is SQLite.
+        file: SQLite's file; None for PostgreSQL.
+        ready: The key, once the schema and the key were found to be right.
+        known: What this process has read of the journal so far (`charges.History`).
+    """
+
+    def __init__(self, url: str, folder: Path, where: Where) -> None:
+        self.url, self.folder, self.where = url, folder, where
+        self.lite = url.startswith("sqlite")
+        self.file = Path(url.removeprefix("sqlite:///")) if self.lite else None
+        self.ready: AccountKey | None = None
+        self.known: Any = None
+
+    @property
+    def name(self) -> str:
+        """The place, for messages: without a password."""
+        return str(self.file) if self.file else re.sub(r"//([^:@/]*):[^@/]*@", r"//\1:***@", self.url)
+
+    @property
+    def seen(self) -> HighWater:
+        """The last row that this machine has seen."""
+        return seen(self.folder, self.name)
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
@@ -77,17 +495,19 @@ class Store(Place):
 
         Args:
             write: Whether it may write.
-            make: Whether an account is made where there is none; as `write` by default. Otherwise an empty one is
+            make: Whether an account is made if there is none; as `write` by default. Otherwise an empty one is
                 read, and nothing stays of what is written.
 
         Raises:
             DposeError: the account cannot be reached, is of a newer dpose or of another key, or the disk is full.
         """
+        from sqlalchemy import create_engine
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
             if not (write if make is None else make) and self._absent():
-                with _nothing().connect() as connection, self._begun(connection, write):
+                nothing = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
+                with nothing.connect() as connection, self._begun(connection, write):
                     empty = Store("sqlite:///", self.folder, self.where)
                     yield empty._created(connection, Transaction(empty, connection, AccountKey(bytes(32))))
                 return
@@ -123,9 +543,8 @@ class Store(Place):
     def _prepared(self) -> AccountKey:
         """The key; the schema is there and of this dpose when this returns."""
         if self.file and not self._orphan():
-            self._closed_to_others()
-        engine = _engine(self.url, os.getpid())
-        with engine.connect() as connection, self._begun(connection, write=True):
+            self._closed_to_others(self.file)
+        with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write=True):
             version = self._version(connection)
             self.check_schema(version or SCHEMA)
             if version is None and self.seen.seq:
@@ -136,7 +555,7 @@ class Store(Place):
                     "account-key-missing",
                     "the key of this account is missing: without it nobody can tell what was spent",
                     self.name,
-                    f"bring back {self.folder / FILE}, or set DPOSE_ACCOUNT_KEY",
+                    f"bring back {self.folder / KEY_FILE}, or set DPOSE_ACCOUNT_KEY",
                 )
             account = Transaction(self, connection, key)
             if version is None:
@@ -156,20 +575,21 @@ class Store(Place):
         return self.file is not None and not self.file.exists() and not self._orphan()
 
     def _orphan(self) -> bool:
-        """Whether there was an account here, and there is none.
+        """Refuse an account that is gone: what was spent would be forgotten. False otherwise.
 
-        One key may serve several accounts, so that it stands for none of them alone: what was seen of this one does. A
-        key from before this was kept stands for the account beside it.
+        One key may serve several accounts, so that the key stands for none of them alone: what was seen of this one
+        does. A key of a folder in which nothing was ever seen stands for the account beside it.
 
         Raises:
-            DposeError: there was: what was spent would be forgotten.
+            DposeError: there was an account, and there is none.
         """
         if self.file is None or self.file.exists():
             return False
         if self.seen.seq:
             raise self.set_back("it is not here any more", self.seen)
-        key = self.folder / FILE
-        if key.exists() and not any_seen(self.folder) and not (self.folder / DATABASE).exists():
+        key = self.folder / KEY_FILE
+        any_seen = any((self.folder / SEEN).glob("*.json"))
+        if key.exists() and not any_seen and not (self.folder / DATABASE).exists():
             raise DposeError(
                 "account-missing",
                 "the key of an account is here, and its account is not",
@@ -196,15 +616,64 @@ class Store(Place):
             raise self.altered("it does not say of which schema it is")
         return self.number_in(found[0])
 
-    def _closed_to_others(self) -> None:
-        """The file is there, and its owner's alone, before anything is written to it."""
-        assert self.file is not None
+    def check_schema(self, version: int) -> None:
+        """Refuse an account of a newer dpose.
+
+        Raises:
+            DposeError: its schema is newer, or no schema at all.
+        """
+        if version < 1:
+            raise self.altered("it is of no schema that there was")
+        if version > SCHEMA:
+            raise DposeError(
+                "account-newer",
+                f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
+                self.name,
+                "update dpose",
+            )
+
+    @staticmethod
+    def _closed_to_others(file: Path) -> None:
+        """Make the file, its owner's alone, before anything is written to it."""
         try:
-            private_folder(self.file.parent)
-            make_folder(self.file.parent)
-            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            private_folder(file.parent)
+            make_folder(file.parent)
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
-            raise explain_os_error(error, self.file) from error
+            raise explain_os_error(error, file) from error
+
+    def number_in(self, value: Any) -> int:
+        """A number of a row or a schema that the account holds.
+
+        Raises:
+            DposeError: it is none.
+        """
+        try:
+            found = int(value)
+        except (TypeError, ValueError, OverflowError):  # the last for infinity
+            found = -1
+        if not 0 <= found <= LARGEST_NUMBER:
+            raise self.altered("there is no number where one was written")
+        return found
+
+    def altered(self, what: str) -> DposeError:
+        """The error of an account that is not as dpose wrote it."""
+        return DposeError(
+            "account-altered",
+            f"the account was altered: {what}",
+            self.name,
+            "bring back a copy of it from before; what was spent since cannot be told",
+        )
+
+    def set_back(self, what: str, before: HighWater) -> SetBackError:
+        """The error of an account that holds less than this machine has seen."""
+        return SetBackError(
+            "account-set-back",
+            f"the account was set back: this machine has seen its row {before.seq:,}, and {what}",
+            self.name,
+            "bring back its newest copy; to go on without what is missing, which then counts as never spent: "
+            "dpose account accept",
+        )
 
     def _explained(self, error: Exception) -> DposeError:
         said = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
@@ -300,13 +769,6 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
                 fix="pip install 'dpose[postgres]'",
             ) from error
     return Store(url, folder, where)
-
-
-def _nothing() -> Engine:
-    """An empty database that vanishes."""
-    from sqlalchemy import create_engine
-
-    return create_engine("sqlite://", isolation_level="AUTOCOMMIT")
 
 
 def close_connections(url: str) -> None:

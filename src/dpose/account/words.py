@@ -19,11 +19,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.account.budgets import BudgetState, budget_states, what_fits
-from dpose.account.charges import EVALUATION, PIXEL, Charge, State, restated, unbounded
+from dpose.account.charges import (
+    EVALUATION,
+    PIXEL,
+    Charge,
+    State,
+    charges,
+    groups,
+    restated,
+    rollback_count,
+    unbounded,
+)
 from dpose.account.composition import Spent, composed_each, spending
-from dpose.account.history import charges, groups, rollback_count
-from dpose.account.journal import Where
-from dpose.account.store import VARIABLE, opened
+from dpose.account.store import VARIABLE, Where, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
@@ -33,13 +41,13 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.units import Unit
 
 DELTA = 1e-5
-"""At which epsilon is told where nothing names a delta."""
+"""Delta at which epsilon is computed where nothing names a delta."""
 PLANNED = "for a plan fixed beforehand"
-"""What every figure that composes loss distributions must say beside itself."""
+"""Qualification of every figure that composes loss distributions."""
 CHOSEN = "For runs and releases chosen after seeing earlier ones"
-"""What holds for those is told beside every figure for a plan fixed beforehand."""
+"""Beginning of the line about adaptively chosen charges, beside every figure for a fixed plan."""
 SIZES = 3
-"""Of how many numbers of pixels a figure is told without being asked: the largest that releases were made for."""
+"""Number of default figures for pixels: the largest numbers of pixels that releases were made for."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,8 @@ class Answer:
 
     Attributes:
         asked: For which.
-        delta: At which epsilon is told.
-        epsilon: Of the picture that has given the most; infinite where something has no bound.
+        delta: Delta at which epsilon is computed.
+        epsilon: Of the picture that has given the most; infinite if something has no bound.
         together: Of all that has a bound, as if it had all read one picture.
         unbounded: Why the rest has none, and of how many charges each is true.
         scores: Scores without noise, which have no epsilon.
@@ -83,7 +91,7 @@ class DataSpending:
 
 
 def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Neighbours, ...]:
-    """What to ask where nobody has said: what the charges themselves and the budgets are about.
+    """Default neighbours of an answer: those of the charges themselves and of the budgets.
 
     Releases are asked for the numbers of pixels that they were made for, the largest of them, and for the whole
     picture; runs for the strongest of their units and the weakest.
@@ -102,7 +110,7 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
 
 
 def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
-    """At which delta to tell epsilon: as given, or the largest that a charge claims itself."""
+    """Delta of an answer: as given, or the largest that a charge claims."""
     return delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
 
 
@@ -119,8 +127,8 @@ def answered(
 
     Args:
         entries: Of the account.
-        asked: For which neighbours.
-        delta: At which epsilon is told; None for the entries' own.
+        asked: Neighbours of the answer.
+        delta: Delta at which epsilon is computed; None for the entries' own.
         marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
         where: The account.
         same: Whether `marks` are digests of one picture.
@@ -152,8 +160,8 @@ def datasets(
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
     Args:
-        delta: At which epsilon is told; None for the charges' own.
-        asked: For which neighbours; empty for what the charges are about.
+        delta: Delta at which epsilon is computed; None for the charges' own.
+        asked: Neighbours of the answer; empty for what the charges are about.
         where: The account.
 
     Raises:
@@ -167,8 +175,9 @@ def datasets(
         gathered.setdefault(f"releases of {folder}" if alone else f"group {number}", []).extend(group)
     found = []
     for entries in gathered.values():
-        entries.sort(key=lambda entry: entry.stored.seq if entry.stored else 0)
-        mine = tuple(state for state in states if state.sets & sets_read(entries))
+        entries.sort(key=lambda entry: entry.seq)
+        read = frozenset().union(*(entry.read for entry in entries))
+        mine = tuple(state for state in states if state.sets & read)
         answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
         found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
     shown = {id(state) for one in found for state in one.budgets}
@@ -208,8 +217,8 @@ def picture_of(
     Args:
         name: For readers.
         marks: Its digests.
-        delta: At which epsilon is told; None for the charges' own.
-        asked: For which neighbours; empty for what the charges are about and the whole picture, replaced.
+        delta: Delta at which epsilon is computed; None for the charges' own.
+        asked: Neighbours of the answer; empty for what the charges are about and the whole picture, replaced.
         where: The account.
 
     Raises:
@@ -233,11 +242,6 @@ def picture_of(
     return DataSpending(name, entries, tuple(answers), states)
 
 
-def sets_read(entries: Iterable[Charge]) -> frozenset[int]:
-    """The account's names of the sets of pictures that `entries` read."""
-    return frozenset(s for e in entries if e.stored for s in e.stored.sets | e.stored.opened)
-
-
 def names_of(entries: Sequence[Charge]) -> str:
     """The names under which pictures were read, for readers; of many released files their folder."""
     released = [entry for entry in entries if entry.what == "release"]
@@ -251,12 +255,12 @@ def names_of(entries: Sequence[Charge]) -> str:
 
 @dataclass(frozen=True)
 class ChargeLine:
-    """Charges that are told in one line: alike in all that it shows.
+    """Charges that one line shows: alike in all that it shows.
 
     Attributes:
         entry: The first of them.
-        count: How many.
-        epsilon: Its own claim; infinite where nothing bounds it.
+        count: Number of them.
+        epsilon: Its own claim; infinite if nothing bounds it.
     """
 
     entry: Charge
@@ -265,7 +269,7 @@ class ChargeLine:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where the results are: of many releases their folder, of a run every folder that it was in."""
+        """Folders of the results: of many releases their common one, of a run every folder that it was in."""
         return (str(PurePath(self.entry.folder).parent),) if self.count > 1 else self.entry.folders
 
 
@@ -298,7 +302,7 @@ def _claim(event: Event) -> Event:
 
 
 def _pure(entry: Charge) -> float | None:
-    """What a charge of pure losses claims without any delta; None where it has other events."""
+    """What a charge of pure losses claims without any delta; None if it has other events."""
     pure = added_up(event.pure() for event in restated(entry, own_neighbours(entry)))
     return pure if math.isfinite(pure) else None
 
@@ -312,7 +316,7 @@ def own_neighbours(entry: Charge) -> Neighbours:
 
 
 def row_of(line: ChargeLine) -> tuple[str, ...]:
-    """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
+    """Date, kind, neighbours, epsilon, delta and state of the charges of one line."""
     entry = line.entry
     what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
     epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
@@ -396,7 +400,7 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
 
 
 def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
-    """What a reader of these lines must know besides."""
+    """Remarks that a reader of these lines needs."""
     said = []
     if any(line.entry.beyond for line in lines):
         said.append("* protects only what a picture holds beyond its public view and labels.")
@@ -408,7 +412,7 @@ def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
 
 
 def set_back_line(where: Where = None) -> str:
-    """That the account was once set back and taken as it was; "" if it never was.
+    """A warning that the account was once set back and accepted; "" if it never was.
 
     Raises:
         DposeError: the account cannot be read.
@@ -419,7 +423,7 @@ def set_back_line(where: Where = None) -> str:
 
 
 def check_there(where: Where = None) -> None:
-    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
+    """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong.
 
     Raises:
         DposeError: it is a file that does not exist.

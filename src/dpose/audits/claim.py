@@ -1,4 +1,4 @@
-"""Audits of a released model: by whoever holds its folder and the opening of what was committed to before training.
+"""Audits of a released model: by anyone who holds its folder and the opening of what was committed to before training.
 
 The auditor scores every canary by the final weights, guesses which were in, opens the coins and counts. Nothing is
 trained, and no private picture is read.
@@ -190,7 +190,7 @@ def _adversary(folder: Path, opened: Opening) -> Adversary:
 
 
 def _claim(statement: PrivacyStatement, event: SampledGaussian, folder: Path) -> dict[str, Any]:
-    """As `claim_of` a plan, of the released statement."""
+    """The claim of a released statement, in the form of `claim_of`."""
     plan = file_json(folder / "config.json")["run"]["plan"]
     assert statement.neighbours is not None
     return {

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.func import grad, vmap
 
 import dpose.training.step
 from dpose.audits.undetected_faults import UNSEEN
@@ -23,8 +24,7 @@ from dpose.audits.whitebox import order_of_turns
 from dpose.errors import DposeError
 from dpose.privacy.noise import Stream
 from dpose.training.clip import Clip, PreClipping
-from dpose.training.gradients import Params, per_unit_gradients
-from dpose.units import Task, UnitBatch
+from dpose.training.grad_sample import Params, UnitLoss, Units
 
 Replacements = Mapping[str, Callable[..., Any]]
 
@@ -61,12 +61,10 @@ def _same_batch() -> Replacements:
     clipped = _step.clipped_sum
     public: Params = {}
 
-    def clip(
-        task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *args: Any, **kwargs: Any
-    ) -> Params:
-        for name, gradient in _plain_sums(task, model, params, batch, kwargs.get("transform")).items():
+    def clip(loss: UnitLoss, params: Params, units: Units, *args: Any, **kwargs: Any) -> Params:
+        for name, gradient in _plain_sums(loss, params, units, kwargs.get("transform")).items():
             public[name] = public.get(name, 0) + gradient
-        protected: Params = clipped(task, model, params, batch, *args, **kwargs)
+        protected: Params = clipped(loss, params, units, *args, **kwargs)
         return protected
 
     def add(sums: Params, *rest: Any) -> Params:
@@ -114,32 +112,27 @@ def _twice_the_rate() -> Replacements:
 
 def _not_clipped() -> Replacements:
     def summed(
-        task: Task,
-        model: torch.nn.Module,
+        loss: UnitLoss,
         params: Params,
-        batch: UnitBatch,
+        units: Units,
         clip: Clip,
         *,
         transform: PreClipping | None = None,
+        **more: Any,
     ) -> Params:
         scale = clip.bound / clip.norm  # divided by C where the clip divides
-        plain = _plain_sums(task, model, params, batch, transform)
-        return {name: scale * total for name, total in plain.items()}
+        return {name: scale * total for name, total in _plain_sums(loss, params, units, transform).items()}
 
     return {"clipped_sum": summed}
 
 
-def _plain_sums(
-    task: Task,
-    model: torch.nn.Module,
-    params: Params,
-    batch: UnitBatch,
-    transform: PreClipping | None = None,
-) -> Params:
+def _plain_sums(loss: UnitLoss, params: Params, units: Units, transform: PreClipping | None = None) -> Params:
     """Sums of gradients as they are, or transformed; of the empty units that fill a batch up there are none."""
-    there = (batch.weights > 0).any(1)
-    gradients = per_unit_gradients(task, model, params, batch)
+    weights = units[2]
+    assert isinstance(weights, torch.Tensor)
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0))(params, *units)
     each = transform.each(gradients) if transform else gradients
+    there = (weights > 0).any(1)
     return {name: g[there].sum(0) for name, g in each.items()}
 
 

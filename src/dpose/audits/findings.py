@@ -48,7 +48,7 @@ class AuditFindings:
     """What one run gave away.
 
     Attributes:
-        bounds: Lower bounds on epsilon by test, all of which hold together; None where a test does not apply.
+        bounds: Lower bounds on epsilon by test, all of which hold together; None if a test does not apply.
         refuted: The tests that refute the claim.
         adversary: The one whose rates are reported: the first, or the first that refutes the claim where it does not.
         points: Its operating points.

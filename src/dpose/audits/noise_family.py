@@ -31,7 +31,7 @@ class NoiseBound:
     """The least noise that is refuted.
 
     Attributes:
-        epsilon: Its epsilon at the claim's delta: the lower bound; 0 where nothing is refuted.
+        epsilon: Its epsilon at the claim's delta: the lower bound; 0 if nothing is refuted.
         sigma: Its noise multiplier; infinity where nothing is refuted.
     """
 

@@ -28,7 +28,7 @@ from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])
 """False-positive rates at which a claimed curve is drawn."""
 LEAST = 5e-4
-"""Where the logarithmic axes begin."""
+"""Lower end of the logarithmic axes."""
 REPORTED = 2
 """Operating points that are drawn: those at the lowest false-positive rates."""
 RUN = "this run"

@@ -90,7 +90,7 @@ class ToyUnits:
         return f"unit-{index}"
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
-        """Of the number."""
+        """Hash of the unit's number."""
         return (hashlib.sha256(str(index).encode()).hexdigest(),)
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:

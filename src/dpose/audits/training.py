@@ -46,6 +46,7 @@ from dpose.training.canaries import (
     blank_like,
     toss_coins,
 )
+from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -126,7 +127,6 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             "choose dp-sgd",
         )
     check_free(out)
-    seeded = config.seed is not None
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
     model, start, caveats = build_model(config)
@@ -160,23 +160,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             outsiders=outsiders,
             optimizer=config.optimizer,
             seed=config.seed,
-            options=RunOptions(
-                start=start,
-                facts=StatementFacts(
-                    public=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
-                    conditional_on=conditions(config),
-                    caveats=[*caveats, *_caveats(audit)],
-                    about=config.about,
-                ),
-                settings={
-                    **shown_settings(config),
-                    "audit": {"canaries": audit.canaries, "kind": audit.kind},
-                },
-                places=places_of(config),
-                data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
-                what="audit",
-                console=console,
-            ),
+            options=_options(config, audit, start, caveats, console),
         )
         _without_canaries(out, model)
     else:
@@ -210,10 +194,31 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         findings=findings,
         controls=controls,
         family=family,
-        notes=_notes(audit, seeded),
+        notes=_notes(audit, config.seed is not None),
     )
     write_audit_report(report, out)
     return report
+
+
+def _options(
+    config: RunConfig, audit: TrainingAudit, start: FirstWeights, caveats: Sequence[str], console: Console
+) -> RunOptions:
+    """What a canary run states besides its plan."""
+    data = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
+    return RunOptions(
+        start=start,
+        facts=StatementFacts(
+            public=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            conditional_on=conditions(config),
+            caveats=[*caveats, *_caveats(audit)],
+            about=config.about,
+        ),
+        settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
+        places=places_of(config),
+        data_name=shown_spec(data),
+        what="audit",
+        console=console,
+    )
 
 
 def blank_view(model: torch.nn.Module) -> View:

@@ -91,11 +91,11 @@ UNSEEN: Mapping[str, UndetectedFault] = {
         f"{_TRAINING}[14 a logged private loss]",
     ),
 }
-"""By name, as `--plant` knows them; the first two can be planted, to show that they are not seen."""
+"""Faults by their names in `--plant`; the first two can be planted, to show that audits do not detect them."""
 
 
 def undetected_words(name: str | None) -> str:
-    """In a sentence: that no audit sees the fault, why, and what does; "" where one sees it, or for None."""
+    """A sentence that no audit detects the fault, why, and what does; "" if one detects it, or for None."""
     if name is None or name not in UNSEEN:
         return ""
     return f"No audit sees this fault: {UNSEEN[name].why}. {UNSEEN[name].check} rejects it."

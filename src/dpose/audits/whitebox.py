@@ -104,5 +104,5 @@ def in_turn(seen: Floats, canaries: int, bound: BoundPlan) -> Floats:
 
 
 def order_of_turns(n: int, batch_size: int) -> np.typing.NDArray[np.int64]:
-    """For each of n units, which batch of an epoch it is in when batches are cut in order."""
+    """The batch of an epoch that each of n units is in when batches are cut in order."""
     return np.asarray(np.arange(n) // min(batch_size, n), np.int64)

@@ -10,14 +10,15 @@ from functools import cache
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.interpreter import SAFE, settle_environment
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: some of many items failed. 2: a mistake, printed as one line on standard error. 130: stopped by Ctrl-C
-    after saving.
+    0: done. 1: some of many items failed. 2: a mistake, a line on standard error. 130: stopped by Ctrl-C after saving.
     """
+    settle_environment()  # before anything imports torch
     import typer
 
     _print_anything()
@@ -97,8 +98,6 @@ def no_core_dumps() -> None:
 
 def run() -> None:
     """The console script."""
-    from dpose.interpreter import SAFE
-
     no_core_dumps()
     os.environ[SAFE] = "1"  # for all that is started, of whatever library
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,8 +39,7 @@ from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
-    from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.batch import Work
     from dpose.release.jobs import Job
 
 
@@ -116,13 +114,14 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind_video, release_file
-    from dpose.release.config import SPLIT, ReleaseConfig
+    from dpose.release.batch import Work
+    from dpose.release.config import SPLIT, Projection
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_videos
+    from dpose.release.plans import bind_video
 
     asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
-    config = ReleaseConfig.of_grid(
+    config = Projection.of(
         epsilon,
         delta,
         asked,
@@ -135,7 +134,8 @@ def release_video(
         clip_segment=clip_segment,
         paper=paper,
         split=SPLIT if split is None else split,
-    ).restored(restore)
+        restore=restore,
+    )
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
@@ -151,13 +151,8 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-    if engine is not None:
-        from dpose.release.corpus_items import Work
-
-        work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
-        release_with(engine, workers, [job for job, _ in found], work, output, console)
-        return
-    _write_each(release_file, config, found, output, console, seed=seed, public=public, again=again)
+    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+    _release_videos(work, found, output, console, engine, workers)
 
 
 def obfuscate(
@@ -191,9 +186,9 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
-    from dpose.release.faces import face_finder
+    from dpose.release.batch import Work
     from dpose.release.jobs import find_videos
-    from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
+    from dpose.release.obfuscate import HOLD, check_method
 
     check_method(method)
     if method != "face-blur" and (detector is not None or hold is not None):
@@ -203,66 +198,38 @@ def obfuscate(
             "detector",
             "leave --detector and --hold out",
         )
-    finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
-    console = Console()
-
-    def write(info: VideoInfo, target: Path, _: str, **others: Any) -> PrivacyStatement:
-        return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
-
+    work = Work(
+        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, public, again
+    )
+    if work.finder is not None and engine is None:
+        work = replace(work, detector=work.finder)  # read once
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
     found = [(replace(job, about=about_of(settings)), info) for job, info in found]
-    if engine is not None:
-        from dpose.release.corpus_items import Work
-
-        work = Work(None, method, detector, hold, seed, output.keep_audio, public, again)
-        release_with(engine, workers, [job for job, _ in found], work, output, console)
-        return
-    asked = asked_of(method, finder, hold)
-    _write_each(write, asked, found, output, console, seed=seed, public=public, again=again)
+    _release_videos(work, found, output, Console(), engine, workers)
 
 
-def _write_each(
-    write: Callable[..., PrivacyStatement],
-    what: ReleaseConfig | str,
+def _release_videos(
+    work: Work,
     found: list[tuple[Job, VideoInfo]],
     output: OutputOptions,
     console: Console,
-    *,
-    seed: int | None,
-    public: bool,
-    again: bool,
+    engine: str | None,
+    workers: int,
 ) -> None:
-    from dpose.release.files import job_seed, record_names
-    from dpose.release.sifting import skip_finished
+    from dpose.release.batch import release_all, skip_finished
+    from dpose.release.jobs import record_names
 
-    sound, jobs = output.keep_audio, [job for job, _ in found]
-    sifted = skip_finished(
-        jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console
-    )
+    if engine is not None:
+        release_with(engine, workers, [job for job, _ in found], work, output, console)
+        return
+    sifted = skip_finished([job for job, _ in found], work, console=console)
     say_lines(sifted.lines, console)
-    if not sifted.todo:
+    if not (todo := sifted.todo):
         return
     infos = {job.place: info for job, info in found}
-    names = record_names(sifted.todo, output.folder())
-
-    def each(progress: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
-        for job in sifted.todo:
-            statement = write(
-                infos[job.place],
-                job.target,
-                what,
-                seed=job_seed(job, 0, seed),
-                keep_sound=sound,
-                progress=progress,
-                public=public,
-                again=again,
-                original=job.original,
-                about=job.about,
-            )
-            yield job, statement
-
-    frames = sum(infos[job.place].frames for job in sifted.todo)
-    tell_each(each, len(sifted.todo), frames, console)
-    if not isinstance(what, str):
-        say_sum(len(sifted.todo), console)
+    names = record_names(todo, output.folder())
+    frames = sum(infos[job.place].frames for job in todo)
+    tell_each(lambda advance: release_all(todo, work, progress=advance), len(todo), frames, console)
+    if work.config is not None:
+        say_sum(len(todo), console)
     output.say_names(names, console)

@@ -119,7 +119,7 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
     )
     far = beyond(figures, corpus)
     if corpus_options.json:
-        found = {"corpus": asdict(corpus), "measured": figures.told, "extrapolated": far}
+        found = {"corpus": asdict(corpus), "measured": figures.source, "extrapolated": far}
         typer.echo(json.dumps({**found, "forecasts": [row.to_dict() for row in rows]}, indent=1))
         return
     console = plain_console()
@@ -136,7 +136,7 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
             else []
         ),
         *([far] if far else []),
-        f"Measured on {figures.told}.",
+        f"Measured on {figures.source}.",
         "Each worker has a processor to itself, and disk and network keep up: docs/guide/planning.md.",
     ]
     console.print("\n".join(lines), soft_wrap=True)

@@ -36,7 +36,7 @@ from dpose.cli.remote import with_stores
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.release.config import Regions
+    from dpose.release.regions import Regions
 
 
 def register(app: typer.Typer) -> None:
@@ -117,24 +117,25 @@ def pixelize(
     Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
     release of a picture says what both cost together and needs --again.
     """
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.batch import Work, release_all, skip_finished
+    from dpose.release.config import Pixelization
     from dpose.release.explain import explain_release
-    from dpose.release.files import plan_of, record_names, release_all
-    from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import skip_finished
+    from dpose.release.jobs import find_jobs, record_names
+    from dpose.release.plans import plan_of
 
     console = Console()
-    config = ReleaseConfig.of(
+    config = Pixelization.of(
         epsilon,
         asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
         _block(block),
-        delta,
-        subdivide,
-        _regions(regions, quantile, threshold, segmenter, stage_one),
-        paper,
-        colour,
-        chroma,
-    ).restored(restore)
+        delta=delta,
+        subdivide=subdivide,
+        regions=_regions(regions, quantile, threshold, segmenter, stage_one),
+        paper=paper,
+        colour=colour,
+        chroma=chroma,
+        restore=restore,
+    )
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
@@ -149,9 +150,8 @@ def pixelize(
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
+    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
     if engine is not None:
-        from dpose.release.corpus_items import Work
-
         if explain_picture is not None:
             raise DposeError(
                 "drawing-with-engine",
@@ -159,34 +159,15 @@ def pixelize(
                 "explain-picture",
                 "leave one of them out",
             )
-        work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
         release_with(engine, workers, jobs, work, output, console)
         return
-    sifted = skip_finished(
-        jobs,
-        config,
-        seed=seed,
-        keep_sound=output.keep_audio,
-        public=public,
-        again=again,
-        workers=workers,
-        console=console,
-    )
+    sifted = skip_finished(jobs, work, workers=workers, console=console)
     say_lines(sifted.lines, console)
     if not (todo := sifted.todo):
         return
     names = record_names(todo, folder)
     tell_each(
-        lambda advance: release_all(
-            todo,
-            config,
-            seed=seed,
-            workers=workers,
-            keep_sound=output.keep_audio,
-            progress=advance,
-            public=public,
-            again=again,
-        ),
+        lambda advance: release_all(todo, work, workers=workers, progress=advance),
         len(todo),
         None if any(job.video for job in todo) else 0,
         console,
@@ -205,7 +186,7 @@ def restore_archive(
     ] = None,
 ) -> None:
     """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
-    from dpose.release.files import restore_file
+    from dpose.release.archive import restore_file
 
     method = restore_file(archive, out, restore).release["restoration"]["method"]
     how = "cells painted" if method == "none" else f"restored: {method}"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.batch import Work
     from dpose.release.config import ReleaseConfig
-    from dpose.release.corpus_items import Work
     from dpose.release.jobs import Job
 
 Colours = Annotated[
@@ -86,7 +86,7 @@ def asked_neighbours(
     Raises:
         DposeError: both are given, or neither is understood.
     """
-    from dpose.release.protect import either
+    from dpose.release.objects import either
 
     return either(neighbours, protect, face_size, drawn=drawing is not None) or default
 
@@ -108,8 +108,8 @@ def draw_hidden(
     """
     from dpose.media.images import read_pixels
     from dpose.release.explain_picture import draw_explanation
-    from dpose.release.files import plan_of
-    from dpose.release.protect import FACE_SIZE, parse_face
+    from dpose.release.objects import FACE_SIZE, parse_face
+    from dpose.release.plans import plan_of
 
     if len(jobs) != 1:
         raise DposeError(
@@ -205,8 +205,6 @@ def tell_each(
     Returns:
         How many were released.
     """
-    from dpose.privacy.words import words_of
-
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -218,7 +216,7 @@ def tell_each(
             if statement is None:
                 continue
             released += 1
-            text = words_of(statement).printed()
+            text = statement.words().printed()
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
                 bar.console.print(text, highlight=False)
@@ -241,8 +239,8 @@ def release_with(
     """
     from dpose.engines import engine
     from dpose.release.corpus import release_corpus
+    from dpose.release.jobs import names_file
     from dpose.release.manifest import MANIFEST
-    from dpose.release.names import names_file
 
     out = output.folder()
     if jobs[0].target.parent != out and jobs[0].target == out:
@@ -273,7 +271,7 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
 def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
     """Say what a preset protects and what it does not, if one was chosen."""
     if protect is not None:
-        from dpose.release.protect import FACE_SIZE, preset_line
+        from dpose.release.objects import FACE_SIZE, preset_line
 
         console.print(preset_line(protect, face_size or FACE_SIZE), highlight=False)
 

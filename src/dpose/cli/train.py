@@ -79,13 +79,12 @@ def train(
 
 def print_result(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
-    from dpose.privacy.words import words_of
     from dpose.training.distributed import process_group
 
     if not process_group().first:
         console = Console(quiet=True)
     console.print()
-    console.print(words_of(run.statement).printed(), highlight=False)
+    console.print(run.statement.words().printed(), highlight=False)
     console.print(
         f"\nModel, statement and ledger are in {run.folder}\n"
         f"The whole statement: dpose statement show {run.folder}\n"

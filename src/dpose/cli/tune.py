@@ -70,7 +70,6 @@ def tune(
         )
     from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
-    from dpose.privacy.words import words_of
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
     from dpose.runs.tune_config import TuningConfig
 
@@ -99,7 +98,7 @@ def tune(
         )
         raise
     console.print()
-    console.print(words_of(done.statement).printed(), highlight=False)
+    console.print(done.statement.words().printed(), highlight=False)
     console.print(
         f"\nModel, statement and ledger are in {done.folder}\n"
         f"The whole statement: dpose statement show {done.folder}\n"

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from dpose.errors import DposeError, did_you_mean
 
 ATTEMPTS = 4
-"""So often an item is worked on whose workers die, before it is taken to be the reason."""
+"""Number of attempts at an item whose workers die, before the item is taken to be the cause."""
 AHEAD = 2
 """Items at each worker: the one in work, and the next."""
 ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}
@@ -70,8 +70,8 @@ class ItemEnd(Generic[Item, Result]):
 
     Attributes:
         item: It, as it was last worked on.
-        result: What `work` returned; None where it failed.
-        failure: Why it failed; None where it did not.
+        result: What `work` returned; None if it failed.
+        failure: Why it failed; None if it did not.
     """
 
     item: Item
@@ -83,7 +83,7 @@ class ItemEngine(Protocol):
     """Workers, and how they are asked."""
 
     workers: int
-    """How many there are."""
+    """Their number."""
 
     def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Task:
         """Have a worker compute `attempted(work, shared, item)`."""

@@ -21,7 +21,7 @@ LOCAL = "local"
 PATIENCE_S = 30
 """How long `squeue` may take."""
 FRESH_S = 20
-"""So long its answer is good: a cluster's queue is not to be asked every second."""
+"""Seconds for which an answer of the cluster's queue is reused, so that it is not queried every second."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class JobNote:
 
     @classmethod
     def read(cls, folder: Path) -> JobNote | None:
-        """The note in `folder`; None where there is none.
+        """The note in `folder`; None if there is none.
 
         Raises:
             DposeError: what stands there is none.
@@ -120,7 +120,7 @@ def check_no_job(folder: Path, told: Path) -> None:
 
 
 def began(pid: int) -> str | None:
-    """When a process of this machine began, in the machine's own count; None where there is none, or it has ended."""
+    """When a process of this machine began, in the machine's own count; None if there is none, or it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:

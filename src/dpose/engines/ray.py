@@ -28,7 +28,7 @@ PATIENCE_S = 5.0
 START_S = 120.0
 """How long a worker may take to start."""
 STARTS = 8
-"""So many workers may die as they start before that is taken to have a reason."""
+"""Number of workers that may die as they start before a common cause is assumed."""
 _MODE = "RAY_AUTH_MODE"
 ITEM_BYTES = 50_000
 """An item may have so many, pickled: of over 100 KB Ray puts an argument into its object store."""

@@ -103,7 +103,7 @@ class CommandJob:
 
 
 def _status(pid: int) -> int | None:
-    """How a child ended, as a shell says it; None where it has not.
+    """How a child ended, as a shell says it; None if it has not.
 
     Not by `Popen`, whose lock a handler of signals must not wait for: the frame that it interrupts may hold it.
     """

@@ -183,7 +183,7 @@ def _turned(values: NDArray[Any], how: int) -> NDArray[Any]:
 
 
 def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
-    """As the decoder gives it, in RGB or RGBA; what is transparent is as it was stored."""
+    """The picture as the decoder returns it, in RGB or RGBA; transparent pixels are as they were stored."""
     try:
         decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import lazy_loader
 import numpy as np
@@ -27,9 +27,6 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
-
-if TYPE_CHECKING:
-    from dpose.media.video_writer import VideoWriter
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
@@ -62,7 +59,7 @@ class VideoInfo:
         sound: Whether it has sound.
         stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
         rotation: Degrees that a player turns the picture by, counter-clockwise: 0, 90, 180 or 270.
-        length: How long its pictures are declared to last, in seconds; None where nothing says.
+        length: How long its pictures are declared to last, in seconds; None if nothing says.
         whole_length: As `length`, of all that the container holds.
     """
 
@@ -92,7 +89,7 @@ class Frame:
     Attributes:
         pixels: uint8, (H, W, C), as shown.
         pts: Time stamp, in ticks.
-        duration: In ticks; 0 where the container does not say.
+        duration: In ticks; 0 if the container does not say.
     """
 
     pixels: NDArray[np.uint8]
@@ -182,14 +179,25 @@ class Damage:
     packets: int = 0
 
 
+class SoundWriter(Protocol):
+    """Receives the packets of a video's sound (`dpose.media.video_writer.VideoWriter`)."""
+
+    @property
+    def keeps_sound(self) -> bool:
+        """Whether sound is copied."""
+
+    def add_sound(self, packet: Any) -> None:
+        """Copy a packet of sound."""
+
+
 def read_frames(
-    info: VideoInfo, writer: VideoWriter | None = None, damage: Damage | None = None
+    info: VideoInfo, writer: SoundWriter | None = None, damage: Damage | None = None
 ) -> Iterator[Frame]:
-    """All frames in order; a `writer` that keeps sound is handed the sound's packets on the way.
+    """All frames in order; a `writer` that keeps sound receives the sound's packets on the way.
 
     Args:
         info: The video.
-        writer: Takes the sound.
+        writer: Receives the sound.
         damage: Counts what cannot be decoded, which is passed over then. None refuses it.
 
     Raises:
@@ -260,7 +268,7 @@ class VideoReader:
 
     @property
     def missing(self) -> int:
-        """How many frames fewer were read than the file announces; 0 where it announces none."""
+        """How many frames fewer were read than the file announces; 0 if it announces none."""
         return max(0, self.info.frames - self.read)
 
     @property

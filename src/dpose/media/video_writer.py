@@ -60,7 +60,7 @@ class VideoWriter:
         Args:
             pixels: uint8, (H, W, C).
             pts: Time stamp, in ticks; later than the frame's before.
-            duration: In ticks; 0 where nobody knows. None for as long as the next frame begins, and for the last one as
+            duration: In ticks; 0 if nobody knows. None for as long as the next frame begins, and for the last one as
                 the original's length says, or its rate.
 
         Raises:

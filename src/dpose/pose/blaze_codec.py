@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +16,8 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.blazepose import POINTS, SIDE, STRIDE, BlazePoseHead, refined
+from dpose.pose.outputs import CodecSettings, Outputs
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS, JointMap, joint_map
-
-if TYPE_CHECKING:
-    from dpose.pose.codec import Outputs
-    from dpose.pose.model import PoseConfig
 
 HEAT_SIGMA = 1.6
 """Cells: of the Gaussian that a heat map shows, as the published networks' do on photographs."""
@@ -66,7 +62,7 @@ class BlazePoseCodec:
         object.__setattr__(self, "_map", way)
 
     @classmethod
-    def of(cls, config: PoseConfig) -> BlazePoseCodec:
+    def of(cls, config: CodecSettings) -> BlazePoseCodec:
         """The codec of a configuration."""
         return cls(config.skeleton)
 

@@ -18,16 +18,13 @@ from torch import Tensor, nn
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.heatmap import HeatmapCodec
+from dpose.pose.outputs import CodecSettings, Outputs
 from dpose.pose.regression import RegressionCodec
 from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
 
 if TYPE_CHECKING:
     from dpose.pose.backbones import Backbone
-    from dpose.pose.model import PoseConfig
-
-Outputs = tuple[Tensor, ...]
-"""What a head gives of N pictures, (N, ...) each."""
 
 
 class Codec(Protocol):
@@ -123,7 +120,7 @@ class CodecEntry:
         maps: Whether its head takes any backbone's map of features. If not, it is for those backbones that name it.
     """
 
-    make: Callable[[PoseConfig], Codec]
+    make: Callable[[CodecSettings], Codec]
     maps: bool = True
 
 
@@ -147,7 +144,7 @@ CODECS: dict[str, CodecEntry] = {
 DEFAULT = "simcc"
 
 
-def register_codec(name: str, make: Callable[[PoseConfig], Codec], *, maps: bool = True) -> None:
+def register_codec(name: str, make: Callable[[CodecSettings], Codec], *, maps: bool = True) -> None:
     """Make a codec known by its name: see `CodecEntry`.
 
     Raises:
@@ -164,7 +161,7 @@ def codecs_for(backbone: Backbone) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*backbone.codecs, *(maps if backbone.maps or not backbone.codecs else ()))))
 
 
-def codec_of(config: PoseConfig) -> Codec:
+def codec_of(config: CodecSettings) -> Codec:
     """The codec of a configuration.
 
     Raises:

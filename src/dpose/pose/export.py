@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, write_atomic
-from dpose.pose.codec import Outputs, codec_of
+from dpose.pose.codec import codec_of
 from dpose.pose.crops import crop_transform, warp, whole_frame
 from dpose.pose.model import PoseConfig, PoseModel, fold_batchnorm
+from dpose.pose.outputs import Outputs
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import SKELETONS
 

@@ -1,4 +1,4 @@
-"""A pose model on disk: a folder with `model.safetensors` and `config.json`. Nothing is ever pickled."""
+"""A pose model on disk, a folder with `model.safetensors` and `config.json`, and on the Hub. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import safetensors.torch
 import torch
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_json, write_atomic
+from dpose.files import file_bytes, file_digest, file_json, write_atomic
 from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
 from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
+from dpose.pose.hub import MODEL_FILES, PREFIX, fetched, first_line, hub_mixin
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import fill, read_tensors
 
 CONFIG = "config.json"
+STATEMENT, CARD = "privacy.json", "README.md"
 
 PREDICTOR = "blazepose:full"
 """The weights that come with dpose and predict where no model is named: the best of those there are."""
@@ -32,7 +34,7 @@ def find_model(name: str) -> Path:
     Raises:
         DposeError: there is none, or it cannot be fetched.
     """
-    if name.startswith("hf:"):
+    if name.startswith(PREFIX):
         return _on_hub(name)
     if Path(name).exists():
         return Path(name)
@@ -52,11 +54,7 @@ def find_model(name: str) -> Path:
     return folder
 
 
-@cache
-def _on_hub(name: str) -> Path:
-    from dpose.pose.hub import fetched  # which reads models by this module
-
-    return fetched(name)
+_on_hub = cache(fetched)
 
 
 def weights_digest(folder: Path) -> str:
@@ -97,7 +95,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
-    """The model in `folder`, in float32 and evaluation mode.
+    """The model in `folder`, or on the Hub as "hf:OWNER/NAME", in float32 and evaluation mode.
 
     Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
     of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
@@ -106,7 +104,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
             missing, unknown or of another shape.
     """
-    folder = Path(folder)
+    folder = fetched(str(folder)) if str(folder).startswith(PREFIX) else Path(folder)
     if is_elsewhere(folder):
         return read_elsewhere(folder).to(torch.device(device))
     config = _read_config(folder / CONFIG)
@@ -141,3 +139,82 @@ def _read_config(path: Path) -> PoseConfig:
             "model-of-other-task", f"is of the task {values.get('task')!r}, not 'pose'", str(path)
         )
     return PoseConfig.from_dict(values["model"], str(path))
+
+
+def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
+    """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
+
+    Of a run whose weights are still exactly those, configuration, statement, signature, card and ledger go along word
+    for word, so that `dpose verify` can check the copy; log and checkpoints do not. A model that was changed since
+    carries none: what they guarantee is not known to hold for it, and the card written for it says so.
+
+    Args:
+        model: Any pose model.
+        folder: Made where it is missing; may not hold another model.
+
+    Raises:
+        DposeError: the folder holds another model, or cannot be written to.
+    """
+    folder = Path(folder)
+    save_model(model, folder)
+    source = model.source
+    if source is not None and _unchanged(model, source):
+        for name in MODEL_FILES:
+            if (source / name).exists() and source.resolve() != folder.resolve():
+                write_atomic(folder / name, file_bytes(source / name))
+    elif not (source is not None and source.resolve() == folder.resolve()):
+        write_atomic(folder / CARD, _plain_card(model))
+        (folder / STATEMENT).unlink(missing_ok=True)
+    if not (folder / CARD).exists():
+        write_atomic(folder / CARD, _plain_card(model))
+    return folder
+
+
+def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str | None = None) -> str:
+    """Upload the folder that `save_pretrained` writes; the repository is private unless asked otherwise.
+
+    Args:
+        model: Any pose model.
+        name: "OWNER/NAME", with or without `hf:`.
+        private: Of a repository that does not exist yet.
+        token: Of an account; by default the one that `hf auth login` keeps.
+
+    Returns:
+        The upload's address.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, or the upload fails.
+    """
+    mixin = hub_mixin()
+
+    class Adapter(mixin):  # type: ignore[misc, valid-type]
+        """Hands the model to the mixin."""
+
+        def _save_pretrained(self, save_directory: Path) -> None:
+            save_pretrained(model, save_directory)
+
+    try:
+        return str(Adapter().push_to_hub(name.removeprefix(PREFIX), private=private, token=token))
+    except DposeError:
+        raise
+    except Exception as error:  # the client raises its own, its transport's and the system's
+        raise DposeError("hub-upload-failed", f"cannot be uploaded ({first_line(error)})", name) from error
+
+
+def _unchanged(model: PoseModel, source: Path) -> bool:
+    try:
+        before = load_model(source).state_dict()
+    except DposeError:
+        return False
+    now = model.state_dict()
+    return before.keys() == now.keys() and all(torch.equal(before[k], now[k].detach().cpu()) for k in before)
+
+
+def _plain_card(model: PoseModel) -> str:
+    return (
+        "---\nlibrary_name: dpose\npipeline_tag: keypoint-detection\ntags: [pose]\n---\n\n"
+        "# A pose model\n\n"
+        "It carries no statement of privacy: whether anyone in its training data is protected is not recorded here. A "
+        "statement that its first weights had does not speak for these.\n\n"
+        f"```json\n{json.dumps(model.config.to_dict(), indent=2)}\n```\n"
+    )

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-
-if TYPE_CHECKING:
-    from dpose.pose.codec import Outputs
-    from dpose.pose.model import PoseConfig
+from dpose.pose.outputs import CodecSettings, Outputs
 
 FILTERS = 256
 """Of a transposed convolution, at most; Xiao et al. 2018, section 2."""
@@ -189,7 +186,7 @@ class HeatmapCodec:
 
     @classmethod
     def of(
-        cls, config: PoseConfig, *, growth: Growth = "shuffled", places: Places = "middle"
+        cls, config: CodecSettings, *, growth: Growth = "shuffled", places: Places = "middle"
     ) -> HeatmapCodec:
         """A configuration's; its sigma 0 stands for 2 of 64 rows as in Xiao et al. 2018, but at least for one cell.
 

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import Backbone, backbone_named
-from dpose.pose.codec import DEFAULT, Codec, Outputs, codec_of, codecs_for
+from dpose.pose.codec import DEFAULT, Codec, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
+from dpose.pose.outputs import Outputs
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 
 Strategy = Literal["light", "finetune", "full", "scratch"]
@@ -221,29 +222,6 @@ class PoseModel(nn.Module):
         pictures = (images.to(dtype) - self.mean.to(dtype)) / self.std.to(dtype)
         features = self.norm(cast(Any, self.backbone).forward_features(pictures))
         return cast(Outputs, self.head(features))
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, device: str = "cpu") -> PoseModel:
-        """The model in a model folder (`dpose.pose.folder.load_model`), or on the Hub as "hf:OWNER/NAME"."""
-        if str(folder).startswith("hf:"):
-            from dpose.pose.hub import from_hub
-
-            return from_hub(str(folder), device)
-        from dpose.pose.folder import load_model
-
-        return load_model(Path(folder), device)
-
-    def save_pretrained(self, folder: str | Path) -> Path:
-        """Write a model folder that stands alone (`dpose.pose.hub.save_pretrained`)."""
-        from dpose.pose.hub import save_pretrained
-
-        return save_pretrained(self, folder)
-
-    def push_to_hub(self, name: str, *, private: bool = True, token: str | None = None) -> str:
-        """Upload the model to the Hugging Face Hub (`dpose.pose.hub.push_to_hub`)."""
-        from dpose.pose.hub import push_to_hub
-
-        return push_to_hub(self, name, private=private, token=token)
 
 
 def fold_batchnorm(model: PoseModel) -> PoseModel:

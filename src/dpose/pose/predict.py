@@ -13,9 +13,10 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.pose.blazepose import fold_scales
-from dpose.pose.codec import Outputs, codec_of
+from dpose.pose.codec import codec_of
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.model import PoseModel, fold_batchnorm
+from dpose.pose.outputs import Outputs
 from dpose.pose.skeletons import SKELETONS
 
 if TYPE_CHECKING:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.pose.heatmap import inside
-
-if TYPE_CHECKING:
-    from dpose.pose.codec import Outputs
-    from dpose.pose.model import PoseConfig
+from dpose.pose.outputs import CodecSettings, Outputs
 
 BEND = 1 / 32
 """Where the loss of a share turns from a parabola into a line: 4 of nano's 128 rows."""
@@ -68,7 +65,7 @@ class RegressionCodec:
     fresh: ClassVar[float] = 0.02
 
     @classmethod
-    def of(cls, config: PoseConfig) -> RegressionCodec:
+    def of(cls, config: CodecSettings) -> RegressionCodec:
         """A configuration's; its sigma 0 stands for a sixteenth of the picture's height."""
         return cls(config.input_size, config.sigma or config.input_size[0] / 16)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.norms import Norm, replace_batch_norms
+from dpose.pose.outputs import CodecSettings
 from dpose.pose.simcc import SimccCodec, bins
-
-if TYPE_CHECKING:
-    from dpose.pose.model import PoseConfig
 
 BETA = 10.0
 """What mmpose multiplies its outputs by before a softmax, and its labels too."""
@@ -228,7 +226,7 @@ class RtmposeCodec(SimccCodec):
     bin_layers: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, config: PoseConfig) -> RtmposeCodec:
+    def of(cls, config: CodecSettings) -> RtmposeCodec:
         """A configuration's; its sigma 0 stands for `SIGMA`."""
         rows = bins(config.input_size[0], config.split_ratio)
         sigma = config.sigma or SIGMA * math.sqrt(rows / 512)

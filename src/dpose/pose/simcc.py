@@ -11,15 +11,13 @@ view from itself alone: all of it may run under `vmap(grad(...))`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from dpose.pose.codec import Outputs
-    from dpose.pose.model import PoseConfig
+from dpose.pose.outputs import CodecSettings, Outputs
 
 REACH = 3.0
 """How many sigmas of the smoothing Gaussian count as "at" a bin, in labels and in scores."""
@@ -98,7 +96,7 @@ class SimccCodec:
     fresh: ClassVar[float] = 1.0
 
     @classmethod
-    def of(cls, config: PoseConfig) -> SimccCodec:
+    def of(cls, config: CodecSettings) -> SimccCodec:
         """A configuration's; its sigma 0 stands for 6 of 512 bins of the y axis."""
         sigma = config.sigma or 6.0 * bins(config.input_size[0], config.split_ratio) / 512
         return cls(config.input_size, config.split_ratio, sigma, config.upsample)

@@ -134,7 +134,7 @@ def cost(
 
     Args:
         events: For one relation.
-        delta: In (0, 1), or 0 where all are pure.
+        delta: In (0, 1), or 0 if all are pure.
         relation: The neighbouring relation.
         accountant: The one that a statement names; None for the least of all compositions that are valid for events
             fixed beforehand.
@@ -238,7 +238,7 @@ def _by_distributions(
     delta: float,
     relation: Relation,
 ) -> float:
-    """By convolving loss distributions: of each Gaussian its own, of each (epsilon, delta) its dominating pair."""
+    """Epsilon by convolving loss distributions: a Gaussian's own, the dominating pair of an (epsilon, delta)."""
     from dp_accounting.pld import common, privacy_loss_distribution
 
     if any(_bound(event) * count > LARGE for event, count in pairs):
@@ -291,7 +291,7 @@ def noise_multiplier(
     True
 
     Answers are remembered in the user's cache folder. **The cache is a convenience and no authority**:
-    whoever claims an epsilon computes it with `epsilon` from the events themselves, as the plan and
+    anyone who claims an epsilon computes it with `epsilon` from the events themselves, as the plan and
     `PrivacyStatement.verify` do, so a wrong entry can waste a run but cannot weaken a claim. An entry that is
     damaged or belongs to other arguments or another dp-accounting is ignored.
 

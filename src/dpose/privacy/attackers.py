@@ -37,6 +37,19 @@ STEPS = 4000
 """Epsilons at which a Gaussian curve is held above a run's."""
 
 
+def true_positives(epsilon: float, delta: float, false_positives: float = FALSE_POSITIVES) -> float:
+    """The largest true-positive rate of an attacker at a given rate of false alarms, by (epsilon, delta) alone.
+
+    For a test between two neighbouring datasets, (epsilon, delta)-differential privacy bounds the
+    true-positive rate by min(1, e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)) at false-positive rate a
+    (Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy").
+    """
+    # e^epsilon overflows above 709, where the bound has long been 1
+    grown = math.exp(min(epsilon, 700.0)) * false_positives + delta
+    shrunk = 1 - math.exp(-epsilon) * max(0.0, 1 - delta - false_positives)
+    return min(1.0, grown, shrunk)
+
+
 def loss_grid(events: Sequence[SampledGaussian]) -> float:
     """The grid of losses for what is shown and not claimed: coarse where each step costs much against it.
 
@@ -115,7 +128,7 @@ class AttackerBound(StatementPart):
 def bound_attackers(
     events: Sequence[SampledGaussian], relation: Relation, delta: float
 ) -> AttackerBound | None:
-    """What no attacker can do, by the whole curve of `events`; None where it is not worth computing.
+    """What no attacker can do, by the whole curve of `events`; None if it is not worth computing.
 
     One pair (epsilon, delta) overstates what an attacker can do nearly everywhere (Gomez et al. 2025, "(epsilon, delta)
     considered harmful"), and the mu that matches the run's curve at one point is too small at others. Here mu is the

@@ -69,7 +69,7 @@ def least_noise(
 
 
 def _between(left: tuple[float, float], right: tuple[float, float], aim: float) -> float:
-    """Where the line through two points meets `aim`, kept off the ends; the middle if there is none."""
+    """The place where the line through two points meets `aim`, kept off the ends; the middle if there is none."""
     width = right[0] - left[0]
     if not (math.isfinite(left[1]) and math.isfinite(right[1])) or left[1] <= right[1]:
         return left[0] + width / 2

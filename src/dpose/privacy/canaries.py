@@ -1,14 +1,14 @@
-"""Canaries of a run that its owner commits to before training, and shows afterwards to whoever audits the model.
+"""Canaries of a run that its owner commits to before training, and shows afterwards to anyone who audits the model.
 
     opening = Opening.drawn("gradient", 500, {...}, before)     # coins from the operating system
     ledger.canaries(opening.committed)                          # before the first step is reserved
     keep_opening(run_id, opening)                               # the owner's alone, until it is handed over
     ...
-    opening.check(statement.canaries, "opening.json")  # by whoever audits the released model
+    opening.check(statement.canaries, "opening.json")  # by anyone who audits the released model
 
 The commitment is HMAC-SHA256 under a random salt. It hides: without the salt it tells nothing of the coins that could
-be computed. It binds: whoever finds a second opening has found a collision of SHA-256. Both hold against whoever is
-bounded by the cryptography, as the noise does. What it is for stands in docs/proofs/auditing.md.
+be computed. It binds: a second opening would be a collision of SHA-256. Both hold against attackers bounded by the
+cryptography, as the noise does. What it is for stands in docs/proofs/auditing.md.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Opening:
             )
 
     def to_json(self) -> str:
-        """As JSON, ending in a newline."""
+        """The opening as JSON, ending in a newline."""
         return json.dumps(self._content(), allow_nan=False) + "\n"
 
     @classmethod
@@ -172,7 +172,7 @@ def keep_opening(run_id: str, opening: Opening, state_dir: Path | None = None) -
 
 
 def kept_opening(run_id: str, state_dir: Path | None = None) -> Opening | None:
-    """The opening of the run `run_id`; None where this machine keeps none.
+    """The opening of the run `run_id`; None if this machine keeps none.
 
     Raises:
         DposeError: it keeps one that cannot be read.

@@ -5,7 +5,8 @@
 A coin with probability p falls heads when a uniform number in [0, 1) is below p. Both are compared 16 bits at a
 time, so almost every toss is settled by one word. Where word and digits agree (once in 65,536 words) the next 16
 bits of both are compared, and so on. The digits of p are computed with integers and rounding in a known
-direction, as many as are needed: no toss depends on how a floating-point number was rounded.
+direction, as many as are needed: no toss depends on how a floating-point number was rounded. `compare_bits` is the one
+loop that exact noise spends its time in.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.bits import compare_bits
+from dpose.jit import kernel, without_numba
 from dpose.privacy.noise import Stream
 
 WORD = 16
@@ -188,3 +189,42 @@ def exp_bounds(exponent: Fraction, width: int) -> tuple[int, int]:
     for _ in range(halvings):
         low, high = low * low >> (width + spare), -(-high * high >> (width + spare))
     return low >> spare, -(-high >> spare)
+
+
+def compare_bits(
+    words: NDArray[np.uint16], digits: NDArray[np.uint16]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whole numbers whose bit i tells whether the word of row i is below that row's digits.
+
+    Args:
+        words: (rows, N), rows at most 62.
+        digits: (rows,).
+
+    Returns:
+        The numbers, (N,), and which rows have a word that equals its digits, (rows,): their bits are 0 and undecided.
+    """
+    if without_numba(words.size):
+        limits = digits[:, None]
+        places = np.arange(words.shape[0], dtype=np.int64)[:, None]
+        below = (words < limits).astype(np.int64) << places
+        return np.bitwise_or.reduce(below, axis=0), (words == limits).any(axis=1)
+    values = np.empty(words.shape[1], np.int64)
+    tied = np.empty(words.shape[0], np.bool_)
+    _compare(words, digits, values, tied)
+    return values, tied
+
+
+@kernel
+def _compare(
+    words: NDArray[np.uint16],
+    digits: NDArray[np.uint16],
+    values: NDArray[np.int64],
+    tied: NDArray[np.bool_],
+) -> None:
+    values[:] = 0
+    for row in range(words.shape[0]):
+        line, limit, equal = words[row], digits[row], False
+        for i in range(values.size):
+            values[i] |= np.int64(line[i] < limit) << row
+            equal |= line[i] == limit
+        tied[row] = equal

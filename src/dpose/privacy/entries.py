@@ -133,7 +133,7 @@ def spent(entries: Sequence[Entry]) -> tuple[SampledGaussian, ...]:
     """Every step that was ever reserved, taken or not, as events; equal ones are joined.
 
     A step that is reserved again under the same key counts once: under one key a step has one sample and one noise, and
-    whoever takes it again gets what is there already (docs/proofs/resume.md). Under another key it counts again.
+    anyone who takes it again gets what is there already (docs/proofs/resume.md). Under another key it counts again.
     """
     events: list[SampledGaussian] = []
     covered: dict[tuple[str, str], list[tuple[int, int]]] = {}

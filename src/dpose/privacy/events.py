@@ -56,11 +56,11 @@ class Event(StatementPart):
     """How many pixels of one picture may change for what it says; 0 for all of them, or where it is about a unit."""
 
     def pure(self) -> Fraction | float:
-        """An epsilon of pure differential privacy; infinite where none is known."""
+        """An epsilon of pure differential privacy; infinite if none is known."""
         return math.inf
 
     def rho(self) -> Fraction | float:
-        """A rho of zero-concentrated differential privacy; infinite where none is known."""
+        """A rho of zero-concentrated differential privacy; infinite if none is known."""
         return math.inf
 
     def renyi(self, order: float, *, replaces: bool) -> float:
@@ -367,7 +367,7 @@ def _pixels_of(asked: Neighbours) -> int:
 def _neighbours_between(own: int, wanted: int, area: int) -> int | None:
     """Over how many neighbours of `own` pixels one of `wanted` is reached; 0 pixels stand for the whole picture.
 
-    None where that is not known.
+    None if that is not known.
     """
     if own == 0:
         return 1
@@ -385,7 +385,7 @@ def _restated(event: ExactEvent, name: str, power: int, asked: Neighbours, area:
         name: Of its bound on the sensitivity, or on a power of it.
         power: Which power.
         asked: The neighbours.
-        area: Of the picture, pixels; 0 where unknown.
+        area: Of the picture, pixels; 0 if unknown.
     """
     wanted = _pixels_of(asked)
     found = [

@@ -125,7 +125,7 @@ Cost = Annotated[
     PlainSerializer(lambda value: repr(float(value)), return_type=str),
     WithJsonSchema({"type": "string", "pattern": rf"{NUMBER}|^inf$"}),
 ]
-"""As `Decimal`, but it may be infinite: "inf"."""
+"""A `Decimal` that may be infinite: "inf"."""
 Steps = Annotated[int, PlainValidator(_steps), WithJsonSchema({"type": "integer", "minimum": 1})]
 """A number of releases, at least 1."""
 Pixels = Annotated[StrictInt, Field(ge=0)]

@@ -139,7 +139,7 @@ def least_variance(squared: Fraction, epsilon: float, delta: float) -> int:
 
 def _delta_at(u: float, mu: float) -> float:
     """Delta at epsilon = mu (u + mu/2): Phi(-u) - e^epsilon Phi(-u - mu), in a form that never overflows."""
-    # scipy takes a while to import; whoever reads a statement without Gaussian noise need not wait for it
+    # scipy takes a while to import; anyone who reads a statement without Gaussian noise need not wait for it
     from scipy.special import erfcx, ndtr
 
     tail = math.exp(-u * u / 2) / 2 if abs(u) < FARTHEST else 0.0

@@ -4,7 +4,7 @@
     ...
     forget_key(ledger.run_id)                       # the run is finished
 
-Whoever holds a run's key can take its noise away again, so a key lives no longer than its run. Deleting a file is best
+Anyone who holds a run's key can remove its noise, so a key lives no longer than its run. Deleting a file is best
 effort: a journal or a backup may still hold it.
 """
 
@@ -40,7 +40,7 @@ class StoredKey:
 
 
 def state_folder(state_dir: Path | None = None) -> Path:
-    """Where keys, heads of ledgers and accounts stand: `state_dir`, or the user's state folder."""
+    """The folder of keys, heads of ledgers and accounts: `state_dir`, or the user's state folder."""
     return platformdirs.user_state_path("dpose") if state_dir is None else state_dir
 
 
@@ -60,7 +60,7 @@ def keep_key(run_id: str, kept: StoredKey, state_dir: Path | None = None) -> Non
 
 
 def kept_key(run_id: str, state_dir: Path | None = None) -> StoredKey | None:
-    """The key of the run `run_id`; None where this machine holds none, or none that can be read."""
+    """The key of the run `run_id`; None if this machine holds none, or none that can be read."""
     try:
         content = file_json(_file(run_id, state_dir))
         if content["schema"] != SCHEMA:

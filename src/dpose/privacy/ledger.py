@@ -214,7 +214,7 @@ class Ledger:
 
     @property
     def last_seal(self) -> Seal | None:
-        """The seal that holds now; None where there was none."""
+        """The seal that holds now; None if there was none."""
         return last_seal(self._entries, str(self.path))
 
     def resume(self, key_id: str, first_step: int) -> None:

@@ -52,7 +52,7 @@ def merge_units(data: UnitDataset, groups: Sequence[Sequence[int]]) -> UnitDatas
 
 
 def first_entries(data: UnitDataset) -> Sequence[int]:
-    """Of each unit, the number of its first entry in the data before copies were merged: what says whose it is.
+    """The number of each unit's first entry in the data before copies were merged, which says whose it is.
 
     A process that has read an entry takes its unit's steps, too, however many copies stand before it.
     """
@@ -142,7 +142,7 @@ class _Canonical(MergedUnits):
         return [v for i in self._groups[index] for v in cast(CanonicalUnits, self.unmerged).canonical(i)]
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
-        """As the data do it."""
+        """The batch, as the data collate it."""
         return cast(CanonicalUnits, self.unmerged).augmented(view, rng)
 
 

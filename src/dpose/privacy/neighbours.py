@@ -113,7 +113,7 @@ class Neighbours:
             where they lie: "picture" (before `resolved` also a clip, all its frames together), "clip" (all frames
             together), "frame" (m of every frame), `ONE_FRAME` or `BOX`.
         box: Of scope `BOX` alone: its width and height, pixels.
-        frames: Of scope `BOX` alone: in how many frames, any ones, in one piece or in many; None where `seconds` are
+        frames: Of scope `BOX` alone: in how many frames, any ones, in one piece or in many; None if `seconds` are
             not counted yet. `m` is the pixels of the box in all of them.
         seconds: Of scope `BOX` alone: the duration that was asked for in place of frames. A statement has none.
 
@@ -204,7 +204,7 @@ class Neighbours:
         Args:
             width: Pixels.
             height: Pixels.
-            frames: In how many frames; None where seconds are not counted yet.
+            frames: In how many frames; None if seconds are not counted yet.
             seconds: The duration that was asked for; None for frames.
         """
         m = None if frames is None else width * height * frames

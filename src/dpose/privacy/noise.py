@@ -1,11 +1,11 @@
-"""Where all randomness comes from: keys, and a stream of bits for every use.
+"""The source of all randomness: keys, and a stream of bits for every use.
 
     noise = AesNoise(Key.fresh())
     stream = noise.stream(Purpose.NOISE, step)
 
 A key is 32 secret bytes. Every use of randomness has a stream of its own, derived from the key by purpose,
 step and context, so that no two uses share a bit: noise that is used twice cancels, and a batch whose draw
-can be predicted from another draw is not a Poisson sample. Whoever holds the key can take the noise away
+can be predicted from another draw is not a Poisson sample. Anyone who holds the key can take the noise away
 again; it is never written into a run folder.
 """
 
@@ -70,7 +70,7 @@ ONCE = frozenset(
 
 
 class Origin(StrEnum):
-    """Where a key's bytes come from, as far as this process has seen it."""
+    """Origin of a key's bytes, as far as this process has seen it."""
 
     FRESH = "fresh"
     """The operating system gave them to this process."""
@@ -78,7 +78,7 @@ class Origin(StrEnum):
     """The state folder gave back, or keeps, what an unfinished run had from the operating system: it may be used again,
     for the same things."""
     SEED = "seed"
-    """They follow from a number."""
+    """The bytes follow from a number."""
     GIVEN = "given"
     """A caller gave them; who else knows them, and what they were used for, is unknown."""
 
@@ -88,7 +88,7 @@ class Key:
     """The secret that all streams are derived from.
 
     A key that is made from bytes or unpickled (in another process) is `Origin.GIVEN`: nothing is known of it, and so
-    nothing is guaranteed with it. That is no defence against whoever writes Python in the same process.
+    nothing is guaranteed with it. That is no defence against anyone who writes Python in the same process.
 
     Attributes:
         secret: 32 bytes; not shown by `repr`.
@@ -129,7 +129,7 @@ class Key:
     def kept(cls, secret: bytes) -> Key:
         """The fresh key of an unfinished run, read back from the state folder, or one that follows from such a key.
 
-        For `dpose.privacy.keys` and `dpose.release.corpus_items` alone.
+        For `dpose.privacy.keys` and `dpose.release.corpus` alone.
         """
         return cls(secret)._from(Origin.KEPT)
 
@@ -268,7 +268,7 @@ class AesNoise:
 
     @property
     def origin(self) -> Origin:
-        """Where the key comes from."""
+        """Origin of the key."""
         return self._key.origin
 
     @property

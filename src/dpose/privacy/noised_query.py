@@ -114,13 +114,13 @@ class NoisedQuery:
 
     @property
     def squared_l2(self) -> int:
-        """As `l1`, in squared L2 norm."""
+        """The same bound in squared L2 norm."""
         return self._moved(self.relation)[1]
 
     def _moved(self, relation: Relation) -> tuple[int, int]:
         """How far the sums of this query move for another relation, in L1 norm and in squared L2 norm."""
         if self.joints is None:
-            # never twice for whoever is replaced: both parts lie between nothing and the grid
+            # never twice for anyone who is replaced: both parts lie between nothing and the grid
             sums = 2 if self.counts_units and relation is Relation.ADD_REMOVE else 1
             return sums * self.grid, sums * self.grid**2
         times = 2 if relation is Relation.REPLACE else 1
@@ -148,7 +148,7 @@ class NoisedQuery:
 
     @property
     def dearer(self) -> ExactEvent:
-        """What `event` is for whoever is hidden by the relation and whoever is replaced: the dearer of both.
+        """What `event` is for anyone who is hidden by the relation and anyone who is replaced: the dearer of both.
 
         The number of units is either public under both or noised.
         """
@@ -199,7 +199,7 @@ class NoisedQuery:
         return tuple(int(total) for total in self.contributions(values).sum(axis=0))
 
     def public(self, unit: str, units: int | None) -> tuple[str, ...]:
-        """What stands outside the guarantee, in words; `units` is None where their number is itself protected."""
+        """What stands outside the guarantee, in words; `units` is None if their number is itself protected."""
         number = f"the number of {unit}s, and which of them are copies of one another"
         return (
             "the model, the metric and its threshold",
@@ -353,7 +353,7 @@ def ratio_of(query: NoisedQuery, sums: Sums, units: int | None = None) -> Noised
 
 
 def shares_of(query: NoisedQuery, sums: Sums) -> NDArray[np.float64]:
-    """Of each group the share of joints found and the number of units, (groups, 2): post-processing of noised sums.
+    """The share of joints found and the number of units of each group, (groups, 2): post-processing of noised sums.
 
     The share is nan where the noise left nothing to divide by.
     """
@@ -374,7 +374,7 @@ def tail(event: ExactEvent, beyond: ArrayLike, first: ArrayLike, second: ArrayLi
     """
     c, a, b = (np.asarray(value, np.float64) for value in (beyond, first, second))
     if isinstance(event, Gaussian):
-        # scipy takes a while to import; whoever reads a statement need not wait for it
+        # scipy takes a while to import; anyone who reads a statement need not wait for it
         from scipy.special import erfc
 
         return np.asarray(erfc(c / np.sqrt(2 * float(event.variance) * (a * a + b * b))))

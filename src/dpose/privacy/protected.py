@@ -45,7 +45,7 @@ class Identity:
     Attributes:
         digest: Of ids, order, contents, labels and declared identities.
         marks: Of the pictures, for the account.
-        units: How many there are, copies of one counted once.
+        units: Their number, copies of one counted once.
         merged: How many entries of the data were copies of an earlier one.
     """
 
@@ -64,7 +64,7 @@ class Protected:
         neighbours: What one unit is, and how it is hidden.
         stability: How many units change at the most where one unit of the source does; 1.
         identity: Which they are.
-        selection: How they were selected; None where all are there.
+        selection: How they were selected; None if all are there.
 
     Raises:
         DposeError: the stability is not 1.
@@ -176,7 +176,7 @@ _Said = tuple[str, Sequence[str], str, Sequence[str], Sequence[str]]
 
 
 def _told(data: UnitDataset) -> Callable[[int], _Said]:
-    """Of an entry: name, contents, labels, declared identity, files."""
+    """An entry's name, contents, labels, declared identity and files."""
 
     def told(index: int) -> _Said:
         hashes = contents_of(data, index)  # first: some data find their labels on the way

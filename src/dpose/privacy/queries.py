@@ -17,7 +17,7 @@ class Query(StatementPart):
         purpose: What it was used for ("reported only").
         covered: Whether the statement's epsilon covers it; an evaluation on held-out private data is not
             covered.
-        cost: What noise of its own makes it cost those data, in words; empty where nothing bounds it, or epsilon covers
+        cost: What noise of its own makes it cost those data, in words; empty if nothing bounds it, or epsilon covers
             it.
         score: Of a noised score, SHA-256 and name of the file that holds it (`dpose.privacy.scores`).
     """
@@ -28,3 +28,10 @@ class Query(StatementPart):
     covered: StrictBool = False
     cost: Text = optional(default="")
     score: Text = optional(default="")
+
+    @property
+    def coverage(self) -> str:
+        """Whether epsilon covers the query; if not, its cost by noise of its own."""
+        if self.covered:
+            return "covered by epsilon"
+        return f"not part of epsilon: it costs {self.cost}" if self.cost else "NOT covered by epsilon"

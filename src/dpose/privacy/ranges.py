@@ -18,7 +18,7 @@ and nothing is left to learn."""
 MIN_CLIP, MAX_CLIP = 1e-30, 1e30
 """Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
 MAX_DIGITS = 400
-"""A number in a statement may have this many digits; a longer one is an attack on whoever reads it."""
+"""A number in a statement may have this many digits; a longer one is an attack on anyone who reads it."""
 
 
 def check_epsilon(value: float) -> None:
@@ -48,7 +48,7 @@ def check_delta(value: float, n: int | None = None) -> None:
 
 
 def large_delta(value: float | None, n: int | None) -> str | None:
-    """A warning about a delta above 1 / (10 n), in one line; None where it is below, or one of the two is not known."""
+    """A warning about a delta above 1 / (10 n), in one line; None if it is below, or one of the two is not known."""
     if not value or not n or value <= 1 / (10 * n):
         return None
     return (

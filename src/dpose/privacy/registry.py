@@ -14,7 +14,6 @@ from dpose.privacy.accounting import Accountant
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.words import words_of
 
 
 def registry_entry(
@@ -36,7 +35,7 @@ def registry_entry(
         raise DposeError(
             "guarantee-missing", "guarantees nothing that could be registered", "privacy statement"
         )
-    said, words = statement.deployment or Deployment(), words_of(statement)
+    said, words = statement.deployment or Deployment(), statement.words()
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
         raise DposeError("date-missing", "there is no date of publication", "--date", "give one, YYYY-MM-DD")

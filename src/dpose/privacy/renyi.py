@@ -62,7 +62,7 @@ def _sampled(q: float, sigma: float, order: float) -> float:
 
 @lru_cache(maxsize=65536)
 def rdp_at(q: float, sigma: float, order: float) -> float:
-    """dp-accounting's Renyi divergence of one step, for a unit zeroed out, added or removed; infinite where unknown."""
+    """dp-accounting's Renyi divergence of one step, for a unit zeroed out, added or removed; infinite if unknown."""
     return float(rdp_of_step(q, sigma, (order,))[0])
 
 

@@ -8,32 +8,33 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.noise import Stream
+from dpose.privacy.noise import AesNoise, Key, Purpose, Stream
 
 WORDS_AT_ONCE = 1 << 20
 
 
-def poisson_batch(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+def poisson_batch(n: int, rate: float, stream: Stream | None = None) -> NDArray[np.int64]:
     """Draw every unit independently with probability `rate`.
 
-    **Guarantee.** Each unit is in the batch with probability floor(rate * 2^64) / 2^64: never more than the
-    `rate` that the accountant counts, and less by under 6e-20. Whether one unit is drawn depends on nothing
-    that others do. The batch is as large as it comes: it may be empty, it is never cut, and it is never drawn
-    again.
+    **Guarantee.** Unit: one of the `n` indices. Neighbours: one unit differs; the sample of the others has the same law
+    for both. Each is drawn with probability floor(rate * 2^64) / 2^64, never more than the `rate` that the accountant
+    counts and less by under 6e-20, whatever others do. The batch may be empty, is never cut and never drawn again.
+    Public: n (a nominal number under add-or-remove) and the rate; the sample and its size are private.
 
     Args:
         n: Number of units.
         rate: Sampling rate q, in (0, 1].
-        stream: A stream for this step's private (or public) batch alone.
+        stream: A stream for this step's batch alone; None for one under a fresh key of the operating system.
 
     Returns:
-        Indices in ascending order, int64, (size,). Empty where nobody was drawn.
+        Indices in ascending order, int64, (size,). Empty if no unit was drawn.
 
     Raises:
         ValueError: n < 0 or the rate is not in (0, 1].
     """
     if n < 0 or not 0 < rate <= 1:
         raise ValueError(f"cannot sample from {n} units with rate {rate}")
+    stream = stream or AesNoise(Key.fresh()).stream(Purpose.PRIVATE_SAMPLER)
     threshold = int(Fraction(rate) * 2**64)
     if threshold == 2**64:
         return np.arange(n, dtype=np.int64)

@@ -117,7 +117,7 @@ def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
 
 
 def noised_query_of(content: Mapping[str, Any], privacy: PrivacyStatement) -> NoisedQuery | None:
-    """The query of which a score's statement is; None where what it says and the noise that it has are of no query.
+    """The query of which a score's statement is; None if what it says and the noise that it has are of no query.
 
     The relation, the price and the noise are read. How many joints of a unit may count follows from the sensitivity of
     the noise; what the query with that number says of itself must be what the statement says.

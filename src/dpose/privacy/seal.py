@@ -5,7 +5,7 @@
     sealed, line = sealed_alone(statement, {"sums": ...})       # a release: a line that travels with the statement
 
 A statement is words beside a file. The seal binds the two: it repeats the whole statement (less the fields that name
-the seal itself) and holds the digest of every file, or of the released sums. Whoever changes one of them must change
+the seal itself) and holds the digest of every file, or of the released sums. Anyone who changes one of them must change
 the seal, whose hash stands in the statement, and in a run also in the ledger's chain. What differs is named.
 
 **What it cannot show**: who made it, and whether they told the truth from the start. There is no secret in it; whoever
@@ -41,7 +41,7 @@ class Seal:
     Attributes:
         statement: The statement's fields as JSON, less `OUTSIDE`.
         digests: SHA-256, hexadecimal, by name: of a run folder's files, by their paths in it; of a release's sums.
-        first_weights: SHA-256 of the file of weights that training began with; "" where there was none.
+        first_weights: SHA-256 of the file of weights that training began with; "" if there was none.
     """
 
     statement: Mapping[str, Any] = field(repr=False)
@@ -141,7 +141,7 @@ def open_seal(statement: PrivacyStatement, line: bytes | str, where: str) -> Sea
 
     Args:
         statement: As it stands in the artefact.
-        line: As `sealed_alone` gave it; empty where the artefact has none.
+        line: As `sealed_alone` gave it; empty if the artefact has none.
         where: The artefact, for errors.
 
     Raises:
@@ -166,7 +166,7 @@ def open_seal(statement: PrivacyStatement, line: bytes | str, where: str) -> Sea
 
 
 def last_seal(entries: Sequence[Entry], where: str) -> Seal | None:
-    """The last seal among a ledger's lines; None where there is none.
+    """The last seal among a ledger's lines; None if there is none.
 
     Raises:
         DposeError: a line of that type holds no seal.

@@ -59,7 +59,7 @@ class Deployment(About):
 
     Attributes:
         released: What leaves the building: the final weights, every iterate, a picture, a clip.
-        date: Of the release, YYYY-MM-DD; empty where it is not told.
+        date: Of the release, YYYY-MM-DD; empty if it is not told.
         model: The deployment model: central, where a curator sees the data as they are and adds the noise.
     """
 
@@ -113,7 +113,7 @@ class PlantedCanaries(StatementPart):
 
     Attributes:
         kind: "gradient" or "input".
-        count: How many there are, in or not; they count among the units.
+        count: Their number, in or not; they count among the units.
         commitment: `dpose.privacy.canaries.Opening.commitment`.
     """
 
@@ -138,7 +138,7 @@ class GroupResult(StatementPart):
         group: Whom it is about ("aid: wheelchair").
         units: How many there were.
         metric: Of which score.
-        before: Without private training; empty where it was not measured.
+        before: Without private training; empty if it was not measured.
         after: With it.
     """
 
@@ -160,6 +160,19 @@ class GroupEpsilon(StatementPart):
 
     units: Positive
     epsilon: Decimal | None
+
+
+def largest_loss(results: Sequence[GroupResult]) -> tuple[str, float, float] | None:
+    """The group that loses most by private training, its loss and everybody's, in points; None if unknown."""
+    try:
+        losses = {r.group: float(r.before) - float(r.after) for r in results if r.before}
+    except ValueError:  # texts that somebody else wrote
+        return None
+    mean = losses.pop(EVERYBODY, None)
+    if mean is None or not losses:
+        return None
+    worst = max(losses, key=lambda group: losses[group])
+    return worst, losses[worst], mean
 
 
 def group_section(

@@ -22,7 +22,7 @@ _ALL = 1 << 64
 
 @dataclass(frozen=True)
 class Selection:
-    """At most so many units of some data, chosen by name.
+    """A limited number of units of some data, chosen by name.
 
     Attributes:
         count: How many, at least 1; under add-or-remove the number expected of `nominal` units.

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from dpose.errors import DposeError
 
 BLOCK = 64
-"""So many units each process reads before it tells the others."""
+"""Number of units each process reads before it tells the others."""
 
 
 class Readers(Protocol):
@@ -30,7 +30,7 @@ class Readers(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Their number."""
 
     def gather(self, content: bytes) -> list[bytes]:
         """Every process's `content`, in their order, in every process."""
@@ -52,7 +52,7 @@ class _Alone:
         return [content]
 
     def agree(self, digests: Mapping[str, bytes]) -> None:
-        """Whoever is alone agrees."""
+        """Anyone who is alone agrees."""
 
 
 ALONE: Readers = _Alone()

@@ -8,7 +8,7 @@ What is signed is the digest of the whole file, byte for byte, and the seal that
 binds weights, config, card and log, or what was released (`dpose.privacy.seal`).
 
 **What a signature shows.** That somebody who has the private key signed just this file. **What it does not show.** That
-what the statement says is true; that the key belongs to whoever is named, which must be known from elsewhere; or when
+what the statement says is true; that the key belongs to the person named, which must be known from elsewhere; or when
 it was signed: the date is the signer's word.
 """
 
@@ -42,7 +42,7 @@ class Signature(StatementPart):
         signs: SHA-256 of the file that is signed.
         seal: That the statement names.
         date: When it was signed, as the signer says, YYYY-MM-DD.
-        key: The public key's 32 bytes, hexadecimal. Whoever checks takes the key from elsewhere.
+        key: The public key's 32 bytes, hexadecimal. Anyone who checks takes the key from elsewhere.
         signature: 64 bytes, hexadecimal; of all the fields before.
         format: `FORMAT`.
     """
@@ -82,7 +82,7 @@ class Signature(StatementPart):
 
 
 def signature_file(signed: Path) -> Path:
-    """Where the signature of a file lies."""
+    """The place of a file's signature."""
     return signed.with_name(f"{signed.name}.sig")
 
 

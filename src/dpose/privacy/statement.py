@@ -17,14 +17,20 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
 from dpose.errors import DposeError
 from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.attackers import AttackerBound, bound_attackers
+from dpose.privacy.attackers import (
+    FALSE_POSITIVES,
+    AttackerBound,
+    bound_attackers,
+    loss_grid,
+    true_positives,
+)
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian, StatedEvent, merge
 from dpose.privacy.fields import (
     EXACT,
@@ -38,7 +44,7 @@ from dpose.privacy.fields import (
     statement_part,
 )
 from dpose.privacy.group_privacy import MOST
-from dpose.privacy.neighbours import BOX, Neighbours, StatedNeighbours
+from dpose.privacy.neighbours import BEYOND, BOX, Neighbours, StatedNeighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
 from dpose.privacy.rounding import not_below, upper
@@ -52,12 +58,19 @@ from dpose.privacy.sections import (
     PublicInput,
     check_groups,
     group_section,
+    largest_loss,
 )
 from dpose.privacy.tuning import Tuning, check_choosable
+from dpose.privacy.words import DETAILS_ONLY, StatementWords, without_warnings, worded
 from dpose.units import Unit
 
+if TYPE_CHECKING:
+    from dpose.privacy.tradeoff import TradeOff
+
 SCHEMA = 3
-"""Of statements in JSON."""
+"""Schema number of statements in JSON."""
+WEAK_ODDS = 50
+"""A guarantee under which an alarm may raise the odds more often than this is called weak."""
 SLACK = 1e-6
 """A claim may lie this far below the recomputed epsilon, relatively: last digits differ between builds."""
 
@@ -116,12 +129,12 @@ class PrivacyStatement(StatementPart):
     Attributes:
         kind: private, seeded, paper or none; only the first guarantees anything.
         unit: What is protected, a word of `Unit`: image, crop, subject, video; pixel in a release.
-        neighbours: The neighbouring relation; None where nothing is claimed.
-        epsilon: Total for the whole artefact; None where nothing is claimed. A fraction under the accountant
+        neighbours: The neighbouring relation; None if nothing is claimed.
+        epsilon: Total for the whole artefact; None if nothing is claimed. A fraction under the accountant
             "pure".
         delta: As epsilon. 0 under the accountant "pure", and only there.
-        accountant: How epsilon was computed; None where nothing is claimed.
-        n: Number of units; nominal under add-or-remove. None where units are not counted.
+        accountant: How epsilon was computed; None if nothing is claimed.
+        n: Number of units; nominal under add-or-remove. None if units are not counted.
         public: What the guarantee treats as public.
         conditional_on: What it takes as given besides.
         events: The noised releases that epsilon is computed from.
@@ -134,17 +147,17 @@ class PrivacyStatement(StatementPart):
             else there is to say of it by name; empty for anything else.
         odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
-        artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
+        artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty if
             the statement is not bound to one.
-        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
+        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty if none does.
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
-            choice, and `n` counts the units that trials train on. None where it was not.
+            choice, and `n` counts the units that trials train on. None if it was not.
         deployment: Who releases what.
         attackers: What no attacker can do, by the whole trade-off curve.
         groups: The epsilon of 1, 2, ... units of one person.
         inputs: What is public among what went in.
         audits: What audits showed.
-        canaries: Which were planted before training, for whoever audits the artefact; None where none were.
+        canaries: Which were planted before training, for anyone who audits the artefact; None if none were.
         results: Scores by groups of people.
         side_channels: Ways around the guarantee that it does not cover.
         signature: The file in which a signature would lie.
@@ -304,7 +317,7 @@ class PrivacyStatement(StatementPart):
         return replace(self, deployment=Deployment.of(about, before.released if before else released, today))
 
     def several(self) -> tuple[GroupEpsilon, ...]:
-        """Of a release, the epsilon of 1 to 10 times what it protects; nothing where that is not known.
+        """The epsilon of 1 to 10 times what a release protects; nothing if that is unknown.
 
         Sensitivities are norms: k times as many pixels move a release by at most k times as far.
         """
@@ -405,11 +418,55 @@ class PrivacyStatement(StatementPart):
                 "do not rely on it",
             )
 
+    @property
+    def tpr_bound(self) -> float:
+        """Upper bound on an attacker's true-positive rate at 1 % false alarms, by the run's whole curve if known."""
+        if self.attackers is not None:
+            return self.attackers.rates[FALSE_POSITIVES]
+        return true_positives(float(self.epsilon or 0), self.delta or 0.0)
+
+    @property
+    def is_weak(self) -> bool:
+        """True if an alarm may raise the odds 50 times: at 1 % false alarms, or at fewer by the whole curve."""
+        if self.attackers is None:
+            return self.tpr_bound > WEAK_ODDS * FALSE_POSITIVES
+        found = self.attackers.rates
+        return any(most > WEAK_ODDS * rate for rate, most in found.items() if rate <= FALSE_POSITIVES)
+
+    def attacker_curve(self) -> TradeOff:
+        """Upper bound on any attacker at every rate of false alarms, by the recorded events or the claim alone."""
+        from dpose.privacy.tradeoff import approximate, of_events
+
+        if self.attackers is None or self.neighbours is None:
+            return approximate(float(self.epsilon or 0), self.delta or 0.0)
+        events = self.sampled_events
+        return of_events(events, self.neighbours.relation, grid=loss_grid(events))
+
+    def words(self) -> StatementWords:
+        """The statement in plain English, in parts."""
+        near, events, bound = self.neighbours, self.sampled_events, self.tpr_bound
+        numbers = {
+            "s": self,
+            "claims": None not in (near, self.epsilon, self.delta),
+            "of_units": near is not None and near.of_units,
+            "beyond": near is not None and near.scope == BEYOND,
+            "few_pixels": DETAILS_ONLY in self.caveats,
+            "given": without_warnings(self.conditional_on),
+            "caveats": without_warnings(self.caveats),
+            "tpr_bound": bound,
+            "odds": bound / FALSE_POSITIVES,
+            "alarms": f"{FALSE_POSITIVES:.0%}",
+            "weak": self.epsilon is not None and self.is_weak,
+            "exact_noise": any(event.rounded for event in events),
+            "floating_noise": not all(event.rounded for event in events),
+            "groups": self.groups or self.several(),
+            "worst": largest_loss(self.results),
+        }
+        return worded(numbers, (*self.caveats, *self.conditional_on))
+
     def paragraph(self) -> str:
         """The statement in plain English, for an ethics board as much as for an engineer."""
-        from dpose.privacy.words import words_of
-
-        return words_of(self).text()
+        return self.words().text()
 
 
 def statement_schema() -> dict[str, Any]:

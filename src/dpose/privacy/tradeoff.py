@@ -68,7 +68,7 @@ class TradeOff:
 
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
-        """Where the upper envelope of the inverted lines bends, so that interpolation between is exact."""
+        """Bends of the upper envelope of the inverted lines, between which interpolation is exact."""
         grown, delta = np.exp(self.pairs[:, 0]), self.pairs[:, 1]
         slopes = np.concatenate([[0.0], 1 / grown, grown])
         # the lines are written as they are at tpr = 1, where the steep ones are well conditioned

@@ -3,7 +3,7 @@
     law = TrialLaw.parse("geometric:10")                # K, the number of trials: ten in expectation (`trial_law`)
     tuning.epsilon(delta=1e-5)                          # of everything: training, scores and the choice
 
-Whoever trains ten times and keeps the best has released something about all ten. If the number of trials K is itself
+Anyone who trains ten times and keeps the best has released something about all ten. If the number of trials K is itself
 random and secret, every trial is drawn independently from one mechanism, and nothing but the best is shown, the choice
 costs little more than one trial (Papernot and Steinke, ICLR 2022, "Hyperparameter tuning with Renyi differential
 privacy", Theorems 2 and 6). The bound is dp-accounting's `RepeatAndSelectDpEvent`; docs/proofs/tuning.md says what
@@ -102,7 +102,7 @@ class Tuning(StatementPart):
             )
 
     def epsilon(self, delta: float, relation: Relation = Relation.ZERO_OUT) -> float:
-        """Of everything at `delta`, for any unit: of those that trials train on, or those that they are scored on.
+        """Cost of everything at `delta`, for any unit: those that trials train on, or those that they are scored on.
 
         Raises:
             DposeError: delta is out of range, or there is no bound for the relation.
@@ -157,7 +157,7 @@ class Tuning(StatementPart):
         """Epsilon of everything, where the run that was chosen did `events`.
 
         Args:
-            events: Of the run: of one setting of the grid, and no more steps than it has; none where no trial was
+            events: Of the run: of one setting of the grid, and no more steps than it has; none if no trial was
                 drawn.
             delta: In (0, 1).
             relation: The neighbouring relation.

@@ -4,49 +4,54 @@
     release.picture, release.statement.paragraph()
     statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta=1e-5)
 
-All of them are counted (`counting`): a second release of one picture is refused unless it is asked for (`again`).
-`release_array` and `release_file` take a whole `ReleaseConfig`, with any operator.
+All of them are counted (`counting`): a second release of one picture is refused without `again`.
+`release_array` takes a whole configuration, with any operator; `batch.release_one` releases a file by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError, naming
+from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.video import VideoInfo, frame_times, probe
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
+from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
+from dpose.release.batch import Work, release_one
 from dpose.release.claim import claim_noise_key
-from dpose.release.config import AUTO, CELLS, DETAIL, CellOptions, GridOptions, Number, Regions, ReleaseConfig
+from dpose.release.config import (
+    AUTO,
+    Number,
+    Pixelization,
+    PixelizationSettings,
+    Projection,
+    ProjectionSettings,
+    ReleaseConfig,
+)
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
-from dpose.release.operators import OPERATORS
-from dpose.release.originals import Original, array_original
+from dpose.release.objects import either
+from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.protect import either
-from dpose.release.published import PublishedPicturePlan, published_plan
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.plans import PEAKS, bind
+from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
-from dpose.release.videos import FramePass, StatementMaker, VideoReleaseRequest, video_settings, write_video
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PEAKS = {"uint8": 255, "uint16": 65535}
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Release:
     """A private picture or clip.
 
     Attributes:
-        picture: Of the original's shape and type, and on its device if it was a tensor.
+        picture: A picture or clip of the original's shape and type, and on its device if it was a tensor.
         statement: What is guaranteed.
         frames: What was released: one for a picture; for a clip frame by frame, where frames are released one by one.
     """
@@ -88,20 +93,17 @@ def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
     neighbours: str | int | Neighbours | None = None,
-    block: int | str = AUTO,
+    block: int | str | None = AUTO,
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    colour: str | None = None,
-    regions: Regions | NDArray[Any] | str | None = None,
-    restore: str = "learned",
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
     public: bool = False,
     again: bool = False,
     about: About = NOT_SAID,
-    **options: Unpack[CellOptions],
+    **settings: Unpack[PixelizationSettings],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
 
@@ -128,40 +130,31 @@ def pixelize(
         neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
         block: Side b of a block, pixels; "auto" for what a public prior on pictures expects most of, by epsilon, delta,
             neighbours, sizes, colour and restoration alone.
-        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
+        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.objects`).
         face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
-        colour: "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or "grey" (luma alone, in all
-            three). Default: ycc for colour pictures, and grey ones stay grey.
-        regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
-            *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
-        restore: What is made of the released values, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
-        public: Whether nobody in it needs protection: then it is not counted.
-        again: Whether it may be a second release of this picture, for what both cost together.
+        public: True if the original is declared public. A public original is not counted.
+        again: True to allow a second release of this picture, for what both cost together.
         about: What the statement says of who releases it, to whom and what for.
-        options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
-            complex blocks are divided into n x n parts), chroma (1, 2 or 4: how many times as wide its blocks are;
-            chosen with the block by default) and paper (1, 2 or 3 runs seed 002's algorithm of that number
-            as printed, with floating-point noise and no guarantee; the statement says what does not hold).
+        settings: The other fields of `Pixelization`: delta (0 for Laplace noise and pure differential privacy; above 0
+            for Gaussian noise); colour, "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or
+            "grey" (luma alone, in all three), by default ycc for colour pictures; chroma (1, 2 or 4: how many times
+            as wide its blocks are; chosen with the block by default); regions, "private" or `PrivateRegions` (decided
+            from a first noisy release), or a *public* mask (H, W) that was not made from the picture; subdivide (n:
+            complex blocks are divided into n x n parts); restore, what is made of the released values, at no cost:
+            "learned", "tv" or "none"; and paper (1, 2 or 3 runs seed 002's algorithm of that number as printed, with
+            floating-point noise and no guarantee; the statement says what does not hold; 3 takes `PaperRegions`).
 
     Raises:
         DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
-    asked = either(neighbours, protect, face_size)
-    config = ReleaseConfig.of(
-        epsilon,
-        DETAIL if asked is None else asked,
-        block,
-        regions=as_regions(regions),
-        colour=colour,
-        **options,
-    )
+    near = either(neighbours, protect, face_size)
     return release_array(
         image,
-        config.restored(restore),
+        Pixelization.of(epsilon, near, block, **settings),
         seed=seed,
         source=source,
         caveats=caveats,
@@ -211,7 +204,7 @@ def release_array(
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
     charge, linked = None, True
-    seeded, told = claim_noise_key(noise)
+    seeded, notes = claim_noise_key(noise)
     if not public:
         original = array_original(frames, clip=clip)
         charge, linked = (
@@ -220,19 +213,19 @@ def release_array(
         )
     with reserved_release(charge, again=again, linked=linked, about=about) as count:
         picture, released = noised(plan, image, frames, noise)
-        statement = release_statement(plan, seeded=seeded, caveats=(*told, *caveats))
-        return Release(picture, count.told(statement), released)
+        statement = release_statement(plan, seeded=seeded, caveats=(*notes, *caveats))
+        return Release(picture, count.add_to(statement), released)
 
 
 def noised(
     plan: AnyPlan, image: NDArray[Any] | Tensor, frames: Sequence[Any], noise: NoiseSource
 ) -> tuple[Any, tuple[Shown | ReleasedValues, ...]]:
-    """A released picture or clip, and its released values; for whoever has counted it.
+    """Release a picture or clip that the caller has counted.
 
     Args:
         plan: For its shape.
         image: As for `pixelize`.
-        frames: Its frames.
+        frames: The frames of the picture or clip.
         noise: Serves this release alone.
     """
     released: tuple[Shown | ReleasedValues, ...] = ()
@@ -263,14 +256,13 @@ def release_video(
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
     public: bool = False,
     again: bool = False,
     about: About = NOT_SAID,
-    **options: Unpack[GridOptions],
+    **settings: Unpack[ProjectionSettings],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
 
@@ -279,7 +271,7 @@ def release_video(
     of any one frame ("frame"), all of them ("clip"), or those inside a box at any place in each of any T frames
     ("box:WxH/frames:T"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
     for each part that can change. Noise: exact discrete Gaussian, calibrated analytically. Post-processing:
-    restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped unless asked for.
+    restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped by default.
     Seed 004, corrected; proved in docs/proofs/video.md. Memory does not depend on the video's length.
 
     Args:
@@ -292,19 +284,18 @@ def release_video(
         face_size: As for `pixelize`.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
-        restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
-        public: Whether nobody in it needs protection: then it is not counted.
-        again: Whether it may be a second release of this video, for what both cost together.
+        public: True if the original is declared public. A public original is not counted.
+        again: True to allow a second release of this video, for what both cost together.
         about: As for `pixelize`.
-        options: colour (as for `pixelize`; what is clipped, and a paper's, has rgb), chroma (as for `pixelize`), k (the
-            most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
-            where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
-            the root of pixels) and clip_segment (the bound is on 64 frames' values together instead); paper (run
-            seed 004's algorithm as printed, which guarantees nothing; the statement says what does not hold) and split
-            (b of that algorithm, the share of its budget that goes to the projection).
+        settings: The other fields of `Projection`: restore, colour and chroma (as for `pixelize`; what is clipped, and
+            a paper's, has rgb); k (the most values to keep of a group of frames) and pool (frames of a group), each
+            chosen by the noise where it is left out; clip_norm (bound on the L2 norm of a group's projected values,
+            in gray levels times the root of pixels) and clip_segment (the bound is on 64 frames' values together
+            instead); paper (run seed 004's algorithm as printed, which guarantees nothing; the statement says what
+            does not hold) and split (b of that algorithm, the share of its budget that goes to the projection).
 
     Returns:
         The statement. Where `out` holds just this release of just this video already, its own: nothing is done then.
@@ -313,164 +304,14 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
-    options.setdefault("colour", None)
-    asked = either(neighbours, protect, face_size)
-    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options).restored(restore)
-    return release_file(
-        probe(path),
-        Path(out),
-        config,
-        seed=seed,
-        keep_sound=keep_sound,
-        progress=progress,
-        public=public,
-        again=again,
-        about=about,
-    )
-
-
-def release_file(
-    info: VideoInfo,
-    out: Path,
-    config: ReleaseConfig,
-    *,
-    seed: int | None = None,
-    workers: int = 1,
-    keep_sound: bool = False,
-    progress: Callable[[], None] | None = None,
-    public: bool = False,
-    again: bool = False,
-    original: Original | None = None,
-    caveats: tuple[str, ...] = (),
-    about: About = NOT_SAID,
-) -> PrivacyStatement:
-    """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
-
-    **Guarantee.** As for `release_video`, or with cells for `pixelize`, for the decoded frames. With cells each frame's
-    noise has a key of its own, derived from one fresh key in the order of the frames, so that the number of workers
-    changes nothing. Encoding is post-processing. Public: size, number of frames and their time stamps. Sound that is
-    kept is not protected, and the statement says so.
-
-    Args:
-        info: The original.
-        out: The released video; its statement goes to FILE.privacy.json beside it.
-        config: What to release.
-        seed: Makes the noise repeatable and takes the guarantee away.
-        workers: Frames in work at a time, with cells.
-        keep_sound: Copy the original's sound.
-        progress: Called after each frame.
-        public: As for `release_video`.
-        again: As for `release_video`.
-        original: What the video is, where that is known: it is decoded for it otherwise.
-        caveats: What the statement tells its reader besides.
-        about: What it says of who releases the video, to whom and what for.
-
-    Returns:
-        The statement, as for `release_video`.
-
-    Raises:
-        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`. Or it
-            was released before, or a budget would be passed.
-    """
-    source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
-    with naming(info.path):
-        plan = bind_video(config, info, source)
-        seeded, _ = claim_noise_key(source)
-        return write_video(
-            info,
-            out,
-            *video_work(plan, source, workers, seeded=seeded, caveats=caveats),
-            VideoReleaseRequest(
-                video_settings(config, seed, keep_sound=keep_sound, caveats=caveats),
-                plan,
-                seeded,
-                public,
-                again,
-                original,
-                about,
-            ),
-            keep_sound=keep_sound,
-            progress=progress,
-        )
-
-
-def video_work(
-    plan: AnyPlan, source: NoiseSource, workers: int = 1, *, seeded: bool, caveats: tuple[str, ...] = ()
-) -> tuple[FramePass, StatementMaker]:
-    """What a plan does with a video's frames, and how its statement is made.
-
-    Args:
-        plan: For its shape.
-        source: Serves this release alone.
-        workers: Frames in work at a time, with cells.
-        seeded: Whether its noise is not secret.
-        caveats: What the statement tells its reader besides.
-    """
-    return (
-        lambda frames: plan.run(frames, source, workers),
-        lambda told, given: release_statement(
-            plan, seeded=seeded, caveats=(*told, *caveats), conditional_on=given
-        ),
-    )
-
-
-def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None) -> AnyPlan:
-    """The plan for pictures or clips of this shape: the mechanism's, or a published algorithm's.
-
-    Args:
-        config: What to release.
-        shape: The picture's or clip's sizes.
-        source: Of the public text that an operator follows from that is drawn anew for every release.
-
-    Raises:
-        DposeError: the config does not fit the shape.
-        ValueError: such an operator has no source.
-    """
-    if config.paper is not None:
-        return published_plan(config, shape)
-    if config.operator == CELLS:
-        return PixelizationPlan.of(config, shape)
-    if not OPERATORS[config.operator].drawn:
-        return LinearPlan.of(config, shape)
-    if source is None:
-        raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
-    # published with the clip, and so from a stream that no noise is drawn from
-    return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
-
-
-def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | None = None) -> AnyPlan:
-    """As `bind`, for a video: seconds become as many frames as its time stamps say.
-
-    Raises:
-        DposeError: as `bind`, and as `frame_times`.
-    """
-    if config.neighbours.seconds is not None:
-        config = replace(config, neighbours=config.neighbours.timed(frame_times(info)))
-    return bind(config, shape_of(info), source)
-
-
-def shape_of(info: VideoInfo) -> Shape:
-    """The sizes of a video."""
-    return Shape(info.frames, info.height, info.width, info.channels)
-
-
-def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
-    """Regions from what a caller gives.
-
-    Raises:
-        DposeError: it is another word than "private", or no mask.
-    """
-    if regions is None or isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
-        return regions
-    if isinstance(regions, str):
-        if regions != "private":
-            raise DposeError("regions-unknown", f"must be private or a mask, not {regions!r}", "regions")
-        return PrivateRegions()
-    return PublicRegions.from_array(regions)
+    near = either(neighbours, protect, face_size)
+    config = Projection.of(epsilon, delta, near, operator, **settings)
+    work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again)
+    return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 
 def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
-    """Whether this is a clip, and its frames; a picture is one frame.
+    """True if this is a clip, and its frames; a picture is one frame.
 
     Raises:
         DposeError: not a picture or clip of uint8 or uint16.

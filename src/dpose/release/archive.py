@@ -16,22 +16,36 @@ import json
 import math
 import tokenize
 import zipfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.media.images import MAX_PIXELS
+from dpose.files import write_atomic
+from dpose.media.images import MAX_PIXELS, read_bytes
+from dpose.media.video import VIDEO_SUFFIXES
 from dpose.privacy.events import ExactEvent
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import FACTORS, Colour
-from dpose.release.embed import LINE, bound_to, check_digest
+from dpose.release.embed import (
+    LINE,
+    SUMS,
+    bound_to,
+    check_digest,
+    check_seal,
+    read_sidecar,
+    read_stamp,
+    sealed,
+    stamped_picture,
+    sums_digest,
+)
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.partition import BlockSums, Mask, RegionSums
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, Restoration
-from dpose.release.sealing import SUMS, check_seal, sealed, sums_digest
 
 VERSION = 3
 LEVELS = 2
@@ -143,7 +157,7 @@ def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
 
 
 def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:
-    """Of each stage's noise, by the statement: what a restoration needs besides the sums."""
+    """Variances of each stage's noise, by the statement: what a restoration needs besides the sums."""
     stages = [NoiseStage(event, b"") for event in statement.events if isinstance(event, ExactEvent)]
     if len(stages) != 1 + layers.staged or len(stages) != len(statement.events):
         raise DposeError(
@@ -244,10 +258,49 @@ def _array(file: zipfile.ZipFile, name: str, limit: int) -> NDArray[Any]:
 
 
 def _digest(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    told = ("version", *SIZES, *(_MORE if about["version"] > LEVELS else ()))
-    sizes = json.dumps({name: about[name] for name in told}, sort_keys=True)
+    named = ("version", *SIZES, *(_MORE if about["version"] > LEVELS else ()))
+    sizes = json.dumps({name: about[name] for name in named}, sort_keys=True)
     digest = hashlib.sha256(sizes.encode())
     for name in sorted(arrays, key=lambda name: (name == "mask", list(arrays).index(name))):
         array = arrays[name]
         digest.update(b"\0" + np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
+
+
+def carried(path: Path) -> PrivacyStatement:
+    """The statement that a released file carries.
+
+    Raises:
+        DposeError: it carries none, or another file's.
+    """
+    if path.suffix.lower() == ".npz":
+        return unpack(read_bytes(path), str(path))[1]
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        return read_sidecar(path)[0]
+    return read_stamp(read_bytes(path), str(path))[0]
+
+
+def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
+    """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
+
+    Args:
+        archive: An archive that `dpose pixelize` wrote.
+        out: The picture.
+        method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
+            picture as it was released, bit for bit on a machine of the same kind.
+
+    Raises:
+        DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
+            or was made by weights that are not here.
+    """
+    released, statement = unpack(read_bytes(archive), str(archive))
+    if out.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise DposeError("picture-suffix-unknown", "a picture is restored to .png or .jpg", str(out))
+    if method is not None:
+        other = Restoration.chosen(method)
+        released = replace(released, restoration=other)
+        versions = {**software_versions(*other.libraries), **statement.software}
+        record = {**statement.release, "restoration": other.to_dict()}
+        statement = replace(statement, release=record, software=versions)
+    write_atomic(out, stamped_picture(released, out.suffix, statement))
+    return statement

@@ -30,7 +30,7 @@ SCHEMA = 1
 COMMAND_BYTES = 1 << 10
 """What the command's memory grows by for an item: a file's names, and what it has read of the account's journal."""
 FRAMES = 250
-"""Of a video, unless told."""
+"""Frames a second of a video unless they are given."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Corpus:
 
     Attributes:
         items: Pictures or videos.
-        width: Of each, pixels.
-        height: Of each, pixels.
+        width: Width of each item, pixels.
+        height: Height of each item, pixels.
         mechanism: "pixelize", "release-video" or "obfuscate".
-        frames: Of each video; pictures have none.
+        frames: Frames of each video; None for pictures.
     """
 
     items: int
@@ -53,7 +53,7 @@ class Corpus:
 
     @property
     def pixels(self) -> int:
-        """Of an item, in all its frames."""
+        """Pixels of an item, in all its frames."""
         return self.width * self.height * (1 if self.mechanism == "pixelize" else self.frames)
 
 
@@ -62,10 +62,10 @@ class CostLine:
     """A cost that grows with pixels: `base + slope * pixels`, through what was measured.
 
     Attributes:
-        base: Of an item without pixels; not negative.
+        base: Seconds of an item without pixels; not negative.
         slope: For a pixel; not negative.
         least: Pixels of the smallest item that was measured.
-        most: Of the largest one.
+        most: Value of the largest item.
     """
 
     base: float
@@ -101,10 +101,10 @@ class EngineFigures:
     Attributes:
         name: "none" (a command without one), "local" or "ray".
         start: Seconds until its workers are ready.
-        command: Seconds of the command's processor for an item, at which nobody can help it.
+        command: Seconds of the command's processor for an item, which no worker can take over.
         extra: Seconds of other processors for an item, besides the work.
         command_mib: Memory of the command, without what grows with items.
-        engine_mib: Of the engine's own processes, on each machine.
+        engine_mib: Memory of the engine's own processes, on each machine.
     """
 
     name: str
@@ -120,13 +120,13 @@ class Figures:
     """What was measured on a machine.
 
     Attributes:
-        told: Where, when and by what: one line.
+        source: Where, when and by what the figures were measured: one line.
         lines: By mechanism, its lines of "seconds", "bytes_in", "bytes_out" and "mib".
         engines: By name.
-        account_bytes: Of the account and the list, for an item.
+        account_bytes: Bytes of the account and the list for an item.
     """
 
-    told: str
+    source: str
     lines: dict[str, dict[str, CostLine]]
     engines: dict[str, EngineFigures]
     account_bytes: float
@@ -188,11 +188,11 @@ class Figures:
                 float(one["engine_mib"]),
             )
         account = max(float(one["account_bytes"]) + float(one["list_bytes"]) for one in values["engines"])
-        told = (
+        source = (
             f"{values['processor']}, {values['cores']} cores, load {values['load']}, {values['date']}, "
             f"dpose {values['dpose']}: {values['command']}"
         )
-        return cls(told, lines, engines, account)
+        return cls(source, lines, engines, account)
 
 
 _COSTS = {"seconds": "worker_seconds", "bytes_in": "bytes_in", "bytes_out": "bytes_out", "mib": "mib"}
@@ -207,7 +207,7 @@ class Forecast:
         workers: A processor each.
         seconds: From start to end, nothing else at work.
         rate: Items a second, once it has started.
-        processor_seconds: Of all processes together.
+        processor_seconds: Seconds of all processes together.
         limit: "workers", or "command": then more workers are of no use.
         useful: So many workers keep the command busy.
         command_bytes: Memory of the command, and of the engine beside it.
@@ -215,7 +215,7 @@ class Forecast:
         read_bytes: Originals: every worker reads one twice.
         written_bytes: Released files.
         account_bytes: The account and the list of the corpus.
-        price: Of the workers' processors for that time; None without a price.
+        price: Cost of the workers' processors for that time; None without a price.
     """
 
     engine: str
@@ -243,10 +243,10 @@ def forecast(
     """What a corpus would take by each engine and number of workers; without an engine there is one.
 
     Args:
-        figures: Of a machine like those that will do it.
+        figures: Figures of a machine like those that will do it.
         corpus: What is to be released.
         workers: How many.
-        price: Of a processor for an hour, in whatever money.
+        price: Price of a processor for an hour, in whatever money.
 
     Raises:
         DposeError: there are no figures for the mechanism.

@@ -30,7 +30,7 @@ def check_restored(pixels: NDArray[Any], released: Shown, suffix: str, where: st
     Args:
         pixels: As decoded, (H, W) or (H, W, C).
         released: The archive's.
-        suffix: Of the picture's file: how it was encoded.
+        suffix: Suffix of the picture's file: how it was encoded.
         where: The file, for errors.
 
     Raises:
@@ -59,7 +59,7 @@ def check_cells(pixels: NDArray[Any], side: int, where: str) -> None:
 
     Args:
         pixels: (H, W) or (H, W, C).
-        side: Of the smallest cells that the record allows, pixels.
+        side: Side of the smallest cells that the record allows, pixels.
         where: The file, for errors.
 
     Raises:

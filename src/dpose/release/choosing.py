@@ -1,8 +1,8 @@
-"""How large cells are where nobody fixed it: the least expected error under the public prior, for the noise they get.
+"""How large cells are unless their size is given: those of the least expected error under the public prior.
 
-    config = choose_cells(ReleaseConfig.of(2, "pixels:16", "auto", colour=None), Shape.of(480, 640, 3))
+    config = choose_cells(Pixelization.of(2, "pixels:16"), Shape.of(480, 640, 3))
     config.block, config.chroma
-    choose_grid(ReleaseConfig.of_grid(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
+    choose_grid(Projection.of(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
 
 Budget, neighbours, sizes, colour and restoration go in, all of them public. No picture does, so that the choice costs
 nothing.
@@ -21,7 +21,7 @@ from dpose.privacy.gaussian import largest_mu
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
 from dpose.release.colour_planes import ERRORS, make_planes
-from dpose.release.config import CHOOSABLE, ReleaseConfig
+from dpose.release.config import CHOOSABLE, Pixelization, Projection, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
 from dpose.release.regions import PrivateRegions
@@ -39,7 +39,7 @@ AS_GOOD = 1.001
 """Errors that differ by no more than this factor are one: a thousandth is beyond what any prior can tell."""
 LAST_DIGITS = 1e-9
 FEWEST_CELLS = 8
-"""Of an operator's grid, along the shorter side, where it is not given."""
+"""Cells of an operator's grid along the shorter side, unless the grid is given."""
 BAR = 20
 """Characters of the longest bar of a curve."""
 _PEAK = 255
@@ -67,54 +67,56 @@ class Choice:
 
     @property
     def psnr(self) -> float:
-        """Of the restored picture, decibels."""
+        """PSNR of the restored picture, decibels."""
         return decibels(self.mse)
 
 
-def choose_cells(config: ReleaseConfig, shape: Shape, as_good: float = AS_GOOD) -> ReleaseConfig:
+def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -> Pixelization:
     """The config with colour, block and chroma's cells settled.
 
     Args:
-        config: Of pixelization.
+        config: The configuration.
         shape: The picture's or clip's sizes.
         as_good: As for `best_choice`.
 
     Raises:
-        DposeError: luma and chroma are asked for of a grey picture, or no block can be divided as asked for.
+        DposeError: a grey picture has no luma and chroma, or no block can be divided into so many parts.
     """
     colour = settle_colour(config.colour, shape.channels)
-    asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
-    if asked.resolved:
-        return asked
-    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED, as_good=as_good)
+    open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
+    if open_config.resolved:
+        return open_config
+    best = best_choice(
+        cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good
+    )
     chroma = best.factor if colour == "ycc" else None
-    made = replace(asked, block=int(best.block), chroma=chroma)
-    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(asked, n) != getattr(made, n)))
+    made = replace(open_config, block=int(best.block), chroma=chroma)
+    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(open_config, n) != getattr(made, n)))
 
 
-def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
-    """Whether the config's cells are those that are chosen where nobody fixes what it says was chosen.
+def is_chosen(config: Pixelization, shape: Shape) -> bool:
+    """True if the config's cells are those that are chosen if what it says was chosen is left open.
 
     Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
     but for those, either will do.
     """
     block = None if "block" in config.chosen else config.block
     chroma = None if "chroma" in config.chosen else config.chroma
-    asked = replace(config, block=block, chroma=chroma, chosen=())
-    found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
+    open_config = replace(config, block=block, chroma=chroma, chosen=())
+    found = (choose_cells(open_config, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
     wanted = (config.block, config.chroma, config.chosen)
     return any((one.block, one.chroma, one.chosen) == wanted for one in found)
 
 
 def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:
-    """Of all choices the one with the least expected error; of several as good, one with the widest cells.
+    """The choice with the least expected error; of several as good, one with the widest cells.
 
     Where noise drowns all but the longest waves, narrow cells are as good as wide ones to the best linear guess, which
     takes means of them. Whatever else restores or looks at them is lost in their noise.
 
     Args:
         choices: Not empty.
-        restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+        restored: True if what is released will be restored; painted as it is otherwise, which asks for larger cells.
         as_good: Errors that differ by no more than this factor are one.
     """
 
@@ -128,7 +130,7 @@ def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: fl
     )
 
 
-def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def cell_choices(config: Pixelization, shape: Shape) -> tuple[Choice, ...]:
     """All blocks and chroma cells that could be taken, and what is expected of them.
 
     Raises:
@@ -158,7 +160,7 @@ def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
 
 
 @lru_cache(maxsize=256)
-def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
+def _cell_choices(config: Pixelization, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
     from dpose.release.pixelization import PixelizationPlan
 
     found = []
@@ -173,28 +175,28 @@ def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -
     return tuple(found)
 
 
-def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
-    """An operator's grid and frames of a group: as asked for, and what is not, by the least expected error.
+def choose_grid(config: Projection, shape: Shape) -> Choice:
+    """An operator's grid and frames of a group: as given, and what is left open by the least expected error.
 
     Args:
-        config: Of an operator, its colour settled.
+        config: A projection whose colour is settled.
         shape: The clip's sizes.
     """
     return best_choice(grid_choices(config, shape))
 
 
-def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
     """All grids that could be taken, and what is expected of block means over them.
 
     Args:
-        config: Of an operator, its colour settled.
+        config: A projection whose colour is settled.
         shape: The clip's sizes.
     """
     return _grid_choices(replace(config, operator="block", clip_norm=None, clip_segment=False), shape)
 
 
 @lru_cache(maxsize=256)
-def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+def _grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
     near = config.neighbours.resolved(shape)
     near = replace(near, scope="clip") if shape.still else near
     mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
@@ -214,7 +216,7 @@ def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
     return tuple(found.values())
 
 
-def _grids(config: ReleaseConfig, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
+def _grids(config: Projection, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
     largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
     sides = [side for side in SIDES if side <= largest] if config.k is None else [0]
     pools = [pool for pool in POOLS if pool <= shape.frames] if config.pool is None else [config.pool]

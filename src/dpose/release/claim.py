@@ -1,6 +1,6 @@
 """One key, one artefact: what a source of noise lets a release claim.
 
-A guarantee needs noise that nobody else can know and that is used once. Only a key that this process had from the
+A guarantee needs noise that is secret and that is used once. Only a key that this process had from the
 operating system is known to be both, and only until it is used. What another process did with the same bytes cannot be
 seen from here, so bytes that came from anywhere else guarantee nothing.
 """
@@ -29,7 +29,7 @@ def claim_noise_key(source: NoiseSource) -> tuple[bool, tuple[str, ...]]:
         source: Where the noise of the release will come from.
 
     Returns:
-        Whether nothing may be guaranteed, and what the statement must say besides.
+        True if nothing may be guaranteed, and what the statement must say besides.
 
     Raises:
         RuntimeError: the key was used before, or in another process.

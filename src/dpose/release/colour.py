@@ -59,7 +59,7 @@ class Colour:
         Args:
             name: One of `COLOURS`; a picture of one channel is always grey.
             channels: 1 or 3.
-            gaussian: Whether noise is Gaussian, whose cost is a sum of squares.
+            gaussian: True if noise is Gaussian, whose cost is a sum of squares.
         """
         if channels == 1 or name == "rgb":
             return cls("grey" if channels == 1 else name, channels)
@@ -101,7 +101,7 @@ class Colour:
 
     @property
     def chroma(self) -> tuple[Row, ...]:
-        """Those that are summed over the coarse cells; none where there are none."""
+        """The combinations that are summed over the coarse cells; empty without chroma."""
         return self.rows[1:] if self.times else ()
 
     @property
@@ -136,32 +136,32 @@ class Colour:
         of a pixel and N_c that of the chromas; then D^2 <= (N - N_c) D_fine^2 + N_c D_coarse^2.
 
         Args:
-            fine: Of luma's cells.
-            coarse: Of chroma's cells.
+            fine: Sensitivity of sums over luma's cells.
+            coarse: Sensitivity of sums over chroma's cells.
         """
         whole, chroma = self.change_squared
         l1 = None if fine.l1 is None else self.change_l1 * fine.l1
         return Sensitivity(l1, (whole - chroma) * fine.l2_squared + chroma * coarse.l2_squared)
 
 
-def settle_colour(asked: str | None, channels: int, otherwise: str = "ycc") -> str:
+def settle_colour(name: str | None, channels: int, otherwise: str = "ycc") -> str:
     """The colours of a release of pictures with so many channels.
 
     Args:
-        asked: One of `COLOURS`, or None for `otherwise`.
+        name: One of `COLOURS`, or None for `otherwise`.
         channels: 1 or 3.
         otherwise: What colour pictures have by default.
 
     Raises:
-        DposeError: luma and chroma are asked for of a grey picture.
+        DposeError: a grey picture has no luma and chroma.
     """
     if channels == 1:
-        if asked == "ycc":
+        if name == "ycc":
             raise DposeError(
                 "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
             )
         return "grey"
-    return asked or otherwise
+    return name or otherwise
 
 
 def as_rgb(planes: NDArray[np.float32]) -> NDArray[np.float32]:

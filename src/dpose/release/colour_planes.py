@@ -52,7 +52,7 @@ class ColourPlanes(GridOperator):
 
     @property
     def groups(self) -> int:
-        """Of frames."""
+        """Number of groups of frames."""
         return self.planes[0].groups
 
     @property
@@ -62,7 +62,7 @@ class ColourPlanes(GridOperator):
 
     @property
     def whole(self) -> bool:
-        """Whether they are whole numbers, as the planes' are."""
+        """True if they are whole numbers, as the planes' are."""
         return all(plane.whole for plane in self.planes)
 
     def apply(self, total: Values, frames: int) -> Values:
@@ -108,7 +108,7 @@ class ColourPlanes(GridOperator):
         return math.sqrt(sum(weight * (plane.noise(sigma) / scale) ** 2 for plane, scale, weight in parts))
 
     def blur(self, frames: int) -> float:
-        """Of the worst plane."""
+        """Blur of the worst plane."""
         return max(plane.blur(frames) for plane in self.planes)
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
@@ -120,7 +120,7 @@ class ColourPlanes(GridOperator):
         make nothing larger, so that N takes the place of 3 and n / N that of c^2 (docs/proofs/video.md).
 
         Raises:
-            ValueError: nobody has bounded it for such an operator.
+            ValueError: no bound is known for such an operator.
         """
         near, far = self.planes[0], self.planes[-1]
         if isinstance(near, BlockMeans) and isinstance(far, BlockMeans):
@@ -141,7 +141,7 @@ class ColourPlanes(GridOperator):
         )
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        """As `sensitivity`, for neighbours of scope `BOX`."""
+        """The sensitivity for neighbours of scope `BOX`."""
         return self.sensitivity(neighbours)
 
     def _split(self, values: Values) -> list[Values]:
@@ -155,7 +155,7 @@ def make_planes(
     """The operator of this name: of the values as they are, or of luma and chroma.
 
     Args:
-        name: Of `OPERATORS`.
+        name: One of `OPERATORS`.
         shape: The clip's sizes.
         grid: Rows, columns and groups; luma's.
         colour: What is released of a pixel.

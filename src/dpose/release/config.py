@@ -1,12 +1,22 @@
-"""What a user asks of a release, checked: a budget, neighbours, an operator and its numbers."""
+"""The two configurations of a release, checked: `Pixelization` and `Projection`. Binding one to a shape gives a plan.
+
+    plan = bind(Pixelization.of("0.5", "pixels:16", block=16), Shape.of(1080, 1920, 3))      # dpose.release.plans
+    plan = bind(Projection.of(8, "1e-5", operator="block"), Shape(280, 480, 640, 3))
+
+The line of a field under "Attributes:" reads as a line of `--help`. `of` takes each field as an option or a caller
+gives it: numbers as text, neighbours and restorations by name.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypedDict
+from typing import Any, TypeAlias, TypedDict, Unpack
+
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import CELL_FORMS, ONE_FRAME, RELEASE_FORMS, Neighbours
@@ -16,43 +26,46 @@ from dpose.release import projections
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
 from dpose.release.operators import OPERATORS
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.regions import PaperRegions, Regions, as_regions
 from dpose.release.restoration import PAINTED, Restoration
 
 MAX_BUDGET = 10**6
-"""Nothing is released for a larger epsilon: it would protect nobody."""
+"""The largest epsilon of a release. A larger one would protect nothing."""
 CELLS = "pixelization"
-"""The operator of pixelization: sums of blocks, of one size or finer in regions. No `GridOperator`: its second stage
-may follow from what the first released."""
+"""The name of pixelization in a record, where a projection has its operator's name."""
 AUTO = "auto"
+LEARNED = "learned"
+"""The restoration of a release unless another one is named."""
 DETAIL = Neighbours.of_pixels(16)
-"""What is hidden where nothing else is asked for."""
+"""The neighbours of a release unless others are named."""
 CHOOSABLE = ("block", "chroma")
-"""What is chosen of pixelization's cells where nobody fixes it."""
+"""The fields of `Pixelization` that are chosen from public numbers unless they are given."""
 PAPER_BLOCK = 16
-"""b for the paper's algorithms where none is given, pixels."""
+"""b of the published pixelization unless it is given, pixels."""
 PAPER_K = 32 * 32 * 3
 """k in seed 004."""
 SPLIT = 0.8
 """b in seed 004: the share of the budget that goes to the projection."""
 SEGMENT = 64
-"""Frames that are clipped together where a norm of a whole clip is clipped."""
+"""Number of frames whose values are clipped together if `Projection.clip_segment` is set."""
 
 Number = str | int | float | Fraction | Decimal
-Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
-class CellOptions(TypedDict, total=False):
-    """What pixelization takes besides epsilon, neighbours, block, colour and regions; `ReleaseConfig` says what."""
+class PixelizationSettings(TypedDict, total=False):
+    """The settings of `Pixelization.of` besides epsilon, neighbours and block, by the names of the fields."""
 
     delta: Number
     subdivide: int
-    paper: int | None
+    regions: Regions | NDArray[Any] | str | None
+    colour: str | None
     chroma: int | None
+    paper: int | None
+    restore: str
 
 
-class GridOptions(TypedDict, total=False):
-    """What a named operator takes besides epsilon, delta and neighbours; `ReleaseConfig` says what each is."""
+class ProjectionSettings(TypedDict, total=False):
+    """The settings of `Projection.of` besides epsilon, delta, neighbours and operator, by the names of the fields."""
 
     colour: str | None
     chroma: int | None
@@ -62,93 +75,52 @@ class GridOptions(TypedDict, total=False):
     clip_segment: bool
     paper: bool
     split: float
+    restore: str
 
 
 @dataclass(frozen=True)
-class ReleaseConfig:
-    """What to release, and for which budget. `of` makes one for pixelization, `of_grid` one for any other operator.
+class Pixelization:
+    """What pixelization releases, and for which budget: noisy sums of blocks, of one size or finer in regions.
 
-    A release says what it protects by its neighbours (`neighbours`), and takes no `privacy.protected.Protected`. That
-    is for data of many units, where a selection can make one unit count for several, copies of one can count twice, and
-    a digest of contents says later which data an odometer has charged. Here the unit is always a pixel of the one
-    artefact at hand; all of its pixels go in, each in one place, so that the stability is 1 by the operator's own
-    sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
-    without noise, and stands in no statement (the account has one, under its key, and counts releases by it:
-    `counting`); two pictures of one person have different ones anyhow: whoever is in several releases is told that
-    epsilons add up. So `neighbours` alone, by which pixels are always replaced, carries all that a `Protected`
-    would.
+    `neighbours` alone say what is protected, without a `privacy.protected.Protected`: the unit is a pixel of one
+    artefact, all of its pixels go in, each in one place, so that the stability is 1 by the operator's own sensitivity,
+    and the number of pixels is public. A digest of an original is a function of private pixels without noise, and
+    stands in no statement; the account holds one under its key, and counts releases by it.
 
     Attributes:
-        epsilon: The total for the whole picture or clip.
-        delta: 0 for discrete Laplace noise and pure differential privacy; above 0 for discrete Gaussian noise.
-        neighbours: Which pixels are hidden, as they were asked for: what they are for a picture or clip,
-            `Neighbours.resolved` says. Seconds of a box are counted in frames by `Neighbours.timed`.
-        operator: `CELLS`, or one of `OPERATORS`.
-        block: Cells: b, pixels; None to have it chosen.
-        colour: One of `COLOURS`: "ycc" for luma and chroma apart, "rgb" for three values alike, "grey" for luma alone;
-            None for ycc where there are colours.
-        chroma: With ycc: how many times as wide as luma's the cells of chroma are; None to have it chosen.
-        chosen: Which of `CHOOSABLE` were chosen, from public numbers alone.
-        subdivide: Cells: n, parts along each side of a block in a complex region.
-        regions: Cells: where regions are complex; None for blocks of one size.
-        grid: Others: rows, columns and groups of frames, luma's where there are colours; None to have them chosen by k
-            and pool.
-        k: Others: the most values kept of a group of frames; None to have it chosen.
-        pool: Others: frames of a group; None to have it chosen.
-        clip_norm: Others: bound on the L2 norm of the values; None for no clipping.
-        clip_segment: Others: whether the bound is on all values of `SEGMENT` frames together, not on each group's.
-        paper: The number of a published algorithm to run as printed, which guarantees nothing: with cells 1, 2 or 3 of
-            seed 002, else 1 of seed 004. None for the mechanism that guarantees.
-        split: b of seed 004's algorithm, the share of its budget that goes to the projection.
-        restoration: How pictures are made of what was released; costs nothing.
+        epsilon: Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly.
+        neighbours: What is hidden: pixels:M of a picture or whole clip (default pixels:16); pixels:M/frame of
+            every frame; box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies.
+        block: Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture.
+        delta: 0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.
+        subdivide: Divide complex blocks into N x N parts; needs --regions.
+        regions: Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper).
+        colour: ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc
+            for what has colours.
+        chroma: 1, 2 or 4: how many times as wide chroma's cells are. Default: chosen.
+        paper: Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.
+        restoration: What is made of released cells, at no cost: learned, tv or none.
+        chosen: The fields among `CHOOSABLE` that were chosen, from public numbers alone
+            (`choosing.choose_cells`).
 
     Raises:
-        DposeError: a value is out of range, or two do not go together.
+        DposeError: a value is out of range, or two contradict each other.
     """
 
     epsilon: Fraction
-    delta: float = 0.0
     neighbours: Neighbours = DETAIL
-    operator: str = CELLS
-    block: int | None = 16
+    block: int | None = None
+    delta: float = 0.0
     subdivide: int = 1
     regions: Regions | None = None
-    colour: str | None = "rgb"
+    colour: str | None = None
     chroma: int | None = None
-    chosen: tuple[str, ...] = ()
-    grid: tuple[int, int, int] | None = None
-    k: int | None = None
-    pool: int | None = None
-    clip_norm: float | None = None
-    clip_segment: bool = False
     paper: int | None = None
-    split: float = SPLIT
-    restoration: Restoration = PAINTED
+    restoration: Restoration = field(default_factory=lambda: Restoration.chosen(LEARNED))
+    chosen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon <= MAX_BUDGET:
-            raise DposeError(
-                "epsilon-out-of-range",
-                f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {as_given(self.epsilon)}",
-                fix="1 is strong; above 10 little is protected",
-            )
-        if self.delta:
-            check_delta(self.delta)
-        Neighbours.parse(self.neighbours, CELL_FORMS if self.operator == CELLS else RELEASE_FORMS)
-        if self.colour not in (None, *COLOURS):
-            raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
-        if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
-            raise DposeError(
-                "chroma-unknown",
-                f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
-                "chroma",
-            )
-        if self.operator == CELLS:
-            self._check_cells()
-        else:
-            self._check_grid()
-
-    def _check_cells(self) -> None:
+        _check_common(self, CELL_FORMS)
         if self.neighbours.m is None and self.neighbours.box is None:
             raise DposeError(
                 "neighbours-not-pixels",
@@ -178,6 +150,9 @@ class ReleaseConfig:
                 "subdivide",
                 "give both or neither",
             )
+        self._check_paper()
+
+    def _check_paper(self) -> None:
         if self.paper not in (None, 1, 2, 3):
             raise DposeError("paper-unknown", f"must be 1, 2 or 3, not {self.paper}", "paper")
         own = isinstance(self.regions, PaperRegions)
@@ -202,7 +177,135 @@ class ReleaseConfig:
         if self.paper is not None and self.delta:
             raise DposeError("paper-delta-given", "the paper's algorithms have no delta", "delta")
 
-    def _check_grid(self) -> None:
+    @classmethod
+    def of(
+        cls,
+        epsilon: Number,
+        neighbours: str | int | Neighbours | None = None,
+        block: int | str | None = AUTO,
+        **settings: Unpack[PixelizationSettings],
+    ) -> Pixelization:
+        """The configuration from what a caller or the command line gives.
+
+        Args:
+            epsilon: A number, or text with a decimal or rational number ("0.5", "1/3"), which is taken exactly. A
+                float stands for the decimal that it prints as.
+            neighbours: "pixels:16", "pixels:16/frame", 16, for a clip "box:100x200/frames:25", or `Neighbours`.
+            block: Pixels; "auto" or None to have it chosen.
+            settings: The other fields; regions also "private" or an array for a public mask; and `restore`, the name
+                of a restoration: the published algorithms are shown as they are.
+
+        Raises:
+            DposeError: a value is out of range or not a number.
+        """
+        paper, colour = settings.get("paper"), settings.get("colour")
+        restoration = Restoration.chosen(settings.get("restore", LEARNED))
+        regions, side = settings.get("regions"), None if block in (None, AUTO) else block
+        if paper is not None:
+            side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
+        subdivide, chroma = settings.get("subdivide", 1), settings.get("chroma")
+        for name, value in (("block", side), ("subdivide", subdivide), ("chroma", chroma)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise DposeError("setting-not-whole", f"must be a whole number, not {value!r}", name)
+        assert not isinstance(side, str)
+        return cls(
+            exact(epsilon, "epsilon"),
+            Neighbours.parse(DETAIL if neighbours is None else neighbours, CELL_FORMS),
+            side,
+            float(exact(settings.get("delta", 0), "delta")),
+            subdivide,
+            None if regions is None else as_regions(regions),
+            colour,
+            chroma,
+            paper,
+            PAINTED if paper is not None else restoration,
+        )
+
+    @property
+    def resolved(self) -> bool:
+        """True if nothing is left to be chosen."""
+        open_chroma = self.colour == "ycc" and self.chroma is None
+        return self.block is not None and self.colour is not None and not open_chroma
+
+    @property
+    def side(self) -> int:
+        """b, once it is chosen, pixels."""
+        assert self.block is not None
+        return self.block
+
+    @property
+    def part(self) -> int:
+        """The side of a complex block's parts, pixels."""
+        return self.side // self.subdivide
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a picture or clip that is too small for the block or for m.
+
+        Raises:
+            DposeError: it is.
+        """
+        if self.colour == "ycc" and shape.channels == 1:
+            raise DposeError(
+                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
+            )
+        side = min(shape.height, shape.width)
+        if self.side > side:
+            raise DposeError(
+                "block-larger-than-picture",
+                f"a block of {self.side} is larger than the picture of {shape.width} x {shape.height} pixels",
+                "block",
+                f"choose at most {side}",
+            )
+        self.neighbours.resolved(shape)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What a linear operator releases, and for which budget: few noisy values of each group of frames.
+
+    `neighbours` alone say what is protected, as for `Pixelization`.
+
+    Attributes:
+        epsilon: Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.
+        delta: Probability that the bound may fail, above 0. Say 1e-5.
+        neighbours: What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every
+            frame, one frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them
+            inside one box, wherever it lies.
+        operator: block: means of cells in space and time. low-pass: cosines. random: a random projection.
+        colour: ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc
+            for what has colours.
+        chroma: 1, 2 or 4: how many times as wide chroma's cells are. Default: chosen.
+        k: The most values kept of a group of frames. Default: what the noise allows.
+        pool: Frames taken together. Default: what the noise allows.
+        clip_norm: Clip the projected values' norm: less noise for frame and clip, less contrast.
+        clip_segment: Clip 64 frames' values together, not each group's.
+        paper: Run Video-DPRP as published (slow). Guarantees nothing.
+        split: With --paper: b, the budget's share for the projection. Default: 0.8.
+        restoration: What is made of released cells, at no cost: learned, tv or none.
+        grid: Rows, columns and groups of frames, luma's if there are colours; None to have them chosen by `k`
+            and `pool`.
+
+    Raises:
+        DposeError: a value is out of range, or two contradict each other.
+    """
+
+    epsilon: Fraction
+    delta: float
+    neighbours: Neighbours = DETAIL
+    operator: str = "block"
+    colour: str | None = None
+    chroma: int | None = None
+    k: int | None = None
+    pool: int | None = None
+    clip_norm: float | None = None
+    clip_segment: bool = False
+    paper: bool = False
+    split: float = SPLIT
+    restoration: Restoration = field(default_factory=lambda: Restoration.chosen(LEARNED))
+    grid: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check_common(self, RELEASE_FORMS)
         if self.operator not in OPERATORS:
             raise DposeError(
                 "operator-unknown", f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator"
@@ -248,70 +351,12 @@ class ReleaseConfig:
     def of(
         cls,
         epsilon: Number,
-        neighbours: str | int | Neighbours,
-        block: int | str | None = 16,
-        delta: Number = 0,
-        subdivide: int = 1,
-        regions: Regions | None = None,
-        paper: int | None = None,
-        colour: str | None = "rgb",
-        chroma: int | None = None,
-    ) -> ReleaseConfig:
-        """Pixelization, from what a caller or the command line gives.
-
-        Args:
-            epsilon: A number, or a string with a decimal or rational number ("0.5", "1/3"), which is taken exactly. A
-                float stands for the decimal that it prints as.
-            neighbours: "pixels:16", "pixels:16/frame", 16, for a clip "box:100x200/frames:25", or `Neighbours`.
-            block: b, pixels; "auto" or None to have it chosen.
-            delta: As epsilon.
-            subdivide: n.
-            regions: Where regions are complex.
-            paper: 1, 2, 3 or None.
-            colour: One of `COLOURS`; None for ycc where there are colours, but for the paper's algorithms.
-            chroma: How many times as wide the cells of chroma are; None to have it chosen.
-
-        Raises:
-            DposeError: a value is out of range or not a number.
-        """
-        side = None if block in (None, AUTO) else block
-        if paper is not None:
-            side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
-        for name, value in (("block", side), ("subdivide", subdivide), ("chroma", chroma)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise DposeError("setting-not-whole", f"must be a whole number, not {value!r}", name)
-        given, small = exact(epsilon, "epsilon"), float(exact(delta, "delta"))
-        assert not isinstance(side, str)
-        return cls(
-            given,
-            small,
-            Neighbours.parse(neighbours, CELL_FORMS),
-            block=side,
-            subdivide=subdivide,
-            regions=regions,
-            colour=colour,
-            chroma=chroma,
-            paper=paper,
-        )
-
-    @classmethod
-    def of_grid(
-        cls,
-        epsilon: Number,
         delta: Number,
         neighbours: str | int | Neighbours | None = None,
         operator: str = "block",
-        *,
-        colour: str | None = "rgb",
-        chroma: int | None = None,
-        k: int | None = None,
-        pool: int | None = None,
-        clip_norm: Number | None = None,
-        clip_segment: bool = False,
-        paper: bool = False,
-        split: float = SPLIT,
-    ) -> ReleaseConfig:
-        """One of `OPERATORS`, from what a caller or the command line gives.
+        **settings: Unpack[ProjectionSettings],
+    ) -> Projection:
+        """The configuration from what a caller or the command line gives.
 
         Args:
             epsilon: A number, or text with a decimal or rational number, which is taken exactly.
@@ -320,19 +365,16 @@ class ReleaseConfig:
                 time stamps), `Neighbours`, "frame" (any one) or "clip" (all of it). Default: pixels:16, or for the
                 paper's algorithm what it claims, a frame.
             operator: One of `OPERATORS`.
-            colour: One of `COLOURS`; None for ycc where there are colours, but rgb for what clips or is a paper's.
-            chroma: How many times as wide the cells of chroma are; None to have it chosen.
-            k: The most values kept of a group.
-            pool: Frames of a group.
-            clip_norm: Bound on the norm of the values.
-            clip_segment: Whether it is one of `SEGMENT` frames together.
-            paper: Whether to run seed 004's algorithm.
-            split: b of that algorithm.
+            settings: The other fields, and `restore`, the name of a restoration: the published algorithm is shown
+                as it is. Without a colour, what is clipped or a paper's has rgb.
 
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
+        clip, paper = settings.get("clip_norm"), settings.get("paper", False)
+        restoration = Restoration.chosen(settings.get("restore", LEARNED))
+        norm = None if clip is None else float(exact(clip, "clip-norm"))
+        colour = settings.get("colour")
         if colour is None and (paper or norm is not None):
             colour = "rgb"
         small = float(exact(delta, "delta"))
@@ -341,64 +383,28 @@ class ReleaseConfig:
             small,
             Neighbours.parse(neighbours or ("frame" if paper else DETAIL)),
             operator,
-            colour=colour,
-            chroma=chroma,
-            k=k,
-            pool=pool,
-            clip_norm=norm,
-            clip_segment=clip_segment,
-            paper=1 if paper else None,
-            split=split,
+            colour,
+            settings.get("chroma"),
+            settings.get("k"),
+            settings.get("pool"),
+            norm,
+            settings.get("clip_segment", False),
+            paper,
+            settings.get("split", SPLIT),
+            PAINTED if paper else restoration,
         )
-
-    def restored(self, method: str) -> ReleaseConfig:
-        """The same with a restoration, one of `restoration.METHODS`; what the papers print is shown as it is.
-
-        Raises:
-            DposeError: there is none of this name.
-        """
-        found = Restoration.chosen(method)
-        return replace(self, restoration=PAINTED if self.paper else found)
 
     @property
     def resolved(self) -> bool:
-        """Whether nothing is left to be chosen."""
-        if self.colour is None or (self.colour == "ycc" and self.chroma is None):
-            return False
-        return self.operator != CELLS or self.block is not None
-
-    @property
-    def side(self) -> int:
-        """b, once it is chosen."""
-        assert self.block is not None
-        return self.block
-
-    @property
-    def part(self) -> int:
-        """The side of a complex block's parts."""
-        return self.side // self.subdivide
+        """True if nothing is left to be chosen but the grid."""
+        return self.colour is not None and not (self.colour == "ycc" and self.chroma is None)
 
     def check_shape(self, shape: Shape) -> None:
-        """Refuse a picture or clip that is too small for the block, for m or for k, or that has too many bits.
+        """Refuse a picture or clip that is too small for k, or that has too many bits.
 
         Raises:
             DposeError: it is, or has.
         """
-        if self.colour == "ycc" and shape.channels == 1:
-            raise DposeError(
-                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
-            )
-        if self.operator == CELLS:
-            side = min(shape.height, shape.width)
-            if self.side > side:
-                raise DposeError(
-                    "block-larger-than-picture",
-                    f"a block of {self.side} is larger than the picture of {shape.width} x {shape.height} pixels",
-                    "block",
-                    f"choose at most {side}",
-                )
-            self.neighbours.resolved(shape)
-            return
         if shape.peak != projections.PEAK:
             raise DposeError(
                 "depth-unsupported",
@@ -421,6 +427,9 @@ class ReleaseConfig:
             )
 
 
+ReleaseConfig: TypeAlias = Pixelization | Projection
+
+
 def exact(value: Number, name: str) -> Fraction:
     """The fraction that `value` stands for.
 
@@ -432,6 +441,26 @@ def exact(value: Number, name: str) -> Fraction:
     if isinstance(value, float) and not math.isfinite(value):
         raise DposeError("setting-not-finite", f"must be a finite number, not {value}", name)
     return Fraction(value) if isinstance(value, Fraction) else parse_exact(str(value).strip(), name)
+
+
+def _check_common(config: ReleaseConfig, forms: Sequence[str]) -> None:
+    if not 0 < config.epsilon <= MAX_BUDGET:
+        raise DposeError(
+            "epsilon-out-of-range",
+            f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {as_given(config.epsilon)}",
+            fix="1 is strong; above 10 little is protected",
+        )
+    if config.delta:
+        check_delta(config.delta)
+    Neighbours.parse(config.neighbours, forms)
+    if config.colour not in (None, *COLOURS):
+        raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {config.colour!r}", "colour")
+    if config.chroma is not None and (config.colour not in (None, "ycc") or config.chroma not in FACTORS):
+        raise DposeError(
+            "chroma-unknown",
+            f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
+            "chroma",
+        )
 
 
 def _divisors(number: int) -> list[int]:

@@ -12,7 +12,7 @@ is drawn. A reservation's name and key are functions of the command's key, the o
 code: where a worker or the command died, the same release goes on under them only if all of these are the same, and
 then it is the same release, bit for bit in its noisy sums, for they are whole numbers, and their noise is bound to them
 (`NoiseStage.stream`). Where sums are not whole numbers of one picture (videos, private regions, a paper's algorithm)
-nothing of that is certain: another attempt is another release, with another key, reserved and told as one. The
+nothing of that is certain: another attempt is another release, with another key, reserved and counted as one. The
 command's key stands in the state folder (0600) until all are complete.
 """
 
@@ -20,31 +20,183 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dpose.account import Charge, State, charge_all, conclude
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
-from dpose.errors import DposeError, IncompleteError
-from dpose.files import explain_os_error
+from dpose.errors import DposeError, IncompleteError, naming
+from dpose.files import explain_os_error, file_digest
 from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.marks import marks_of
-from dpose.privacy.noise import KEY_BYTES, Key
+from dpose.privacy.noise import KEY_BYTES, AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item, slight
-from dpose.release.counting import ReleaseHistory, alive, release_history, settings_digest
-from dpose.release.files import raise_failed, record_names
-from dpose.release.jobs import Job
+from dpose.release.batch import (
+    Work,
+    finished_line,
+    item_charge,
+    raise_failed,
+    read_item,
+    same_line,
+    write_item,
+)
+from dpose.release.counting import (
+    ReleaseCount,
+    ReleaseHistory,
+    Reservation,
+    alive,
+    charged_events,
+    release_history,
+    settings_digest,
+)
+from dpose.release.jobs import Job, find_output, known_names, record_names
 from dpose.release.manifest import Manifest
-from dpose.release.names import known_names
-from dpose.release.places import find_output
+from dpose.release.obfuscate import Obfuscator
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.regions import PrivateRegions
+from dpose.release.statements import AnyPlan
 
 BATCH = 64
 """So many reservations, or commitments, are one transaction of the account."""
+
+
+@dataclass(frozen=True)
+class Digested:
+    """A file that a worker has read.
+
+    Attributes:
+        job: With its original.
+        charge: What its release takes.
+        plan: Digest of how it is released, where a second attempt releases the same noisy sums, bit for bit; "" where
+            that is not certain.
+    """
+
+    job: Job
+    charge: Charge
+    plan: str
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """A file that may be released: a few kilobytes, however long a video it is, so that its key stays in memory.
+
+    Attributes:
+        job: With its original, where that is counted; of a video without the digests of its frames (`slight`).
+        secret: Bytes of the release's key, which serves this release alone.
+        charge: The file's reservation, without marks; None for a public file.
+        counted: What its statement says of that.
+        plan: The plan's digest, as `Digested` has it.
+    """
+
+    job: Job
+    secret: bytes = field(repr=False)
+    charge: Charge | None = None
+    counted: ReleaseCount | None = None
+    plan: str = ""
+
+
+def slight(job: Job) -> Job:
+    """A job with what a worker needs of its original: of a video that is the digest of the file."""
+    if job.original is None or not job.video:
+        return job
+    return replace(job, original=replace(job.original, hashes=job.original.hashes[:2]))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A released file: its statement, and SHA-256 of all that was written, in the order of `Job.outputs`."""
+
+    statement: PrivacyStatement
+    digests: tuple[str, ...]
+
+
+def digest_item(work: Work, job: Job) -> Digested:
+    """At a worker: what a file is and what its release would take.
+
+    Raises:
+        DposeError: it cannot be read, or the configuration does not fit it.
+    """
+    check_folder(work)
+    seed = work.seed_of(job)
+    read = read_item(work, job, seed=seed)
+    charge = item_charge(work, job, read, seed)
+    return Digested(replace(job, original=read.original), charge, whole_plan(read.plan))
+
+
+def whole_plan(plan: AnyPlan | Obfuscator) -> str:
+    """Digest of a plan whose sums are whole numbers that follow from one picture's pixels; "" of any other."""
+    if not isinstance(plan, PixelizationPlan) or not plan.shape.still:
+        return ""
+    return "" if isinstance(plan.config.regions, PrivateRegions) else settings_digest(plan)
+
+
+def release_item(work: Work, item: Reserved) -> Written:
+    """At a worker: release a file that is reserved.
+
+    Raises:
+        DposeError: it is no longer the file that was reserved, this machine would release it otherwise than was
+            reserved, or it cannot be read or written.
+    """
+    check_folder(work)
+    job, seed = item.job, work.seed_of(item.job)
+    noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
+    count = Reservation(item.counted, job.about)
+    with naming(job.source):
+        read = read_item(work, job, noise, seed=seed, identify=False)
+        _check_plan(read.plan, item, seeded=seed is not None)
+        statement = write_item(work, job, read, noise, count.add_to, seeded=seed is not None)
+    return Written(statement, tuple(file_digest(path) for path in job.outputs))
+
+
+def _check_plan(plan: AnyPlan | Obfuscator, item: Reserved, *, seeded: bool) -> None:
+    """Refuse a plan that was not reserved: real numbers in its choice may fall otherwise on another machine."""
+    if isinstance(plan, Obfuscator) or item.charge is None:
+        return
+    if item.charge.events != charged_events(plan, seeded=seeded) or (
+        item.plan and item.plan != whole_plan(plan)
+    ):
+        raise DposeError(
+            "release-differs-here",
+            "this machine would release it otherwise than was reserved",
+            fix="run the command again",
+        )
+
+
+def check_folder(work: Work) -> None:
+    """At a worker: refuse a folder that is not the command's, where the command would not see what it writes.
+
+    Raises:
+        DposeError: it is another one.
+    """
+    if work.sign is not None and not work.sign.exists():
+        raise DposeError(
+            "worker-folder-not-shared",
+            "a worker does not see this machine's folder under this name",
+            str(work.sign.parent),
+            "have --out on a disk that all machines share",
+        )
+
+
+def check_portable(work: Work) -> None:
+    """Refuse what no other process can be given.
+
+    Raises:
+        DposeError: it holds such a thing: a segmenter that is open in this process.
+    """
+    try:
+        pickle.dumps(work)
+    except Exception as error:
+        raise DposeError(
+            "segmenter-not-sendable",
+            "a segmenter cannot be sent to workers",
+            "engine",
+            "leave one of them out",
+        ) from error
 
 
 def release_corpus(
@@ -73,7 +225,7 @@ def release_corpus(
         IncompleteError: after all others, if files could not be released; names them.
         DposeError: the account cannot be read or written, or another process is at work on the same corpus.
     """
-    work.check_portable()
+    check_portable(work)
     with _Corpus(work, out.absolute(), say) as corpus:
         yield from corpus.run(jobs, at)
     try:
@@ -120,7 +272,7 @@ class _Corpus:
     def __exit__(self, kind: object, *_: object) -> None:
         with self._held:
             self._settle()
-            if self.reserved:  # they count; whoever runs this again goes on under the same reservations
+            if self.reserved:  # they count; the same command goes on under the same reservations
                 conclude(dict.fromkeys(list(self.reserved), ()), State.FAILED)
             if kind is None:
                 self.manifest.end()
@@ -202,12 +354,12 @@ class _Corpus:
         yield from self._reserve(batch)
 
     def _standing(self, one: Digested) -> ReleaseHistory | None:
-        """Where the account stands before a file's release; None where it is not to be released."""
+        """Where the account stands before a file's release; None if it is not to be released."""
         job, original = one.job, one.job.original
         assert original is not None
         same = next((self.busy[name] for name in original.hashes[:2] if name in self.busy), None)
         if same is not None:
-            self._skip(job, f"{job.source} shows the same as {same}: one file, which is released once.")
+            self._skip(job, same_line(job.source, same))
             return None
         charge = replace(one.charge, id=self._id(one))
         found = release_history(charge)
@@ -217,9 +369,7 @@ class _Corpus:
         try:
             there = find_output(found, job.target, job.outputs_at, numbered=bool(job.number))
             if there is not None:
-                self._skip(
-                    job, f"{job.source} is released already, into {there}: nothing to do, nothing spent."
-                )
+                self._skip(job, finished_line(job.source, there))
                 return None
             if mine is not None and mine.state is State.COMMITTED:
                 raise DposeError(

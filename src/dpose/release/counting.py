@@ -2,7 +2,7 @@
 
     with reserved_release(release_charge(original, plan, settings, seeded=False), again=False) as count:
         ...                                          # compute
-        statement = count.told(statement)
+        statement = count.add_to(statement)
         ...                                          # write
         count.outputs += [digest]
 
@@ -48,7 +48,7 @@ from dpose.release.statements import AnyPlan
 RELEASE = "release"
 """What the account calls a release."""
 DELTA = 1e-5
-"""At which costs are told where no release has a delta of its own, and not all are pure."""
+"""The delta of costs if no release has a delta of its own, and not all are pure."""
 PUBLIC = "the original was declared public: this release is not counted"
 UNLINKED = (
     f"the account knows this clip as a whole: of over {LINKED_FRAMES:,} frames none is counted by itself"
@@ -78,25 +78,25 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     clip. Discrete Gaussian noise enters by zCDP.
 
     Args:
-        plan: None where nothing is claimed.
-        seeded: Whether the noise is not secret.
+        plan: None if nothing is claimed.
+        seeded: True if the noise is not secret.
 
     Returns:
-        Nothing where nothing bounds what the release tells.
+        No events if nothing bounds what the release tells.
     """
     if seeded or not isinstance(plan, PixelizationPlan | LinearPlan):
         return ()
     area = plan.shape.pixels * plan.shape.frames
     sizes = [1 << power for power in range(area.bit_length()) if 1 << power < area]
-    told = told_pixels(plan)
+    claimed = claimed_pixels(plan)
     points = zip(*(_events_for(plan, size) for size in (*sizes, area)), strict=True)
     return tuple(
-        replace(own, pixels=told, points=tuple(zip((*sizes, 0), map(_bound, others), strict=True)))
-        for own, others in zip(_events_for(plan, told), points, strict=True)
+        replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), map(_bound, others), strict=True)))
+        for own, others in zip(_events_for(plan, claimed), points, strict=True)
     )
 
 
-def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
+def claimed_pixels(plan: PixelizationPlan | LinearPlan) -> int:
     """How many pixels of the whole original the claim is about: m, or m of every frame together."""
     near = plan.config.neighbours.resolved(plan.shape)
     return near.count * plan.shape.frames if near.scope == "frame" else near.count
@@ -134,9 +134,9 @@ def release_charge(
 
     Args:
         original: What is released.
-        plan: How; None where nothing is claimed.
+        plan: How; None if nothing is claimed.
         settings: `settings_digest`.
-        seeded: Whether the noise is not secret.
+        seeded: True if the noise is not secret.
         target: Where it goes; None for nowhere.
     """
     return Charge(
@@ -185,7 +185,7 @@ class ReleaseHistory:
 
     @property
     def repeats(self) -> bool:
-        """Whether it would be a second release, and not the end of those that were cut short."""
+        """True if it would be a second release, and not the end of those that were cut short."""
         return len(self.cut_short) < len(self.before)
 
     @property
@@ -195,7 +195,7 @@ class ReleaseHistory:
 
     @property
     def pixels(self) -> int:
-        """For how many pixels costs are told; 0 where nothing bounds this release."""
+        """Number of pixels that costs are stated for; 0 if nothing bounds this release."""
         return self.charge.events[0].pixels if self.charge.events else 0
 
     def cost(self) -> tuple[float, float]:
@@ -206,7 +206,7 @@ class ReleaseHistory:
         """What a statement says of it.
 
         Args:
-            linked: Whether a clip's frames are known to the account.
+            linked: True if a clip's frames are known to the account.
         """
         first = self.number == 1 and self.charge.events
         epsilon, delta = (0.0, 0.0) if first else self.cost()  # the first one's is what it claims itself
@@ -230,7 +230,7 @@ class ReleaseHistory:
         )
 
     def check(self, *, again: bool) -> None:
-        """Refuse a second release that was not asked for.
+        """Refuse a second release that is not allowed.
 
         Raises:
             DposeError: it is one; says what it costs.
@@ -267,30 +267,30 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
     as the odometer composes.
 
     Args:
-        entries: Of one picture.
+        entries: Charges of one picture.
         pixels: How many of its pixels may change.
     """
     if any(unbounded(entry, PIXEL) for entry in entries) or not pixels:
         return math.inf, 0.0
-    asked = Neighbours.of_pixels(pixels)
-    pure = added_up(event.pure() for entry in entries for event in restated(entry, asked))
+    near = Neighbours.of_pixels(pixels)
+    pure = added_up(event.pure() for entry in entries for event in restated(entry, near))
     if math.isfinite(pure):
         return pure, 0.0
     delta = max(entry.delta for entry in entries) or DELTA
-    return composed(entries, delta, asked), delta
+    return composed(entries, delta, near), delta
 
 
 @dataclass(frozen=True)
 class ReleaseCount:
-    """What a statement says of its original's releases: plain values, for whoever writes it.
+    """What a statement says of its original's releases, in plain values.
 
     Attributes:
         number: How many there are with this one.
-        epsilon: Of all together, infinite where nothing bounds them.
-        delta: That goes with it.
+        epsilon: Epsilon of all together, infinite if nothing bounds them.
+        delta: The delta that goes with it.
         pixels: How many pixels may change for that.
-        bounded: Whether something bounds this release.
-        linked: Whether a clip's frames are known to the account.
+        bounded: True if something bounds this release.
+        linked: True if a clip's frames are known to the account.
     """
 
     number: int
@@ -300,7 +300,7 @@ class ReleaseCount:
     bounded: bool
     linked: bool = True
 
-    def told(self, statement: PrivacyStatement) -> PrivacyStatement:
+    def add_to(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement, with how many releases of its original there were and what they cost together."""
         said, found, delta = statement.caveats, self.epsilon, self.delta
         if self.number == 1 and self.bounded:
@@ -313,13 +313,13 @@ class ReleaseCount:
             said = (*said, repeated_words(self.number, found, delta, self.pixels))
         if not self.linked:
             said = (*said, UNLINKED)
-        told = {
+        counted = {
             "releases": str(self.number),
             "epsilon": repr(found),
             "delta": repr(float(delta)),
             "pixels": str(self.pixels),
         }
-        return replace(statement, caveats=said, odometer=told)
+        return replace(statement, caveats=said, odometer=counted)
 
 
 @dataclass
@@ -327,8 +327,8 @@ class Reservation:
     """A release that is under way.
 
     Attributes:
-        counted: What its statement says; None where the original is public.
-        about: What whoever releases it says of it.
+        counted: What its statement says; None if the original is public.
+        about: What the statement says of who releases it, to whom and what for.
         outputs: SHA-256 of every complete file that it wrote: to be filled in.
     """
 
@@ -336,13 +336,13 @@ class Reservation:
     about: About = NOT_SAID
     outputs: list[str] = field(default_factory=list)
 
-    def told(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """As `ReleaseCount.told`, dated; that it is not counted, where the original is public."""
+    def add_to(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """The statement, dated, with what is counted; a public original's says that it is not counted."""
         clip = "frames" in statement.release
         statement = statement.deployed(self.about, f"the {'clip' if clip else 'picture'} alone")
         if self.counted is None:
             return replace(statement, caveats=(*statement.caveats, PUBLIC))
-        return self.counted.told(statement)
+        return self.counted.add_to(statement)
 
 
 def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> str:
@@ -360,12 +360,12 @@ def reserved_release(
 ) -> Iterator[Reservation]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
-    Whatever ends the block otherwise, the release stays counted: what it had computed by then nobody knows.
+    If the block ends otherwise, the release stays counted: what had been seen of it by then is unknown.
 
     Args:
-        charge: What it takes (`release_charge`); None where its original is declared public: nothing is counted then.
-        again: Whether it may be a second release.
-        linked: Whether a clip's frames are among the marks.
+        charge: What it takes (`release_charge`); None if its original is declared public: nothing is counted then.
+        again: True to allow a second release.
+        linked: True if a clip's frames are among the marks.
         about: What its statement says of who releases it.
 
     Yields:
@@ -409,7 +409,7 @@ def alive(name: str) -> Iterator[None]:
             "release-busy", "another process is at work on the same release", fix="wait for it, or end it"
         )
     try:
-        # durable before the reservation is: without it nobody could tell that whoever reserved has died
+        # durable before the reservation is: without it a reservation whose process died would look alive
         fsync_folder(file.parent)
         yield
     finally:
@@ -420,7 +420,7 @@ def alive(name: str) -> Iterator[None]:
 
 
 def _died(entry: Charge) -> bool:
-    """Whether a reservation's process has died. One of another machine is taken to live."""
+    """True if a reservation's process has died. One of another machine is taken to live."""
     if entry.state is not State.RESERVED or not (file := _lock_of(entry.id)).exists():
         return False
     lock = take_lock(file)

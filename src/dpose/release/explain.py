@@ -37,7 +37,7 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
-        curve: Whether to show what was expected of other cells, where they were chosen.
+        curve: True to show what was expected of other cells, where they were chosen.
     """
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         return plan.explained()
@@ -47,15 +47,15 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool 
 
 def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
     """What was expected of all cells that could have been taken; nothing where they were not chosen."""
-    config, asked = plan.config, replace(plan.config, chroma=None)
     if isinstance(plan, PixelizationPlan):
-        choices = cell_choices(replace(asked, block=None), plan.shape) if config.chosen else ()
-        return curve_lines(choices, (config.side, config.chroma or 1, 1)) if choices else []
-    operator = plan.operator
+        cells = plan.config
+        choices = cell_choices(replace(cells, block=None, chroma=None), plan.shape) if cells.chosen else ()
+        return curve_lines(choices, (cells.side, cells.chroma or 1, 1)) if choices else []
+    config, operator = plan.config, plan.operator
     if config.k is not None and config.pool is not None:
         return []
     grid = (operator.rows, operator.columns, operator.groups)
-    choices = grid_choices(asked, plan.shape)
+    choices = grid_choices(replace(config, chroma=None), plan.shape)
     taken = [c for c in choices if c.grid == grid and c.factor == (config.chroma or 1)]
     return curve_lines(choices, (taken[0].block, taken[0].factor, taken[0].frames)) if taken else []
 

@@ -46,7 +46,7 @@ HIDDEN, FACE_LINE, PERSON_LINE, GRID = "#c1121f", "#d95f02", "#1b5e9c", "#8d99a6
 """Colours of the pixels that are hidden, of a face, of a person and of the blocks."""
 PAPER, INK, QUIET = "#f3f4f6", "#1a1d21", "#5b6470"
 WIDTH, HEIGHT, DPI = 12.6, 7.2, 100
-"""Of the drawing: inches, inches, and dots an inch."""
+"""Width and height of the drawing, inches, and dots an inch."""
 VISIBLE = 9
 """Dots. What would be smaller is drawn once more, magnified."""
 PER_LINE = 44
@@ -220,11 +220,13 @@ def _write_legend(axes: Axes, plan: SoundPlan, face: tuple[int, int], rate: Frac
 
     axes.set(xlim=(0, 1), ylim=(1, 0))
     axes.axis("off")
-    told = [(colour, head, textwrap.wrap(text, PER_LINE)) for colour, head, text in legend(plan, face, rate)]
-    step = 1 / sum(len(lines) + 1.8 for _, _, lines in told)
+    entries = [
+        (colour, head, textwrap.wrap(text, PER_LINE)) for colour, head, text in legend(plan, face, rate)
+    ]
+    step = 1 / sum(len(lines) + 1.8 for _, _, lines in entries)
     at, size = step / 2, min(11.0, 0.62 * step * 0.86 * HEIGHT * 72)
     step = min(step, 0.036)
-    for colour, head, lines in told:
+    for colour, head, lines in entries:
         if colour:
             axes.add_patch(Rectangle((0, at - 0.35 * step), 0.03, 0.7 * step, color=colour))
         axes.text(0.05, at, head, weight="bold", va="center", color=colour or INK, fontsize=size)
@@ -239,7 +241,7 @@ def legend(
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
     near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, curve=False)
-    told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
+    entries = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)
     for colour, name, sides, size in (
@@ -253,7 +255,7 @@ def legend(
             words.append(f"{upper(box_epsilon(plan, sides))} in one frame")
         if name == "a face" and cost > RECOGNISABLE:
             words.append("epsilon no longer limits recognition of a face")
-        told.append(
+        entries.append(
             (
                 colour,
                 f"{name}: epsilon {upper(cost)}{'' if still else f' in all {shape.frames:,} frames'}",
@@ -264,18 +266,18 @@ def legend(
         line.removeprefix("noise: ").split("each sum, ")[-1] for line in about if line.startswith("noise")
     ]
     cells = _cells_words(plan)
-    told.append((QUIET, "blocks" if cells else "noise", cells + "; ".join(noise)))
-    told += [("", "over time", line) for line in about if " seen for " in line]
+    entries.append((QUIET, "blocks" if cells else "noise", cells + "; ".join(noise)))
+    entries += [("", "over time", line) for line in about if " seen for " in line]
     many = box_epsilon(plan, (fw, fh), frames=shape.frames, times=TIMES)
     together = f"{upper(repeated_epsilon(plan))} for what is hidden, {upper(many)} for a face in each"
     head = f"{TIMES} {'pictures' if still else 'clips'} of one person"
-    told.append(("", head, f"add up: epsilon {together}"))
+    entries.append(("", head, f"add up: epsilon {together}"))
     odds = "it can raise an attacker's odds e^epsilon times: 1 is 3 times, 5 is 150, 20 is 500 million"
-    return [*told, ("", "what epsilon means", odds)]
+    return [*entries, ("", "what epsilon means", odds)]
 
 
 def _luma_cells(plan: LinearPlan) -> BlockMeans | None:
-    """The grid of the finest cells; None where the values are no cells'."""
+    """The grid of the finest cells; None if the values are no cells'."""
     operator = plan.operator.planes[0] if isinstance(plan.operator, ColourPlanes) else plan.operator
     return operator if isinstance(operator, BlockMeans) else None
 

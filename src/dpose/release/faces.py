@@ -36,13 +36,13 @@ SMALLEST_FACE = 24
 SCORE = 0.5
 """A network's finds below it are left out. Lower than is usual: a face left open is worse than a bottle blurred."""
 OVERLAP = 0.3
-"""Of two finds in a frame that have more of their union in common one is left out; of two in different frames that have
-more of the smaller one in common, both are one face."""
+"""A share of area. Of two finds in a frame that have more of their union in common, one is left out; two finds in
+different frames that have more of the smaller one in common are one face."""
 GROWTH = 0.03
-"""Of a face's side: how much farther a box reaches on each side for every frame that it is held."""
+"""A share of a face's side: how much farther a box reaches on each side for every frame that it is held."""
 MOST_GROWTH = 0.5
 STRIDES = (8, 16, 32)
-"""Of YuNet's three grids, pixels."""
+"""Strides of YuNet's three grids, pixels."""
 ANCHORS = {896: ((16, 2), (8, 6)), 2304: ((48, 1),)}
 """BlazeFace's grids by the number of its anchors: cells along a side, and anchors in each (MediaPipe's short and full
 range)."""
@@ -54,7 +54,7 @@ class FaceFinder:
 
     Attributes:
         find: From a frame, uint8 (H, W, C), to places.
-        about: What it is, in words.
+        about: What the finder is, in words.
         digest: SHA-256 of its file; "" for the bundled one.
     """
 
@@ -261,7 +261,7 @@ def held(finds: Iterable[list[Place]], hold: int) -> Iterator[list[Place]]:
     ends.
 
     Args:
-        finds: Of each frame, in order.
+        finds: Finds of each frame, in order.
         hold: Frames before and after; 0 for the finds alone.
 
     Yields:

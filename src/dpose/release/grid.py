@@ -1,4 +1,4 @@
-"""Sizes of pictures and clips, the cells that they are divided into, and how groups of frames are blended."""
+"""Sizes of pictures and clips, their cells, how groups of frames are blended, and what a box takes of cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shape:
         width: Pixels.
         channels: C, values a pixel has.
         peak: The largest value, 255 or 65535; the smallest is 0.
-        still: Whether it is a picture.
+        still: True if it is a picture.
 
     Raises:
         ValueError: a number is below 1, or a picture has several frames.
@@ -135,7 +135,7 @@ def blend(frame: int, group: int, frames: int, groups: int) -> tuple[int, float]
     """How a frame is made of two groups: the earlier one, and the weight of the later one.
 
     Args:
-        frame: Its number.
+        frame: Number of the frame, from 0.
         group: The group that it lies in.
         frames: T.
         groups: How many there are.
@@ -147,3 +147,30 @@ def blend(frame: int, group: int, frames: int, groups: int) -> tuple[int, float]
         return first, 0.0
     left, right = centre(first, frames, groups), centre(first + 1, frames, groups)
     return first, (frame - left) / (right - left)
+
+
+def most_overlap(edges: NDArray[np.int64], length: int) -> int:
+    """The largest sum of squares of what a stretch has in common with the pieces of a line, wherever it lies.
+
+    Between two places where one of its ends meets an edge, moving it by s changes two of the overlaps, to a + s and b -
+    s: the sum of squares is convex in s. So the most is found where an end meets an edge.
+
+    Args:
+        edges: Where pieces begin and end, rising from 0, (pieces + 1,).
+        length: Length of the stretch; no more than all of the line counts.
+    """
+    length = min(length, int(edges[-1]))
+    starts = np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length)
+    ends = starts + length
+    # the pieces that hold what lies just before either end; at an edge, the one that ends there
+    first, last = np.searchsorted(edges, starts) - 1, np.searchsorted(edges, ends) - 1
+    whole = np.concatenate([[0], np.cumsum(np.diff(edges) ** 2)])
+    apart = (edges[first + 1] - starts) ** 2 + (ends - edges[last]) ** 2 + whole[last] - whole[first + 1]
+    return int(np.where(first == last, length**2, apart).max())
+
+
+def most_weight(weights: NDArray[np.float64], length: int) -> float:
+    """The largest sum of so many neighbouring weights, none of them negative."""
+    sums = np.concatenate([[0.0], np.cumsum(weights)])
+    length = min(length, len(weights))
+    return float((sums[length:] - sums[:-length]).max())

@@ -1,22 +1,43 @@
-"""Which files a command releases, and where each of them goes."""
+"""Which files a command releases, where each goes, under which name, and what stands there already.
+
+A file's name may say who is in it, so released files are numbered, in the order of the originals' names: a function of
+names and of no pixel. Which number stands for which original is kept in the user's state folder, readable by its user
+alone, and never beside what is released. Numbering goes on from command to command in one output folder, so that
+nothing is overwritten. A complete output is one whose files have the digests that the account recorded when they were
+finished.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import hashlib
 import os
+import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
 from dpose.errors import DposeError
+from dpose.files import (
+    file_bytes,
+    file_digest,
+    file_json,
+    json_text,
+    locked_folder,
+    private_folder,
+    write_private,
+)
 from dpose.media.images import IMAGE_SUFFIXES
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, probe
 from dpose.media.video_writer import WRITABLE
+from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import NOT_SAID, About
-from dpose.release.embed import sidecar_of
-from dpose.release.names import first_number, numbered
+from dpose.release.archive import unpack
+from dpose.release.counting import ReleaseHistory
+from dpose.release.embed import SIDECAR, read_sidecar, read_stamp, sidecar_of
 from dpose.release.originals import Original
 from dpose.release.verify import PICTURES
 
@@ -32,10 +53,10 @@ class Job:
         target: The released picture, archive or video.
         archive: Where a picture's archive goes besides; None for none.
         number: The number that stands for the original's name; empty where the file has another name.
-        place: Which file of the command it is, from 0; None where nobody counts.
-        original: What it is, where that is known.
+        place: Which file of the command it is, from 0; None for a file by itself.
+        original: The original, if it was read.
         caveats: What its statement tells the reader besides.
-        about: What it says of who releases the file, to whom and what for.
+        about: What its statement says of who releases the file, to whom and what for.
     """
 
     source: Path
@@ -49,8 +70,8 @@ class Job:
 
     @property
     def video(self) -> bool:
-        """Whether it is a video."""
-        return self.source.suffix.lower() in VIDEO_SUFFIXES
+        """True if it is a video."""
+        return bool({self.source.suffix.lower(), self.target.suffix.lower()} & set(VIDEO_SUFFIXES))
 
     @property
     def outputs(self) -> list[Path]:
@@ -71,14 +92,14 @@ class Job:
 
 @dataclass(frozen=True)
 class JobList(Sequence[Job]):
-    """Files to release, each made into a job when it is asked for: a million of them are a list of names.
+    """Files to release, each made into a job when it is used: a million of them are a list of names.
 
     Attributes:
         sources: The originals.
-        starts: Of each, where in its name the path begins that it keeps below an output folder.
+        starts: For each original, where in its name the path begins that it keeps below an output folder.
         out: The folder, or the one file's name.
-        single: Whether `out` is that.
-        suffix: Of released pictures.
+        single: True if `out` is that.
+        suffix: Suffix of released pictures.
         first: The first number; 0 where files keep their names.
         caveats: As each job's.
         about: As each job's.
@@ -133,7 +154,7 @@ def find_jobs(
         paths: Files, folders (with what is below them) and globs.
         out: A folder; for one file also the name of a picture, archive or video.
         keep_names: Give them their originals' names instead of numbers, and folders below.
-        suffix: Of released pictures in a folder: .png or .jpg.
+        suffix: Suffix of released pictures in a folder: .png or .jpg.
         readable: Suffixes of the files to release; others in a folder are passed over.
 
     Raises:
@@ -149,7 +170,7 @@ def find_jobs(
     if single:
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
-        if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
+        if (jobs[0].source.suffix.lower() in VIDEO_SUFFIXES) != (out.suffix.lower() in VIDEO_SUFFIXES):
             raise DposeError(
                 "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
             )
@@ -166,7 +187,7 @@ def find_jobs(
 
 
 def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
-    """Which videos to release, and where to. Each is opened, so that a broken one is told before the first is released.
+    """Which videos to release, and where to. Each is opened, so that a broken one is refused before any is released.
 
     Args:
         paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
@@ -249,3 +270,141 @@ def _refuse_collisions(jobs: JobList) -> None:
                     str(output),
                     "leave out --keep-names",
                 )
+
+
+DIGITS = 6
+_NUMBERED = re.compile(rf"(\d{{{DIGITS},{DIGITS + 1}}})\.")
+
+
+def first_number(out: Path) -> int:
+    """The first number that is free in an output folder: after all that stand there, and all that were given away."""
+    taken = [int(number) for number in known_names(out)]
+    with contextlib.suppress(OSError):
+        found = (_NUMBERED.match(entry.name) for entry in out.iterdir())
+        taken += [int(match[1]) for match in found if match]
+    return max(taken, default=0) + 1
+
+
+def numbered(number: int) -> str:
+    """The name of a released file, without suffix."""
+    return f"{number:0{DIGITS}d}"
+
+
+def known_names(out: Path) -> dict[str, str]:
+    """The originals of an output folder's files, by number, as this user's state folder knows them."""
+    try:
+        content = file_json(names_file(out))
+        return {
+            str(number): str(source) for number, source in content["names"].items() if str(number).isdigit()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def remember_names(out: Path, names: Mapping[str, str]) -> Path:
+    """Write down which original each number stands for, before anything is released under it.
+
+    Args:
+        out: The output folder.
+        names: Originals by number: paths that begin at the root, without links.
+
+    Returns:
+        The file that it stands in.
+
+    Raises:
+        DposeError: the state folder cannot be written, or another command gave one of the numbers away meanwhile.
+    """
+    file = names_file(out)
+    private_folder(file.parent)
+    with locked_folder(file.parent, wait=True):
+        known = known_names(out)
+        if taken := sorted(set(known) & set(names)):
+            raise DposeError(
+                "release-number-taken",
+                f"another command has just begun to release here, from number {taken[0]} on",
+                str(out),
+                "try again",
+            )
+        content = {"folder": str(out.resolve()), "names": {**known, **names}}
+        write_private(file, json_text(content, 1) + "\n")
+    return file
+
+
+def names_file(out: Path) -> Path:
+    """Where the names of an output folder's originals stand."""
+    digest = hashlib.sha256(str(out.resolve()).encode(errors="surrogateescape")).hexdigest()
+    return state_folder() / "names" / f"{digest[:32]}.json"
+
+
+Outputs = Callable[[Path], Sequence[Path]]
+"""All files of a release, from the first one's name."""
+
+
+def find_output(
+    found: ReleaseHistory | None, target: Path, outputs: Outputs, *, numbered: bool = False
+) -> Path | None:
+    """The first file of the same release of the same original, if that stands complete where this one is to go.
+
+    Of numbered files each command makes new ones: an earlier one is looked for under the name that the account knows.
+
+    Args:
+        found: The release and the earlier ones; None for a release that is not counted.
+        target: The first file of its output.
+        outputs: All files of it.
+        numbered: True if the target's name is a number that this command has chosen.
+
+    Returns:
+        None if it is still to be made, and there is room for it.
+
+    Raises:
+        DposeError: another file is in the way, or one there cannot be read.
+    """
+    for entry in reversed(found.finished if found else []):
+        place = target.parent / Path(entry.folder).name if numbered else target
+        if entry.outputs and _digests(outputs(place)) == sorted(entry.outputs):
+            return place
+    standing_there = [path for path in outputs(target) if path.exists()]
+    left = found is not None and any(Path(e.folder) == target.resolve() for e in found.cut_short)
+    for path in standing_there:
+        if not (left and _is_release(path, target)):
+            raise DposeError(
+                "output-exists",
+                "another file is in the way",
+                str(path),
+                "choose another --out, or remove it first",
+            )
+    return None
+
+
+def _digests(paths: Sequence[Path]) -> list[str]:
+    try:
+        return sorted(file_digest(path) for path in paths)
+    except OSError:
+        return []
+
+
+def _is_release(path: Path, target: Path) -> bool:
+    """True if a file carries a statement of ours, so that it may be what a release that was cut short has left."""
+    try:
+        if path.suffix == ".npz":
+            unpack(file_bytes(path), str(path))
+        elif path.name.endswith(SIDECAR) or path.suffix.lower() in VIDEO_SUFFIXES:
+            read_sidecar(target)
+        else:
+            read_stamp(file_bytes(path), str(path))
+    except (DposeError, OSError):
+        return False
+    return True
+
+
+def record_names(jobs: Iterable[Job], out: Path) -> Path | None:
+    """Write down, in the user's state folder, which original each number stands for: before they are released.
+
+    Returns:
+        The file that it stands in; None if no job has a number.
+
+    Raises:
+        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
+    """
+    names = {job.number: str(job.source.resolve()) for job in jobs if job.number}
+    return remember_names(out, names) if names else None

@@ -40,8 +40,8 @@ def paint_blocks(values: NDArray[Any], height: int, width: int, block: int) -> N
 
     Args:
         values: (rows, columns, C).
-        height: Of the picture.
-        width: Of the picture.
+        height: Height of the picture, pixels.
+        width: Width of the picture, pixels.
         block: Side of a block.
 
     Returns:

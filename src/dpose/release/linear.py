@@ -29,7 +29,7 @@ from dpose.privacy.ranges import check_delta
 from dpose.release.choosing import choose_grid
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import SEGMENT, ReleaseConfig
+from dpose.release.config import SEGMENT, Projection
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import OPERATORS, GridOperator, Values
@@ -98,7 +98,7 @@ class LinearPlan(Plan):
     """A `GridOperator`'s values with exact noise.
 
     Attributes:
-        config: What was asked for.
+        config: The configuration.
         operator: The public operator.
         stage: The noise, and the sensitivity that it was calibrated to, in units of the grid.
         grid: What values are rounded to multiples of: a power of two, or 1 where they are whole.
@@ -106,7 +106,7 @@ class LinearPlan(Plan):
         choice: Public text that a drawn operator follows from; empty for the others.
     """
 
-    config: ReleaseConfig
+    config: Projection
     operator: GridOperator
     stage: NoiseStage
     grid: Fraction
@@ -114,7 +114,7 @@ class LinearPlan(Plan):
     choice: str = ""
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape, choice: str = "") -> LinearPlan:
+    def of(cls, config: Projection, shape: Shape, choice: str = "") -> LinearPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: clips of the same size and length that differ in at most m pixels of all frames
@@ -128,14 +128,14 @@ class LinearPlan(Plan):
         operator, the size, the number of frames. Proved in docs/proofs/video.md.
 
         Args:
-            config: What was asked for.
+            config: The configuration.
             shape: The picture's or clip's sizes.
             choice: For a drawn operator: public text, drawn without looking at the clip.
 
         Raises:
             DposeError: the config does not fit the shape, or no noise meets the budget.
         """
-        if config.paper is not None:
+        if config.paper:
             raise ValueError("the paper's algorithm has a plan of its own")
         clip_neighbours(config, shape)
         config = replace(config, colour=operator_colour(config, shape))
@@ -150,14 +150,14 @@ class LinearPlan(Plan):
         return cls.around(operator, config, text)
 
     @classmethod
-    def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
+    def around(cls, operator: GridOperator, config: Projection, choice: str = "") -> LinearPlan:
         """The plan for an operator that is given; what a config says of operator, grid, k and pool is not used.
 
         **Guarantee.** As `LinearPlan.of` says.
 
         Args:
             operator: Public, and chosen without looking at the clip.
-            config: What was asked for.
+            config: The configuration.
             choice: Public text that a drawn operator follows from.
 
         Raises:
@@ -186,7 +186,7 @@ class LinearPlan(Plan):
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
-        """As `Plan.events` says."""
+        """The events that the accountant composes."""
         return (self.event,)
 
     @property
@@ -211,7 +211,7 @@ class LinearPlan(Plan):
         return self.epsilon_near(Neighbours.of_pixels(m, scope), times)
 
     def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
-        """As `epsilon_for`, for neighbours of any scope."""
+        """Epsilon, at the same delta and noise, for neighbours of any scope, in each of so many clips."""
         event = self.event
         if isinstance(event, Laplace):
             bound = self.operator.bound_for(neighbours).in_l1()
@@ -237,7 +237,7 @@ class LinearPlan(Plan):
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
     ) -> Iterator[NDArray[np.uint8]]:
-        """As `Plan.run` says."""
+        """Release a clip, frame by frame, by `Plan.run`'s contract."""
         return self.pictures(self.released(self.measured(frames), source))
 
     def measured(self, frames: Iterable[NDArray[np.uint8]]) -> Iterator[Values]:
@@ -351,7 +351,7 @@ class LinearPlan(Plan):
         return self.config.restoration
 
     def _levels(self, released: Iterable[Values]) -> Iterator[Values]:
-        """Of every group: what `GridOperator.level` gives, or restored frames in gray levels."""
+        """For every group: what `GridOperator.level` gives, or restored frames in gray levels."""
         groups = ((values, self.length(group)) for group, values in enumerate(released))
         if self.restoration == PAINTED:
             return (self.operator.level(values, frames) for values, frames in groups)
@@ -369,7 +369,7 @@ class LinearPlan(Plan):
         return ((frame + 1) * self.operator.groups - 1) // self.shape.frames
 
 
-def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
+def clip_neighbours(config: Projection, shape: Shape) -> Neighbours:
     """The neighbouring relation as operators know it: a picture is a clip of one frame.
 
     Raises:
@@ -381,11 +381,11 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     return replace(near, scope="clip") if shape.still else near
 
 
-def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
+def operator_colour(config: Projection, shape: Shape) -> str:
     """The colours of what an operator releases.
 
     Raises:
-        DposeError: luma and chroma are asked for of grey frames, or of what takes values alike.
+        DposeError: grey frames, or values that are taken alike, have no luma and chroma.
     """
     apart = OPERATORS[config.operator].colours and config.clip_norm is None
     if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):
@@ -449,7 +449,7 @@ def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neigh
 
 
 def _event(
-    config: ReleaseConfig,
+    config: Projection,
     operator: GridOperator,
     clipping: Clipping | None,
     grid: Fraction,

@@ -27,7 +27,7 @@ class Manifest:
     """The list of a folder, open for more. What a process that died has left of a line is cut off.
 
     Args:
-        folder: Of the released files.
+        folder: Folder of the released files.
 
     Raises:
         DposeError: it cannot be written.
@@ -123,7 +123,7 @@ def verify_manifest(folder: Path) -> str:
                 elif line["type"] == "failed" and line["file"] not in files:
                     failed.add(line["file"])
                 digest.update(raw)
-        outputs = [(name, told) for line in files.values() for name, told in line["sha256"].items()]
+        outputs = [(name, digest) for line in files.values() for name, digest in line["sha256"].items()]
         claims = sorted({_claim(line["epsilon"]) for line in files.values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DposeError(
@@ -136,7 +136,7 @@ def verify_manifest(folder: Path) -> str:
             str(path),
             "run it again",
         )
-    for name, told in outputs:
+    for name, recorded in outputs:
         found = folder / name
         try:
             digest_there = None if leads_out(name) or leads_outside(found, folder) else file_digest(found)
@@ -146,7 +146,7 @@ def verify_manifest(folder: Path) -> str:
             raise DposeError(
                 "manifest-file-missing", "is in the list of released files, and not here", str(found)
             )
-        if digest_there != told:
+        if digest_there != recorded:
             raise DposeError(
                 "manifest-file-differs", "is another file than the list of released files names", str(found)
             )

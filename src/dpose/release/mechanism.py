@@ -1,6 +1,6 @@
 """The mechanism: y = A x + noise, then a restoration. What the plans of all operators have in common.
 
-    plan = bind(ReleaseConfig.of("0.5", "pixels:16"), Shape.of(1080, 1920))        # dpose.release.api
+    plan = bind(Pixelization.of("0.5", "pixels:16"), Shape.of(1080, 1920))        # dpose.release.plans
     released = plan.release(picture, source)
     picture = released.picture()
 
@@ -44,7 +44,7 @@ class NoiseStage:
     """Noise for one set of sums.
 
     Attributes:
-        event: Its parameter and the sensitivity that it was calibrated to.
+        event: The noise's parameter and the sensitivity that it was calibrated to.
         name: Tells the stage's stream from the others'.
     """
 
@@ -74,7 +74,7 @@ class NoiseStage:
 
     @property
     def variance(self) -> float:
-        """Of the noise; for discrete Laplace noise 2 t^2, which is a little more than it has."""
+        """Variance of the noise; for discrete Laplace noise 2 t^2, which is a little more than it has."""
         if isinstance(self.event, Laplace):
             return 2 * float(self.event.scale) ** 2
         return float(self.event.variance)
@@ -87,7 +87,7 @@ class Released:
     Attributes:
         cells: The partition.
         values: The cells' gray levels, uint8 or uint16, (cells, C).
-        variance: Of the noise on each cell's sum.
+        variance: Variance of the noise on each cell's sum.
         restoration: How the picture is made of them.
     """
 
@@ -133,7 +133,7 @@ class Plan(ABC):
 
         @property
         def config(self) -> ReleaseConfig:
-            """What was asked for."""
+            """The configuration."""
 
         @property
         def shape(self) -> Shape:
@@ -142,7 +142,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def events(self) -> tuple[ExactEvent, ...]:
-        """What the accountant sees."""
+        """The events that the accountant composes."""
 
     @property
     @abstractmethod
@@ -176,7 +176,7 @@ class Plan(ABC):
 
 
 def too_small(config: ReleaseConfig, what: str) -> DposeError:
-    """That the noise for a budget is larger than `what`, 64-bit numbers, can hold."""
+    """The error that the noise for a budget is larger than `what`, 64-bit numbers, can hold."""
     return DposeError(
         "epsilon-too-small",
         f"epsilon {as_given(config.epsilon)} asks for more noise than 64-bit {what} can hold",

@@ -10,37 +10,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError, naming
-from dpose.media.video import VideoInfo
-from dpose.privacy.sections import NOT_SAID, About
+from dpose.errors import DposeError
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.api import shape_of
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
-from dpose.release.originals import Original
-from dpose.release.videos import FramePass, StatementMaker, VideoReleaseRequest, video_settings, write_video
 from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0
-"""Of the Gaussian that faces are blurred with, pixels: seed 004's."""
+"""Size and deviation of the Gaussian that faces are blurred with, pixels: seed 004's."""
 PLAIN_SIGMA = 10.0
-"""Of the plain blur, pixels."""
+"""Deviation of the plain blur, pixels."""
 BLOCK = 16
 """Side of the pixelation's blocks, pixels."""
 SHIFT, SCALE, TURN = 0.1, 0.1, 10.0
 """How far a video is shifted (of its sides), scaled (relative to 1) and turned (degrees) at most."""
 FACE_MARGIN = 0.1
-"""Of a found face's side: how much more is blurred on each side."""
+"""A share of a found face's side: how much more is blurred on each side."""
 HOLD = 14
 """Frames before and after a find where its face is blurred too."""
 
@@ -56,7 +50,7 @@ class Obfuscator:
         method: One of `METHODS`.
         shape: The video's sizes.
         seed: For isr's transformation; None draws one.
-        finder: For face-blur; the bundled cascade where it is left out.
+        finder: For face-blur; the bundled cascade by default.
         hold: For face-blur: for how many frames before and after a find its face is blurred where none is found.
 
     Raises:
@@ -148,6 +142,24 @@ class Obfuscator:
             **{name: str(count) for name, count in finds.items()},
         }
 
+    def statement(self, conditional_on: tuple[str, ...] = ()) -> PrivacyStatement:
+        """The statement of a video that was run through, of kind none.
+
+        Args:
+            conditional_on: What else its reader must know.
+        """
+        shape = self.shape
+        return PrivacyStatement(
+            kind=Kind.NONE,
+            unit=Unit.PIXEL,
+            caveats=self.caveats() + conditional_on,
+            release={
+                "mechanism": f"obfuscation: {self.method}",
+                "shape": {"frames": shape.frames, "height": shape.height, "width": shape.width},
+                **self.record(),
+            },
+        )
+
     def _inverse_super_resolution(self, frame: Picture) -> Picture:
         small = cv2.resize(frame, self._grid, interpolation=cv2.INTER_AREA)
         moved = cv2.warpAffine(
@@ -187,11 +199,6 @@ class Obfuscator:
         )
 
 
-def asked_of(method: str, finder: FaceFinder | None = None, hold: int = HOLD) -> str:
-    """All that decides an obscured video beside its seed, for telling what was done before."""
-    return method if method != "face-blur" else f"{method} {finder.digest if finder else ''} {hold}"
-
-
 def check_method(method: str) -> None:
     """Refuse a method that is none.
 
@@ -200,83 +207,6 @@ def check_method(method: str) -> None:
     """
     if method not in METHODS:
         raise DposeError("method-unknown", f"must be one of {', '.join(METHODS)}, not {method!r}", "method")
-
-
-def obfuscate_file(
-    info: VideoInfo,
-    out: Path,
-    method: str,
-    *,
-    seed: int | None = None,
-    finder: FaceFinder | None = None,
-    hold: int = HOLD,
-    keep_sound: bool = False,
-    progress: Callable[[], None] | None = None,
-    public: bool = False,
-    again: bool = False,
-    original: Original | None = None,
-    about: About = NOT_SAID,
-) -> PrivacyStatement:
-    """Obscure a video. Nothing is guaranteed, and its statement, beside it, says so.
-
-    It is counted as a release that nothing bounds, and refused where a budget stands.
-
-    Args:
-        info: The original, probed.
-        out: The new video.
-        method: One of `METHODS`.
-        seed: For isr's transformation.
-        finder: For face-blur; the bundled cascade where it is left out.
-        hold: For face-blur, frames: as for `Obfuscator`.
-        keep_sound: Copy the original's sound.
-        progress: Called after each frame.
-        public: Whether nobody in it needs protection: then it is not counted.
-        again: Whether it may be a second release.
-        original: What the video is, where that is known.
-        about: What its statement says of who passes it on.
-
-    Returns:
-        The statement, of kind none.
-
-    Raises:
-        DposeError: the method does not fit, or the video cannot be read or written; then nothing is left under `out`.
-    """
-    with naming(info.path):
-        return write_video(
-            info,
-            out,
-            *obfuscation(info, method, seed, finder, hold),
-            VideoReleaseRequest(
-                video_settings(asked_of(method, finder, hold), seed, keep_sound=keep_sound),
-                public=public,
-                again=again,
-                original=original,
-                about=about,
-            ),
-            keep_sound=keep_sound,
-            progress=progress,
-        )
-
-
-def obfuscation(
-    info: VideoInfo, method: str, seed: int | None = None, finder: FaceFinder | None = None, hold: int = HOLD
-) -> tuple[FramePass, StatementMaker]:
-    """What `Obfuscator` does with a video's frames, and how its statement, of kind none, is made.
-
-    Raises:
-        DposeError: as `Obfuscator`.
-    """
-    work = Obfuscator(method, shape_of(info), seed, finder, hold)
-    return work.run, lambda caveats, given: PrivacyStatement(
-        kind=Kind.NONE,
-        unit=Unit.PIXEL,
-        caveats=work.caveats() + given,
-        release={
-            "mechanism": f"obfuscation: {method}",
-            "shape": {"frames": info.frames, "height": info.height, "width": info.width},
-            **work.record(),
-        },
-    )
 
 
 def random_motion(width: int, height: int, rng: np.random.Generator) -> NDArray[np.float64]:

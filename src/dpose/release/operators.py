@@ -33,7 +33,7 @@ class Sensitivity:
     """The most that an operator's output changes between neighbours, over all channels together.
 
     Attributes:
-        l1: In L1 norm, from above; None where nobody has bounded it, and Laplace noise cannot be had.
+        l1: Change in L1 norm, from above; None if no bound is known: such an operator takes no Laplace noise.
         l2_squared: The square of the most in L2 norm, from above.
     """
 
@@ -44,7 +44,7 @@ class Sensitivity:
         """`l1`.
 
         Raises:
-            DposeError: nobody has bounded it.
+            DposeError: no bound is known.
         """
         if self.l1 is None:
             raise DposeError(
@@ -62,7 +62,7 @@ class GridOperator(ABC):
 
     Attributes:
         shape: The clip's sizes.
-        rows: Of its grid: cells, cosines or whatever it has down a frame.
+        rows: Rows of the operator's grid: cells or cosines down a frame.
         columns: Across a frame.
         groups: How many groups the frames are divided into (`grid.even_edges`).
     """
@@ -84,7 +84,7 @@ class GridOperator(ABC):
 
         @property
         def groups(self) -> int:
-            """Of frames."""
+            """Number of groups of frames."""
 
     @abstractmethod
     def apply(self, total: Values, frames: int) -> Values:
@@ -108,7 +108,7 @@ class GridOperator(ABC):
         """
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        """As `sensitivity`, for neighbours of scope `BOX`: here as many pixels, wherever in the clip they lie."""
+        """The sensitivity for neighbours of scope `BOX`: here for as many pixels, wherever in the clip they lie."""
         return self.sensitivity(Neighbours.of_pixels(neighbours.m, "clip"))
 
     def bound_for(self, neighbours: Neighbours) -> Sensitivity:
@@ -122,7 +122,7 @@ class GridOperator(ABC):
 
     @property
     def whole(self) -> bool:
-        """Whether `apply` gives whole numbers, int64, so that nothing is rounded before whole-number noise is added."""
+        """True if `apply` gives whole numbers, int64, so that nothing is rounded before whole-number noise is added."""
         return True
 
     @property
@@ -150,11 +150,11 @@ class GridOperator(ABC):
         return np.asarray(self.adjoint(level / self._weights, 1), np.float32)
 
     def observed(self, values: Values, frames: int, sigma: float) -> Observed | None:
-        """Values of a group as cells' means and their noise, for `restoration`; None where they are no cells.
+        """Values of a group as cells' means and their noise, for `restoration`; None if they are no cells.
 
         Args:
             values: With noise.
-            frames: Of the group.
+            frames: Number of frames of the group.
             sigma: The noise's standard deviation on `values`.
         """
         return None
@@ -170,10 +170,10 @@ class GridOperator(ABC):
         return float(np.sqrt(np.mean((self.picture(self.level(drawn, frames)) - nothing) ** 2)))
 
     def blur(self, frames: int) -> float:
-        """How far a value of `centred` may lie from the true one; asked for where values are rounded or clipped.
+        """How far a value of `centred` may lie from the true one; needed if values are rounded or clipped.
 
         Raises:
-            NotImplementedError: nobody has bounded it.
+            NotImplementedError: no bound is known.
         """
         raise NotImplementedError(f"{type(self).__name__} has no bound on what floating point rounds off")
 
@@ -195,9 +195,9 @@ class OperatorEntry:
 
     Attributes:
         make: Makes it.
-        about: What it keeps, in words.
-        drawn: Whether it follows from public text that is drawn anew for every release.
-        colours: Whether luma and chroma may have grids of their own (`colour_planes`); if not, values are taken alike.
+        about: What the operator keeps, in words.
+        drawn: True if it follows from public text that is drawn anew for every release.
+        colours: True if luma and chroma may have grids of their own (`colour_planes`); if not, values are taken alike.
     """
 
     make: MakeOperator
@@ -207,20 +207,20 @@ class OperatorEntry:
 
 
 OPERATORS: dict[str, OperatorEntry] = {}
-"""Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
+"""Operators by the name that `Projection.operator` and the statement have for them."""
 
 
 def register_operator(
     name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False
 ) -> None:
-    """Put an operator into `OPERATORS`: from then on it is released, told, and verified by this name.
+    """Put an operator into `OPERATORS`: from then on it is released, stated and verified by this name.
 
     Args:
         name: A new name.
-        make: As `MakeOperator` says.
-        about: What it keeps, in words.
-        drawn: Whether it follows from public text that is drawn anew for every release.
-        colours: Whether `colour_planes` knows how much it changes where luma and chroma are apart.
+        make: Makes the operator, by `MakeOperator`'s contract.
+        about: What the operator keeps, in words.
+        drawn: True if it follows from public text that is drawn anew for every release.
+        colours: True if `colour_planes` knows how much it changes where luma and chroma are apart.
 
     Raises:
         ValueError: the name is taken.
@@ -236,11 +236,11 @@ def make_operator(
     """The operator of this name.
 
     Args:
-        name: Of `OPERATORS`.
+        name: One of `OPERATORS`.
         shape: The clip's sizes.
         rows: Cells or cosines down the frame.
         columns: Cells or cosines across the frame.
-        groups: Of frames.
+        groups: Number of groups of frames.
         choice: Public text that a drawn operator follows from.
 
     Raises:

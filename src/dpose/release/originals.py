@@ -30,7 +30,7 @@ class Original:
         area: Pixels of all its frames.
         within: "image" or "video".
         file: Digest of the file that it was read from; "" where it was none.
-        linked: Whether a clip's frames are among `hashes`.
+        linked: True if a clip's frames are among `hashes`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Original:
 
     @cached_property
     def marks(self) -> Marks:
-        """Its marks for the account."""
+        """The original's marks for the account."""
         return marks_of(self.hashes)
 
     def check_unchanged(self, path: Path) -> None:

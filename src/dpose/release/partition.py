@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.neighbours import BOX, Neighbours
-from dpose.release.boxes import most_overlap
-from dpose.release.grid import largest_fill, products
+from dpose.release.grid import largest_fill, most_overlap, products
 from dpose.release.kernels import block_sums, paint_blocks
 from dpose.release.operators import Sensitivity
 from dpose.tensors import is_tensor
@@ -42,8 +41,8 @@ class BlockSums:
     """Sums over b x b blocks, ragged at the right and lower edges.
 
     Attributes:
-        height: Of the picture, pixels.
-        width: Of the picture, pixels.
+        height: Height of the picture, pixels.
+        width: Width of the picture, pixels.
         block: b, pixels.
         channels: Values a pixel has.
         peak: The largest value, 255 or 65535; the smallest is 0.
@@ -148,8 +147,8 @@ class RegionSums:
     outside, or computed from what was released already.
 
     Attributes:
-        height: Of the picture, pixels.
-        width: Of the picture, pixels.
+        height: Height of the picture, pixels.
+        width: Width of the picture, pixels.
         block: b, pixels.
         subdivide: n; b = n * s_b.
         mask: (rows, columns) of blocks; True where the region is complex.
@@ -289,7 +288,7 @@ def _checked(operator: BlockSums, picture: Picture) -> Picture:
 def _tensor_sums(pixels: Tensor, operator: BlockSums) -> Tensor:
     import torch
 
-    # zeros add nothing to a sum: unlike the papers' mirrored pixels they count nobody twice
+    # zeros add nothing to a sum: unlike the papers' mirrored pixels they count no pixel twice
     below = operator.rows * operator.block - operator.height
     right = operator.columns * operator.block - operator.width
     whole = torch.nn.functional.pad(pixels.to(torch.int64), (0, 0, 0, right, 0, below))

@@ -1,6 +1,6 @@
 """Pixelization: exact sums of cells, exact noise, and post-processing of what they give; one frame at a time.
 
-plan = PixelizationPlan.of(ReleaseConfig.of("0.5", "pixels:16"), Shape.of(1080, 1920))
+plan = PixelizationPlan.of(Pixelization.of("0.5", "pixels:16"), Shape.of(1080, 1920))
 cells = plan.release(picture, source, frame=0)
 picture = cells.picture()
 """
@@ -28,7 +28,7 @@ from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.renyi import zcdp_budget
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import Sensitivity
@@ -49,21 +49,21 @@ class PixelizationPlan(Plan):
     """Sums of cells of each frame, with exact noise.
 
     Attributes:
-        config: What was asked for, and what was chosen where nothing was asked for.
+        config: The configuration, with all that was left to be chosen.
         shape: The picture's or clip's sizes.
         stages: One, or two where the mask is private.
         colour: Which combinations of R, G and B are summed.
         mask: The public mask, by blocks.
     """
 
-    config: ReleaseConfig
+    config: Pixelization
     shape: Shape
     stages: tuple[NoiseStage, ...]
     colour: Colour
     mask: Mask | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape) -> PixelizationPlan:
+    def of(cls, config: Pixelization, shape: Shape) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
@@ -78,7 +78,7 @@ class PixelizationPlan(Plan):
         tiling, the choice of regions, and how much of the parts' differences from their blocks is shown (`shrunk`).
 
         Args:
-            config: What was asked for.
+            config: The configuration.
             shape: The picture's or clip's sizes.
 
         Raises:
@@ -123,8 +123,8 @@ class PixelizationPlan(Plan):
         second, luma of all parts of all blocks.
 
         Args:
-            stage: Its name.
-            neighbours: Of a picture or clip.
+            stage: Name of the stage.
+            neighbours: Neighbours of a picture or clip, resolved.
             cells: Luma's cells where they are others than all blocks.
         """
         config, fine = self.config, stage == b"fine"
@@ -143,7 +143,7 @@ class PixelizationPlan(Plan):
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
-        """What the accountant sees."""
+        """The events that the accountant composes."""
         return tuple(stage.event for stage in self.stages)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> ReleasedSums:
@@ -187,7 +187,10 @@ class PixelizationPlan(Plan):
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
     ) -> Iterator[NDArray[np.uint8]]:
-        """As `Plan.run` says; each frame's noise has a key of its own, so that `workers` changes nothing."""
+        """Release a clip by `Plan.run`'s contract.
+
+        Each frame's noise has a key of its own, so that `workers` changes nothing.
+        """
         return released_frames(frames, self, source, workers)
 
     def object_epsilon(self, area: int, frames: int = 1) -> float:
@@ -263,7 +266,7 @@ def blocks_of(shape: Shape, block: int) -> BlockSums:
     return BlockSums(shape.height, shape.width, block, shape.channels, shape.peak)
 
 
-def _event(config: ReleaseConfig, bound: Sensitivity, share: Fraction, steps: int) -> ExactEvent:
+def _event(config: Pixelization, bound: Sensitivity, share: Fraction, steps: int) -> ExactEvent:
     if not config.delta:
         scale = bound.in_l1() * steps / (config.epsilon * share)
         if scale > MAX_SCALE:

@@ -50,7 +50,7 @@ class Observed:
         height: Pixels.
         width: Pixels.
         peak: The largest value, 255 or 65535.
-        even: Whether the cells divide the frame evenly instead, their sides differing by at most one pixel; `block`
+        even: True if the cells divide the frame evenly instead, their sides differing by at most one pixel; `block`
             is then the largest side.
 
     Raises:

@@ -23,9 +23,9 @@ Spectrum = tuple[tuple[float, float], ...]
 LUMA: Spectrum = ((12.6, 2.47),)
 ORANGE: Spectrum = ((1.52, 2.97),)
 GREEN: Spectrum = ((0.444, 2.79),)
-"""Of Y, Co and Cg as `planes` has them."""
+"""Spectra of Y, Co and Cg as `planes` has them."""
 STILL, SPEED = 0.319, 0.71
-"""Of films: the share of power that never moves, and how far the rest moves in a frame, pixels."""
+"""Motion in films: the share of power that never moves, and how far the rest moves in a frame, pixels."""
 
 _NODES, _ALIASES = 12, 2
 _REACH = 0.5
@@ -36,9 +36,9 @@ class Channel:
     """One value a pixel, known by the noisy means of its cells.
 
     Attributes:
-        spectrum: Of the value.
+        spectrum: Spectrum of the value.
         block: Side of a cell, pixels; need not be whole.
-        deviation: Of the noise on a cell's mean, gray levels (of 255).
+        deviation: Deviation of the noise on a cell's mean, gray levels (of 255).
         frames: Frames that a cell is long.
     """
 
@@ -60,7 +60,7 @@ class Channel:
 
         Args:
             side: The picture's longer side: there are no longer waves.
-            restored: Whether it is restored; painted as it is otherwise.
+            restored: True if it is restored; painted as it is otherwise.
         """
         total = _total(self.spectrum, side)
         kept, passed = _seen(self.spectrum, self.block, self.deviation, self.frames, side)

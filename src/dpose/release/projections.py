@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.neighbours import BOX, ONE_FRAME, Neighbours
-from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
     blend_gain,
@@ -30,6 +29,8 @@ from dpose.release.grid import (
     even_edges,
     inverse_squares,
     largest_fill,
+    most_overlap,
+    most_weight,
     products,
     squares_of,
 )
@@ -53,9 +54,9 @@ class BlockMeans(GridOperator):
 
     Attributes:
         shape: The clip's sizes.
-        rows: Of cells, at most the height.
-        columns: Of cells, at most the width.
-        groups: Of frames, at most their number.
+        rows: Number of rows of cells, at most the height.
+        columns: Number of columns of cells, at most the width.
+        groups: Number of groups of frames, at most the number of frames.
 
     Raises:
         ValueError: there are fewer pixels or frames than cells.
@@ -131,7 +132,7 @@ class BlockMeans(GridOperator):
         return np.asarray(values / self._volumes(frames))
 
     def observed(self, values: Values, frames: int, sigma: float) -> Observed:
-        """As `GridOperator.observed` says."""
+        """Values of a group as cells' means and their noise, by `GridOperator.observed`'s contract."""
         shape, volumes = self.shape, self.areas * frames
         levels = values.reshape(self.rows, self.columns, shape.channels) / volumes[:, :, None]
         noise, side = (sigma / volumes).astype(np.float32), -(-shape.height // self.rows)
@@ -213,7 +214,7 @@ class Separable(GridOperator):
         shape: The clip's sizes.
         down: (rows, H), orthonormal rows.
         across: (columns, W), orthonormal rows.
-        groups: Of frames.
+        groups: Number of groups of frames.
         signs: +1 or -1 for every value of a frame, int8 (H, W, C), or None for +1 everywhere.
         middle: Taken off each value of a frame.
         reach: The most that a value then differs from 0.
@@ -392,7 +393,7 @@ def cosines(length: int, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:
     """Rows of the orthonormal discrete cosine transform (DCT-II), (frequencies, length).
 
     Args:
-        length: Of the line.
+        length: Length of the line.
         frequencies: Which rows, each from 0 to length - 1.
     """
     places = (2 * np.arange(length) + 1) * np.pi / (2 * length)

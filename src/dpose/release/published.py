@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.extensions import extensions
 from dpose.privacy.noise import NoiseSource
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.config import CELLS, ReleaseConfig
+from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.grid import Shape
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class PublishedPlan(Protocol):
 
     @property
     def config(self) -> ReleaseConfig:
-        """What was asked for; `paper` says which algorithm."""
+        """The configuration; `paper` says which algorithm."""
 
     @property
     def shape(self) -> Shape:
@@ -67,13 +67,13 @@ def published_plan(config: ReleaseConfig, shape: Shape) -> PublishedPlan:
     """The plan of the published algorithm that a config asks for.
 
     Args:
-        config: Its `paper` is not None.
+        config: A configuration that names a published algorithm.
         shape: The picture's or clip's sizes.
 
     Raises:
         DposeError: no installed package has the algorithm, or the config does not fit the shape.
     """
-    kind = "pictures" if config.operator == CELLS else "videos"
+    kind = "pictures" if isinstance(config, Pixelization) else "videos"
     for module in extensions("operators"):
         if kind in module.PUBLISHED:
             plan: PublishedPlan = module.PUBLISHED[kind](config, shape)

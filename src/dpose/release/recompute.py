@@ -39,7 +39,7 @@ def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:
     return replace(made, release={**made.release, **{n: statement.release.get(n) for n in kept}})
 
 
-def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
+def compare_numbers(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
     """Refuse a statement whose numbers or record differ from the recomputed ones. For its words see `compare_words`.
 
     Args:
@@ -50,10 +50,10 @@ def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -
     Raises:
         DposeError: something differs; names it.
     """
-    found, told = dict(_leaves(statement.release)), dict(_leaves(wanted.release))
-    for names in sorted({*found, *told}):
-        if found.get(names) != told.get(names):
-            ours, theirs = found.get(names, "nothing"), told.get(names, "nothing")
+    found, needed = dict(_leaves(statement.release)), dict(_leaves(wanted.release))
+    for names in sorted({*found, *needed}):
+        if found.get(names) != needed.get(names):
+            ours, theirs = found.get(names, "nothing"), needed.get(names, "nothing")
             raise _differs(".".join(names), ours, theirs, where)
     if len(statement.events) != len(wanted.events):
         raise DposeError(
@@ -94,8 +94,8 @@ def compare_words(
         statement: As it stands in the artefact.
         wanted: The recomputed one.
         where: The file, for errors.
-        caveats: What it must say besides; more caveats than that are the maker's own.
-        given: What it must take as given besides.
+        caveats: What the statement must say besides; more caveats than that are the maker's own.
+        given: What the statement must take as given besides.
         rough: Numbers in words may differ: they come from cosines, whose last digits differ between machines.
 
     Raises:

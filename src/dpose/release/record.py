@@ -23,16 +23,16 @@ from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, optional, 
 from dpose.privacy.neighbours import StatedNeighbours
 from dpose.privacy.ranges import exact_text
 from dpose.release.choosing import is_chosen
-from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig
+from dpose.release.config import CELLS, CHOOSABLE, Pixelization, Projection, ReleaseConfig
+from dpose.release.embed import mask_digest
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan
 from dpose.release.operators import OPERATORS
 from dpose.release.partition import Mask
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, Regions
 from dpose.release.restoration import Restoration
-from dpose.release.sealing import mask_digest
 from dpose.units import Unit
 
 MOST = 10**9
@@ -79,7 +79,7 @@ class PaperRegionsRecord(StatementPart):
 
 @statement_part
 class ConfigRecord(StatementPart):
-    """What every operator's configuration has; `ReleaseConfig` says what each is."""
+    """What every configuration has."""
 
     operator: Text
     epsilon: Exact
@@ -150,7 +150,7 @@ def plan_record(plan: SoundPlan) -> dict[str, Any]:
 
 
 def shown_by(plan: SoundPlan) -> Restoration:
-    """How a plan's values are restored: some operators are painted whatever was asked for."""
+    """The restoration of a plan's values. Some operators are painted whatever the configuration says."""
     return plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
 
 
@@ -163,7 +163,7 @@ def shape_record(shape: Shape) -> dict[str, Any]:
 def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
     """A configuration that was bound to a shape, ready for JSON: what its operator takes, nothing left to be chosen."""
     common = (
-        config.operator,
+        CELLS if isinstance(config, Pixelization) else config.operator,
         config.epsilon,
         config.delta,
         config.neighbours.resolved(shape).stated(),
@@ -171,13 +171,14 @@ def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
         config.chroma,
         config.restoration.to_dict(),
     )
-    if config.operator == CELLS:
+    if isinstance(config, Pixelization):
         regions = _regions_record(config.regions)
         record: ConfigRecord = CellsRecord(
             *common, config.block, config.subdivide, regions, config.chosen, config.paper
         )
     else:
-        record = GridRecord(*common, config.grid, config.clip_norm, config.clip_segment, config.paper)
+        paper = 1 if config.paper else None
+        record = GridRecord(*common, config.grid, config.clip_norm, config.clip_segment, paper)
     return record.to_dict()
 
 
@@ -204,7 +205,7 @@ def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
     """The plan that a record is of.
 
     Args:
-        record: As it stands in a statement, which nobody has checked.
+        record: As it stands in a statement, unchecked.
         where: The file, for errors.
 
     Raises:
@@ -213,7 +214,7 @@ def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
     try:
         shape = _shape(record["shape"])
         config = _config(record["config"], shape, where)
-        if config.operator == CELLS:
+        if isinstance(config, Pixelization):
             return PixelizationPlan.of(config, shape)
         choice = record.get("choice", "")
         if not isinstance(choice, str):
@@ -254,29 +255,37 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
     record = (CellsRecord if operator == CELLS else GridRecord).read(values, "config")
     if record.paper is not None:
         raise ValueError("a published algorithm has no plan of its own")
-    if isinstance(record, CellsRecord):
-        own: dict[str, Any] = {
-            "block": record.block,
-            "subdivide": record.subdivide,
-            "regions": _regions(record.regions),
-            "chosen": record.chosen,
-        }
-    elif record.grid is None:
-        raise ValueError("no grid")
+    common: dict[str, Any] = {
+        "epsilon": record.epsilon,
+        "delta": record.delta,
+        "neighbours": record.neighbours.of(Unit.PIXEL),
+        "colour": record.colour,
+        "chroma": record.chroma,
+        "restoration": Restoration.read(record.restoration, where),
+    }
+    config: ReleaseConfig
+    if isinstance(record, GridRecord):
+        if record.grid is None:
+            raise ValueError("no grid")
+        config = Projection(
+            operator=operator,
+            grid=record.grid,
+            clip_norm=record.clip_norm,
+            clip_segment=record.clip_segment,
+            **common,
+        )
     else:
-        own = {"grid": record.grid, "clip_norm": record.clip_norm, "clip_segment": record.clip_segment}
-    config = ReleaseConfig(
-        record.epsilon,
-        record.delta,
-        record.neighbours.of(Unit.PIXEL),
-        operator=operator,
-        colour=record.colour,
-        chroma=record.chroma,
-        restoration=Restoration.read(record.restoration, where),
-        **own,
-    )
+        config = Pixelization(
+            block=record.block,
+            subdivide=record.subdivide,
+            regions=_regions(record.regions),
+            chosen=record.chosen,
+            **common,
+        )
     if not config.resolved:
         raise ValueError("something is left to be chosen")
+    if isinstance(config, Projection):
+        return config
     if config.chosen != tuple(name for name in CHOOSABLE if name in config.chosen):
         raise ValueError("chosen in another way")
     if config.chosen and not is_chosen(config, shape):

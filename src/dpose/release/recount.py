@@ -19,19 +19,19 @@ FIELDS = {"releases", "epsilon", "delta", "pixels"}
 
 
 def check_count(statement: PrivacyStatement, where: str) -> None:
-    """Refuse a count of releases that is none, costs less than this release alone, or is not told in words.
+    """Refuse a count of releases that is none, costs less than this release alone, or is not said in words.
 
     Raises:
         DposeError: it is; nothing where the statement has none: the original was public.
     """
-    told = statement.odometer
-    if not told:
+    counted = statement.odometer
+    if not counted:
         return
     try:
-        if set(told) != FIELDS:
+        if set(counted) != FIELDS:
             raise ValueError("other fields")
-        number, pixels = int(told["releases"]), int(told["pixels"])
-        epsilon, delta = float(told["epsilon"]), float(told["delta"])
+        number, pixels = int(counted["releases"]), int(counted["pixels"])
+        epsilon, delta = float(counted["epsilon"]), float(counted["delta"])
         if number < 1 or pixels < 0 or not epsilon >= 0 or not 0 <= delta < 1:
             raise ValueError("out of range")
     except ValueError as error:
@@ -106,7 +106,7 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
 
 
 def _same(found: Sequence[Event], wanted: Sequence[Event]) -> bool:
-    """Whether they cost the same for each number of pixels, but for last digits that differ between machines."""
+    """True if they cost the same for each number of pixels, but for last digits that differ between machines."""
     if [_shape(event) for event in found] != [_shape(event) for event in wanted]:
         return False
     pairs = zip(map(_costs, found), map(_costs, wanted), strict=True)

@@ -188,6 +188,24 @@ class PaperRegions:
         return mask
 
 
+Regions = PublicRegions | PrivateRegions | PaperRegions
+
+
+def as_regions(regions: Regions | NDArray[Any] | str) -> Regions:
+    """Regions from what a caller gives.
+
+    Raises:
+        DposeError: it is another word than "private", or no mask.
+    """
+    if isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
+        return regions
+    if isinstance(regions, str):
+        if regions != "private":
+            raise DposeError("regions-unknown", f"must be private or a mask, not {regions!r}", "regions")
+        return PrivateRegions()
+    return PublicRegions.from_array(regions)
+
+
 def mirrored(picture: NDArray[Any], block: int) -> NDArray[Any]:
     """The picture with its border mirrored to a whole number of blocks, (H', W', C): the papers' padding."""
     height, width = picture.shape[:2]
@@ -216,7 +234,7 @@ IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)
 
 
 LARGEST_SIDE = 8192
-"""Of the pictures that a segmenter takes, in pixels."""
+"""The largest side of the pictures that a segmenter takes, pixels."""
 
 
 def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:

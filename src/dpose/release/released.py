@@ -3,7 +3,9 @@
     released = plan.release(picture, source)
     released.picture(), released.observed()
 
-Everything here is a function of the sums and of public numbers: post-processing.
+Everything here is a function of the sums and of public numbers: post-processing. That includes how complex regions are
+shown (`shrunk`): the noise's variance is public, so the released values themselves tell how much a block's parts really
+differ, and what is only noise is drawn to the block's level (docs/proofs/pixelization.md).
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from dpose.release.mechanism import TYPES, Released
 from dpose.release.partition import BlockSums, Cells, Mask, RegionSums
 from dpose.release.planes import Observed, Plane
 from dpose.release.restoration import PAINTED, Restoration
-from dpose.release.wiener import Noisy, shrunk
 
 if TYPE_CHECKING:
     import torch
@@ -40,8 +41,8 @@ class Layers:
         colour: What is summed.
         factor: How many times as wide chroma's blocks are.
         subdivide: n, parts along each side of a complex block.
-        mask: Which blocks are complex; None where all have one size.
-        staged: Whether all blocks were released first, and the parts of the complex ones with noise of their own.
+        mask: Which blocks are complex; None if all have one size.
+        staged: True if all blocks were released first, and the parts of the complex ones with noise of their own.
     """
 
     blocks: BlockSums
@@ -93,9 +94,9 @@ class ReleasedSums:
     """One released picture.
 
     Attributes:
-        layers: Its partitions.
+        layers: The picture's partitions.
         sums: By name, as `Layers.shapes`: int64, (cells, combinations), noise and all.
-        variances: Of the noise on each sum, stage by stage.
+        variances: Variance of the noise on each sum, stage by stage.
         restoration: How the picture is made of them.
     """
 
@@ -238,3 +239,70 @@ def _whole(noisy: Sums, areas: NDArray[np.int64], scale: int, peak: int) -> NDAr
     wide = areas[:, None] * scale
     levels: NDArray[Any] = np.clip((2 * noisy + wide) // (2 * wide), 0, peak).astype(TYPES[peak])
     return levels
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Released sums.
+
+    Attributes:
+        sums: Sums of values up to the peak, (cells, C).
+        variance: Variance of the noise on each sum, > 0.
+    """
+
+    sums: NDArray[Any]
+    variance: float
+
+
+def shrunk(cells: RegionSums, parts: Noisy, blocks: Noisy | None = None, *, shrink: bool = True) -> Floats:
+    """Gray levels of the parts of complex blocks, from released sums.
+
+    A block's level is the average of its parts' sums and, where stage one released it too, of its own sum, weighted by
+    the inverse of their variances. A part's difference from its block is multiplied by tau^2 / (tau^2 + its noise's
+    variance): the best linear guess where differences have variance tau^2. tau^2 is estimated from the parts of all
+    blocks, a channel at a time: what their differences vary more than the noise does, but at most the square of a
+    quarter of the range, which no picture of any detail exceeds by much.
+
+    Args:
+        cells: The partition.
+        parts: Sums of the parts of the complex blocks, in the order of `RegionSums.apply`.
+        blocks: Stage one's sums of the complex blocks, in order; None if the mask is public and there is one stage.
+        shrink: False leaves the differences as they are, for a restoration that knows their noise.
+
+    Returns:
+        (parts, C), not clipped.
+    """
+    owner, areas = _owners(cells), cells.areas[cells.simple :].astype(np.float64)
+    if not owner.size:
+        return np.empty(parts.sums.shape)
+    count = np.bincount(owner)[:, None]
+    whole = np.bincount(owner, areas)[:, None]
+    total = np.stack([np.bincount(owner, column) for column in parts.sums.T.astype(np.float64)], axis=1)
+    apart = total / whole
+    level = apart
+    if blocks is not None:
+        trust = count * parts.variance / (count * parts.variance + blocks.variance)
+        level = trust * blocks.sums / whole + (1 - trust) * apart
+    difference = parts.sums / areas[:, None] - apart[owner]
+    if not shrink:
+        return np.asarray(level[owner] + difference)
+    noise = parts.variance / areas[:, None] ** 2
+    # a part's own noise is in its block's average too, by its share of the area
+    seen = noise * (1 - 1 / count[owner])
+    most = areas == areas.max()
+    excess = (difference[most] ** 2 - seen[most]).mean(axis=0)
+    spread = np.clip(excess, 0, (cells.peak / 4) ** 2)
+    found: Floats = level[owner] + spread / (spread + noise) * difference
+    return found
+
+
+def _owners(cells: RegionSums) -> NDArray[np.int64]:
+    """Which complex block each part lies in, counted in order."""
+    n = cells.subdivide
+    number: NDArray[Any] = np.full(cells.mask.shape, -1, np.int64)
+    number[cells.mask] = np.arange(int(cells.mask.sum()))
+    spread = number.repeat(n, 0).repeat(n, 1)[: cells.fine.rows, : cells.fine.columns].reshape(-1)
+    return spread[spread >= 0]

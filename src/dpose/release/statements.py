@@ -41,7 +41,7 @@ def release_statement(
 
     Args:
         plan: What is released.
-        seeded: Whether the noise comes from a seed.
+        seeded: True if the noise comes from a seed.
         caveats: What the reader must know besides.
         conditional_on: What the guarantee takes as given besides.
 
@@ -57,7 +57,7 @@ def release_statement(
     given = list(conditional_on)
     notes = config.neighbours.notes(plan.shape)
     restored = (config.restoration.note,) if config.restoration.note else ()
-    if isinstance(config.regions, PublicRegions):
+    if isinstance(plan, PixelizationPlan) and isinstance(plan.config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     made = PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
@@ -79,18 +79,18 @@ def release_statement(
 
 def public_facts(plan: SoundPlan) -> tuple[str, ...]:
     """What the guarantee does not hide."""
-    shape, regions = plan.shape, plan.config.regions
-    told = [f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}"]
+    shape = plan.shape
+    facts = [f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}"]
     if not shape.still:
-        told.append(f"the number of frames, {shape.frames}, and when each is shown")
-    told.append(HEADER)
+        facts.append(f"the number of frames, {shape.frames}, and when each is shown")
+    facts.append(HEADER)
     if shape.still:
-        told.append(TRANSPARENT)
+        facts.append(TRANSPARENT)
     operator = ", and the operator" if isinstance(plan, LinearPlan) else ""
-    told.append(f"all settings of the release{operator}")
-    if isinstance(regions, PublicRegions):
-        told.append(f"the mask of complex regions (sha256 {regions.sha256[:16]})")
-    return tuple(told)
+    facts.append(f"all settings of the release{operator}")
+    if isinstance(plan, PixelizationPlan) and isinstance(plan.config.regions, PublicRegions):
+        facts.append(f"the mask of complex regions (sha256 {plan.config.regions.sha256[:16]})")
+    return tuple(facts)
 
 
 def _libraries(plan: SoundPlan) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 The content's digest, the seal, and everything that the statement says are recomputed: sensitivities, noise and epsilon
 from the sizes that the file shows, its words from its settings, the picture from the released values. What differs is
 named, and what could not be checked is said. An archive's sums are held to the recorded noise, too (`noise_tests`).
-That is arithmetic, not proof of origin: noise that is there may be anyone's, and whoever makes another release can seal
+That is arithmetic, not proof of origin: noise that is there may be anyone's, and the maker of another release can seal
 it. A statement says what dpose did.
 """
 
@@ -30,19 +30,27 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
 from dpose.release.check_pixels import check_cells, check_grey, check_restored
 from dpose.release.claim import GIVEN
-from dpose.release.config import CELLS, Regions
-from dpose.release.embed import check_digest, read_sidecar, read_stamp
+from dpose.release.embed import (
+    FILE,
+    SUMS,
+    check_digest,
+    check_seal,
+    mask_digest,
+    read_sidecar,
+    read_stamp,
+    sums_digest,
+)
+from dpose.release.linear import LinearPlan
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.recompute import compare, compare_words, expected
+from dpose.release.recompute import compare_numbers, compare_words, expected
 from dpose.release.record import recorded_plan
 from dpose.release.recount import ask_account, check_count
-from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.regions import PrivateRegions, PublicRegions, Regions
 from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RESTORING
-from dpose.release.sealing import FILE, SUMS, check_seal, mask_digest, sums_digest
 from dpose.release.statements import DECODED_VIDEO, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
@@ -55,13 +63,13 @@ class OpenedRelease:
 
     Attributes:
         path: The file.
-        statement: What it carries, bound to its content by a seal, which was checked.
+        statement: The statement in the file, bound to its content by a seal, which was checked.
         shown: What the file itself shows of what the statement records.
         released: The released values: the archive's own, or those of the archive beside a picture.
         pixels: A picture's, as decoded.
-        lossless: Whether they are exactly what was encoded.
-        video: Whether it is one.
-        sound: Whether it has sound.
+        lossless: True if the pixels are exactly what was encoded.
+        video: True if it is one.
+        sound: True if it has sound.
         sums: Digest of the released values in a picture's seal.
         unchecked: What could not be checked.
     """
@@ -99,7 +107,7 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
     """Check one released file.
 
     Returns:
-        Its statement, and one line that says what was found, and what could not be checked.
+        The file's statement, and one line that says what was found, and what could not be checked.
 
     Raises:
         DposeError: there is no statement, it belongs to other content, it does not add up, or released sums cannot hold
@@ -121,11 +129,11 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     statement, where = found.statement, str(path)
     recorded = _recorded(statement.release)
     for name, value in found.shown.items():
-        told = recorded.get(name)
-        if told != value and (told is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
+        stated = recorded.get(name)
+        if stated != value and (stated is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
             raise DposeError(
                 "pixels-differ-from-statement",
-                f"has {name} {value}, but its statement is about {told or 'none'}",
+                f"has {name} {value}, but its statement is about {stated or 'none'}",
                 where,
             )
     _check_sound(found)
@@ -235,8 +243,8 @@ def _but_restored(statement: PrivacyStatement) -> dict[str, Any]:
 
 
 def _check_sound(found: OpenedRelease) -> None:
-    told = SOUND in (*found.statement.conditional_on, *found.statement.caveats)
-    if found.video and found.sound != told:
+    mentioned = SOUND in (*found.statement.conditional_on, *found.statement.caveats)
+    if found.video and found.sound != mentioned:
         have, say = (
             ("has sound", "does not mention it") if found.sound else ("has no sound", "says that it has")
         )
@@ -251,11 +259,11 @@ def _check_sound(found: OpenedRelease) -> None:
 def _recorded(record: Mapping[str, Any]) -> dict[str, str]:
     """What a record says of what a file shows by itself; of some of it nothing where it is no record of ours."""
     shape, config = (values if isinstance(values := record.get(n), dict) else {} for n in ("shape", "config"))
-    told = {n: shape[n] for n in ("channels", "peak", "frames") if shape.get(n) is not None}
-    told |= {n: config[n] for n in ("block", "subdivide", "colour", "chroma") if config.get(n) is not None}
+    known = {n: shape[n] for n in ("channels", "peak", "frames") if shape.get(n) is not None}
+    known |= {n: config[n] for n in ("block", "subdivide", "colour", "chroma") if config.get(n) is not None}
     if {"width", "height"} <= set(shape):
-        told["size"] = f"{shape['width']}x{shape['height']}"
-    return {name: str(value) for name, value in told.items()}
+        known["size"] = f"{shape['width']}x{shape['height']}"
+    return {name: str(value) for name, value in known.items()}
 
 
 def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
@@ -271,26 +279,26 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
     wanted = expected(statement, plan)
     if isinstance(found.released, ReleasedSums):
         _check_layers(found.released, plan, where)
-    compare(statement, wanted, where)
-    if plan.config.regions is not None:
+    compare_numbers(statement, wanted, where)
+    if isinstance(plan, PixelizationPlan) and plan.config.regions is not None:
         _check_mask(found, plan.config.regions)
     if statement.software.get("dpose") != software_versions()["dpose"]:
         found.unchecked.append("the statement's words, which are another version's")
         return
     caveats = (DECODED_VIDEO,) if found.video else ()
     given = (SOUND,) if found.sound else ()
-    rough = plan.config.operator not in (CELLS, "block")
+    rough = isinstance(plan, LinearPlan) and plan.config.operator != "block"
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 
 def _check_layers(released: ReleasedSums, plan: SoundPlan, where: str) -> None:
     """Refuse an archive of other cells or colours than the configuration's."""
-    told = plan.layers.sizes if isinstance(plan, PixelizationPlan) else {}
+    sizes = plan.layers.sizes if isinstance(plan, PixelizationPlan) else {}
     for name, value in released.layers.sizes.items():
-        if told.get(name) != value:
+        if sizes.get(name) != value:
             raise DposeError(
                 "pixels-differ-from-statement",
-                f"has {name} {value or 'none'} in its archive, but its statement is about {told.get(name) or 'none'}",
+                f"has {name} {value or 'none'} in its archive, but its statement is about {sizes.get(name) or 'none'}",
                 where,
             )
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpose.privacy.attackers import FALSE_POSITIVES
+from dpose.privacy.attackers import FALSE_POSITIVES, true_positives
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.tradeoff import approximate
-from dpose.privacy.words import (
-    attacker_curve,
-    coverage,
-    is_weak,
-    tpr_bound,
-    true_positives,
-    words_of,
-)
 from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
@@ -34,7 +26,7 @@ def plain_fact(run: RunRecord) -> Group:
     if statement is None or statement.kind is not Kind.PRIVATE:
         public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
         return Group((Text(("No guarantee",), "fact"), _reason(statement), public), "panel none")
-    found, beyond = tpr_bound(statement), _beyond(run)
+    found, beyond = statement.tpr_bound, _beyond(run)
     numbers = (
         ("epsilon", at_most(statement.epsilon or 0)),
         ("delta", at_most(statement.delta or 0.0)),
@@ -57,7 +49,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     statement = run.statement
     if statement is None:
         return (NO_STATEMENT,)
-    said = words_of(statement)
+    said = statement.words()
     protects, leaves_open = _sides(statement, run.facts)
     sides = [
         Group((Bullets(items),), f"side {kind}", title)
@@ -80,7 +72,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
 def _sides(statement: PrivacyStatement, method: MethodFacts | None) -> tuple[Sequence[str], Sequence[str]]:
     """What is protected and what is not."""
     uncovered = [
-        f"{query.what} of {query.data} ({query.purpose}): {coverage(query).replace('NOT', 'not')}"
+        f"{query.what} of {query.data} ({query.purpose}): {query.coverage.replace('NOT', 'not')}"
         for query in statement.queries
         if not query.covered
     ]
@@ -96,7 +88,7 @@ def _sides(statement: PrivacyStatement, method: MethodFacts | None) -> tuple[Seq
 def _reason(statement: PrivacyStatement | None) -> str:
     if statement is None:
         return NO_STATEMENT
-    reason = words_of(statement).no_guarantee
+    reason = statement.words().no_guarantee
     return reason[:1].upper() + reason[1:]
 
 
@@ -107,7 +99,7 @@ def _beyond(run: RunRecord) -> str:
 
 
 def _strength(statement: PrivacyStatement) -> str:
-    weak = is_weak(statement)
+    weak = statement.is_weak
     return "That is a weak guarantee, and the section below says what it is worth." if weak else ""
 
 
@@ -116,7 +108,7 @@ def _meaning(statement: PrivacyStatement, beyond: str, limit: str) -> tuple[Bloc
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
         return ()
     epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
-    found, strong = tpr_bound(statement), true_positives(REFERENCE, delta)
+    found, strong = statement.tpr_bound, true_positives(REFERENCE, delta)
     known = statement.attackers is not None
     source = (
         "by the run's whole trade-off curve"
@@ -143,7 +135,7 @@ def _meaning(statement: PrivacyStatement, beyond: str, limit: str) -> tuple[Bloc
         + " It is a bound for the worst case: an attacker who knows every other "
         f"{unit} and everything about this one.",
     )
-    curve = attacker_curve(statement)
+    curve = statement.attacker_curve()
     reference = approximate(REFERENCE, delta) if epsilon > 1.5 * REFERENCE and not known else None
     chart = bound_on_attacks(curve, unit, describes, reference)
     figure = Figure("", f"The bound on an attacker, {source}.", chart)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.words import words_of
 from dpose.report.charts import paired_dots
 from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
 from dpose.report.numbers import at_most, change, day, percentage
@@ -96,7 +95,7 @@ def _price_of(evaluation: Evaluation, privacy: PrivacyStatement) -> tuple[str, .
         low, high = map(percentage, evaluation.interval)
         ends = f"Without its noise the score lies between {low} and {high} with 95 % confidence; "
         ends += "which people were scored is not in that interval. "
-    return (f"{ends}The score is a release of its own. ", words_of(privacy).guarantee)
+    return (f"{ends}The score is a release of its own. ", privacy.words().guarantee)
 
 
 def _watched_table(run: RunRecord, watched: Watched) -> Group:

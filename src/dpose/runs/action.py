@@ -39,7 +39,7 @@ NOBODY_IN_KINETICS = (
 )
 
 
-def prepare(config: RunConfig, console: Console) -> PreparedRun:
+def _prepare(config: RunConfig, console: Console) -> PreparedRun:
     """Data and model of an action run.
 
     A unit is a video; its views are `config.data.views` clips, so that more than one is MultiClip-DP: the mean of their
@@ -65,7 +65,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     )
 
 
-def scored(
+def _scored(
     folder: Path,
     model: torch.nn.Module,
     data: str,
@@ -105,7 +105,7 @@ def scored(
     )
 
 
-def explain(config: RunConfig) -> RenderableType:
+def _explain(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost.
 
     Raises:
@@ -149,7 +149,7 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     )
 
 
-def learns(config: RunConfig) -> tuple[UnitDataset, ...]:
+def _learns(config: RunConfig) -> tuple[UnitDataset, ...]:
     """The units of a run, and the public ones that its method reads.
 
     Raises:
@@ -257,10 +257,10 @@ def _conditions(config: RunConfig) -> tuple[str, ...]:
 ENTRY = TaskEntry(
     name=ActionTask.name,
     unit=UNIT,
-    prepare=prepare,
-    scored=scored,
+    prepare=_prepare,
+    scored=_scored,
     load=load_action_model,
-    explain=explain,
+    explain=_explain,
     conditions=_conditions,
-    learns=learns,
+    learns=_learns,
 )

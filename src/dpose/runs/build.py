@@ -31,12 +31,12 @@ from dpose.pose.weights_file import SUFFIXES, imagenet_file
 from dpose.pose.whole_pictures import regions_for
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
-from dpose.runs.config import RunConfig
+from dpose.runs.config import RunConfig, TaskFacts
 from dpose.runs.recipes import RECIPES
 from dpose.runs.specs import any_spec
 from dpose.training.first_weights import LICENCE, FirstWeights
 from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
-from dpose.units import Precision
+from dpose.units import Precision, Unit
 
 IMAGENET = "imagenet"
 """What `--init` calls the weights of a backbone that has learnt from ImageNet."""
@@ -332,6 +332,17 @@ def conditions(config: RunConfig) -> list[str]:
     if config.model.init == IMAGENET:
         own.add(NOBODY_IN_IMAGENET)
     return sorted(own)
+
+
+POSE = TaskFacts(
+    "pose",
+    Unit.IMAGE.value,
+    recipes=True,
+    precisions=("float32", "bf16"),
+    conditions=conditions,
+    entry="dpose.runs.pose:ENTRY",
+)
+"""The task of poses, as its configurations know it."""
 
 
 def augment(config: RunConfig) -> Augment:

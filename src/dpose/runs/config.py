@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -14,12 +15,56 @@ from dpose.files import file_yaml
 from dpose.privacy.canaries import CanaryKind
 from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
-from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
 from dpose.training.canaries import FEWEST, check_plantable
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trained_on import said_by_user
 from dpose.units import MAX_VIEWS, Precision
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a configuration means for its task; to read one, neither data nor models are needed.
+
+    Attributes:
+        name: The name on the command line and in `config.json`; the `Task`'s own.
+        unit: The default unit of its data (`dpose.units.Unit`).
+        recipes: Whether recipes were chosen for it.
+        precisions: The precisions in which its losses can be computed.
+        conditions: What a guarantee takes as given because of a configuration alone.
+        entry: MODULE:NAME of the `dpose.runs.tasks.TaskEntry`; "" for one that is an entry itself.
+    """
+
+    name: str
+    unit: str
+    recipes: bool = field(default=False, kw_only=True)
+    precisions: tuple[str, ...] = field(default=("float32",), kw_only=True)
+    conditions: Callable[[RunConfig], Sequence[str]] = field(default=lambda _: (), kw_only=True)
+    entry: str = field(default="", kw_only=True)
+
+
+DEFAULT_TASK = "pose"
+"""The task of configurations and model folders that name none."""
+TASKS: dict[str, TaskFacts | str] = {"pose": "dpose.runs.build:POSE", "action": "dpose.runs.action:ENTRY"}
+"""Every task by name: its facts, or MODULE:NAME of them, imported when they are first needed."""
+
+
+def task_facts(name: str) -> TaskFacts:
+    """The task called `name`.
+
+    Raises:
+        DposeError: there is none.
+    """
+    found = TASKS.get(name)
+    if found is None:
+        raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
+    return cast(TaskFacts, named_value(found)) if isinstance(found, str) else found
+
+
+def named_value(name: str) -> Any:
+    """The value called MODULE:NAME."""
+    module, _, own = name.partition(":")
+    return getattr(import_module(module), own)
 
 
 class DataChoice(BaseModel):
@@ -130,7 +175,7 @@ class RunConfig(BaseModel):
 
     Attributes:
         version: The version of this format.
-        task: What is learnt: pose, action, or a registered task (`dpose.runs.tasks.TASKS`).
+        task: What is learnt: pose, action, or a registered task (`dpose.runs.config.TASKS`).
         data: Which data.
         model: Which model.
         plan: Method, budget, sampling, clipping.
@@ -195,7 +240,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _precisions(self) -> RunConfig:
-        if self.precision and self.precision not in task_entry(self.task).precisions:
+        if self.precision and self.precision not in task_facts(self.task).precisions:
             raise DposeError(
                 "precision-unsupported",
                 f"is not for {self.task}",
@@ -273,8 +318,8 @@ class RunConfig(BaseModel):
         return {**self.model_dump(mode="json"), "plan": self.plan.to_dict()}
 
 
-def _task(values: dict[str, Any]) -> TaskEntry:
-    return task_entry(str(values.get("task", DEFAULT_TASK)))
+def _task(values: dict[str, Any]) -> TaskFacts:
+    return task_facts(str(values.get("task", DEFAULT_TASK)))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

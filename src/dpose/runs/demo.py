@@ -17,7 +17,6 @@ from rich.table import Table
 from dpose.files import check_free
 from dpose.pose.folder import find_model
 from dpose.privacy.rounding import as_given
-from dpose.privacy.words import words_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import train_run
@@ -83,7 +82,7 @@ def run_demo(
     # after the scores were listed in it
     statement = read_statement(folder)
     assert statement is not None
-    console.print(words_of(statement).printed(), highlight=False)
+    console.print(statement.words().printed(), highlight=False)
     console.print(
         f"\nThe run is in {folder}: the model, its card, its statement, its ledger and its report.\n"
         f"Look at the report:  {folder / 'report.html'}\n"

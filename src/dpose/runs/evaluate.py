@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -20,9 +21,10 @@ from dpose.privacy.ledger import Ledger
 from dpose.privacy.queries import Query
 from dpose.privacy.scores import query_of, score_name
 from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
-from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
+from dpose.runs.tasks import on_device, task_entry, task_of
 from dpose.training.folder import read_statement, reseal
 from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result
@@ -96,26 +98,42 @@ def evaluate_run(
             console.print(seen, highlight=False, soft_wrap=True)
         result, count = scored.score(on_device(model))
         others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
-        record_score(
-            folder, scored.name, scored.public, count, result, others, statement, console, seen=seen, out=out
-        )
+        score = RecordedScore(scored.name, scored.public, count, result, others, seen=seen)
+        record_score(folder, score, statement, console, out)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return [result, *others.values()]
 
 
+@dataclass(frozen=True)
+class RecordedScore:
+    """A model's score on some data.
+
+    Attributes:
+        name: Name of the data, as readers elsewhere may see it.
+        public: True if nobody in the data needs protection.
+        units: Number of units scored; None if it is not published.
+        result: Result of the model.
+        beside: Results of other models on the same data, by name.
+        privacy: Statement of a score with noise: such a score never replaces an earlier one, and ledger and statement
+            list it by its file's digest.
+        seen: A sentence if the weights have seen the set that is scored; "" otherwise.
+    """
+
+    name: str
+    public: bool
+    units: int | None
+    result: Result
+    beside: Mapping[str, Result] = field(default_factory=dict)
+    privacy: PrivacyStatement | None = None
+    seen: str = ""
+
+
 def record_score(
     folder: Path,
-    name: str,
-    public: bool,
-    units: int | None,
-    result: Result,
-    beside: Mapping[str, Result],
+    score: RecordedScore,
     statement: PrivacyStatement | None,
     console: Console,
-    *,
-    privacy: PrivacyStatement | None = None,
-    seen: str = "",
     out: Path | None = None,
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
@@ -124,16 +142,9 @@ def record_score(
 
     Args:
         folder: A run or model folder.
-        name: Of the data, as readers elsewhere may see it.
-        public: True if the data are public.
-        units: How many were scored; None if that is not published.
-        result: The model's.
-        beside: Other models' results on the same data, by name.
-        statement: The model's.
-        console: Where it is said if the score cannot be kept.
-        privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one,
-            and ledger and statement list it by its file's digest.
-        seen: That the weights have seen the set that is scored, in a sentence; "" where they have not.
+        score: The score.
+        statement: Statement of the model.
+        console: Receives a message if the score cannot be stored.
         out: A file to write the score to as well.
 
     Raises:
@@ -142,22 +153,22 @@ def record_score(
     # a model that claims nothing can be scored in a read-only folder, and where no ledger came with it
     shipped = is_shipped(folder)
     kept = not shipped and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
-    outside = statement is not None and not public and (kept or statement.kind != "none")
-    found = result.to_dict()
+    outside = statement is not None and not score.public and (kept or statement.kind != "none")
+    found, units, privacy = score.result.to_dict(), score.units, score.privacy
     whole = bool(found.get("whole_pictures"))
     size = (", whole pictures" if whole else "") + ("" if units is None else f", {units:,} units")
     content = {
-        "data": name,
+        "data": score.name,
         "units": units,
-        "public": public,
+        "public": score.public,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "result": found,
-        "beside": [{"name": other, "result": values.to_dict()} for other, values in beside.items()],
+        "beside": [{"name": other, "result": values.to_dict()} for other, values in score.beside.items()],
         **({} if privacy is None else {"privacy": privacy.to_dict()}),
-        **({"seen": seen} if seen else {}),
+        **({"seen": score.seen} if score.seen else {}),
     }
     parts = [
-        name,
+        score.name,
         *(["whole-pictures"] if whole else []),
         *([] if units is None else [str(units)]),
         *([] if privacy is None else ["noised", token_hex(4)]),
@@ -165,7 +176,7 @@ def record_score(
     file = re.sub(r"[^\w.-]+", "_", "-".join(parts)) + ".json"
     raw = (json.dumps(content, indent=2) + "\n").encode()
     if statement and outside:
-        plain = Query(found["metric"], f"{name}{size}")
+        plain = Query(found["metric"], f"{score.name}{size}")
         query = plain if privacy is None else query_of(content, score_name(raw, file))
         record_query(folder, query)
     if out is not None:

@@ -9,9 +9,10 @@ from rich.text import Text
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.words import curve_words
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.planned import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
+from dpose.units import Unit
 
 
 def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:
@@ -101,7 +102,7 @@ def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ..
     return (
         f"an attacker who guesses whether one {one} was in, with false alarms of "
         f"{as_given(100 * FALSE_POSITIVES)} %, is right at most {upper(most, 3, times=100)} % of the times that it was",
-        *curve_words(found),
+        *PrivacyStatement(Kind.NONE, Unit.IMAGE, attackers=found).words().curve,
     )
 
 

@@ -27,8 +27,9 @@ from dpose.privacy.ledger import Ledger
 from dpose.privacy.noised_query import Groups
 from dpose.privacy.sections import EVERYBODY, GroupResult
 from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report
-from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
+from dpose.runs.tasks import ScoredData, on_device, task_entry, task_of
 from dpose.runs.unit_scores import unit_joints
 from dpose.training.folder import read_statement, reseal
 from dpose.units import UnitDataset

@@ -36,11 +36,12 @@ from dpose.privacy.noised_query import (
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.scores import score_statement
 from dpose.privacy.sections import EVERYBODY
-from dpose.runs.evaluate import record_score
+from dpose.runs.config import DEFAULT_TASK
+from dpose.runs.evaluate import RecordedScore, record_score
 from dpose.runs.group_scores import members_of
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
-from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
+from dpose.runs.tasks import ScoredData, on_device, task_entry, task_of
 from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
 from dpose.training.trained_on import seen_line, trained_on
@@ -182,19 +183,8 @@ def evaluate_noised(
         seen = seen_line(trained_on(folder), scored.names.declared)
         if seen:
             console.print(seen, highlight=False, soft_wrap=True)
-        record_score(
-            folder,
-            scored.name,
-            False,
-            units,
-            result,
-            {},
-            statement,
-            console,
-            privacy=privacy,
-            seen=seen,
-            out=out,
-        )
+        score = RecordedScore(scored.name, False, units, result, privacy=privacy, seen=seen)
+        record_score(folder, score, statement, console, out)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result

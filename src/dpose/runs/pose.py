@@ -19,6 +19,7 @@ from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
 from dpose.pose.whole_pictures import regions_for
 from dpose.runs.build import (
+    POSE,
     build_model,
     check_settings,
     conditions,
@@ -43,7 +44,7 @@ from dpose.training.canaries import wrong_labels
 from dpose.training.distributed import process_group
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
-from dpose.units import Result, Unit, UnitDataset, View
+from dpose.units import Result, UnitDataset, View
 
 NO_MARKS = "synthetic:studio:train"
 """Rendered people."""
@@ -272,16 +273,12 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
 
 
 ENTRY = TaskEntry(
-    name=PoseTask.name,
-    unit=Unit.IMAGE.value,
+    **vars(POSE),
     prepare=prepare,
     scored=scored,
     load=load_model,
     explain=explain,
-    conditions=conditions,
     stage=public_stage,
-    recipes=True,
-    precisions=("float32", "bf16"),
     pictures=True,
     canary_views=canary_views,
     learns=learns,

@@ -8,11 +8,10 @@ opened and its model is built, scored and read from a folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from rich.console import Console, RenderableType
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.known_sets import NO_NAMES, SetNames
+from dpose.runs.config import TASKS, RunConfig, TaskFacts, named_value, task_facts
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
 from dpose.units import Result, Task, UnitDataset, View
 
 if TYPE_CHECKING:
-    from dpose.runs.config import RunConfig
     from dpose.training.trainer import Run
 
 
@@ -121,20 +120,15 @@ class OpenPictures(Protocol):
 
 
 @dataclass(frozen=True)
-class TaskEntry:
-    """A task as commands know it.
+class TaskEntry(TaskFacts):
+    """A task as commands know it: `TaskFacts`, and how its data and models are opened.
 
     Attributes:
-        name: As on the command line and in `config.json`; the `Task`'s own.
-        unit: What one unit of its data is where nothing else is said (`dpose.units.Unit`).
         prepare: Data and model of a configuration.
         scored: Data to score a model on.
         load: The model in a folder, in evaluation mode.
         explain: What a run would do, protect and cost.
-        conditions: What a guarantee takes as given because of a configuration alone.
         stage: What comes before the run itself: the configuration to go on with, or a run that was stopped.
-        recipes: Whether recipes were chosen for it.
-        precisions: What its losses can be computed in.
         pictures: Whether a report can show its pictures.
         canary_views: The task and so many views of rendered people with random labels, for input canaries of a model
             (fewer if there are not so many); None without them.
@@ -144,26 +138,15 @@ class TaskEntry:
             none.
     """
 
-    name: str
-    unit: str
     prepare: Callable[[RunConfig, Console], PreparedRun]
     scored: OpenScored
     load: Callable[[Path], torch.nn.Module]
     explain: Callable[[RunConfig], RenderableType]
-    conditions: Callable[[RunConfig], Sequence[str]] = lambda _: ()
     stage: Callable[[RunConfig, Path, Console, str], RunConfig | Run] | None = None
-    recipes: bool = False
-    precisions: tuple[str, ...] = ("float32",)
     pictures: bool = False
     canary_views: Callable[[torch.nn.Module, np.random.Generator, int], tuple[Task, list[View]]] | None = None
     learns: Callable[[RunConfig], tuple[UnitDataset, ...]] | None = None
     whole_pictures: OpenPictures | None = None
-
-
-DEFAULT_TASK = "pose"
-"""What is meant where a configuration or a model folder names none."""
-TASKS: dict[str, TaskEntry | str] = {"pose": "dpose.runs.pose", "action": "dpose.runs.action"}
-"""Every task by name: its entry, or the module whose `ENTRY` it is, imported when it is first needed."""
 
 
 def register_task(entry: TaskEntry) -> TaskEntry:
@@ -185,11 +168,8 @@ def task_entry(name: str) -> TaskEntry:
     Raises:
         DposeError: there is none.
     """
-    found = TASKS.get(name)
-    if found is None:
-        raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
-    entry: TaskEntry = import_module(found).ENTRY if isinstance(found, str) else found
-    return entry
+    found = task_facts(name)
+    return found if isinstance(found, TaskEntry) else cast(TaskEntry, named_value(found.entry))
 
 
 def task_of(folder: Path) -> str:

@@ -20,9 +20,8 @@ from dpose.media.images import encode_image
 from dpose.privacy.events import Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.rounding import lower, upper
-from dpose.release.api import bind
 from dpose.release.choosing import cell_choices, grid_choices
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.explain import MOSTLY_NOISE
 from dpose.release.grid import Shape
 from dpose.release.kernels import block_sums
@@ -30,6 +29,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.objects import box_epsilon, face_in, object_lines, warning_lines
 from dpose.release.pixelization import PixelizationPlan, blocks_of
 from dpose.release.planes import Observed, Plane
+from dpose.release.plans import bind
 from dpose.release.released import Layers, ReleasedSums
 from dpose.release.restoration import Restoration
 from dpose.studio.opened import OpenedFile
@@ -83,11 +83,12 @@ def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | Li
 
 def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, wanted: Wanted) -> dict[str, Any]:
     """Facts about a release before it is made: every number from the plan, none from the picture."""
-    config, shape = plan.config, plan.shape
-    if isinstance(plan, PixelizationPlan):
+    config, shape, block = plan.config, plan.shape, None
+    if isinstance(config, Pixelization):
         expected = [c for c in cell_choices(config, shape) if c.factor == (config.chroma or 1)]
-        cells = f"cells of {config.side} pixels"
+        block, cells = config.block, f"cells of {config.side} pixels"
     else:
+        assert isinstance(plan, LinearPlan)
         grid = (plan.operator.rows, plan.operator.columns, plan.operator.groups)
         expected = [c for c in grid_choices(replace(config, chroma=None), shape) if c.grid == grid]
         cells = f"{grid[1]} x {grid[0]} cells, {shape.frames / grid[2]:.3g} frames long"
@@ -106,7 +107,7 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, wanted: Wante
     return {
         "psnr": f"{expected[0].psnr:.1f}" if expected else None,
         "cells": cells,
-        "block": config.block,
+        "block": block,
         "hidden": wanted.hidden,
         "open": wanted.left_open,
         "epsilons": epsilons,

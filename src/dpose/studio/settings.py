@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.release.config import ReleaseConfig
-from dpose.release.protect import LEFT, parse_face, preset_line, protected_neighbours
+from dpose.release.config import Pixelization, Projection, ReleaseConfig
+from dpose.release.objects import LEFT, parse_face, preset_line, protected_neighbours
 
 SIDES = (
     8,
@@ -107,14 +107,15 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
     else:
         raise DposeError("hide-unknown", f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
     epsilon, delta = (_number(body, name, usual) for name, usual in (("epsilon", "2"), ("delta", "0")))
+    restore = str(body.get("restore", "learned"))
+    config: ReleaseConfig
     if clip:
-        config = ReleaseConfig.of_grid(epsilon, delta, near, colour=None)
+        config = Projection.of(epsilon, delta, near, restore=restore)
     else:
         block = body.get("block", "auto")
-        config = ReleaseConfig.of(
-            epsilon, near, block if block == "auto" else _whole(block, "block"), delta, colour=None
-        )
-    return Wanted(config.restored(str(body.get("restore", "learned"))), hidden, left_open, drawn)
+        side = block if block == "auto" else _whole(block, "block")
+        config = Pixelization.of(epsilon, near, side, delta=delta, restore=restore)
+    return Wanted(config, hidden, left_open, drawn)
 
 
 def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:

@@ -21,7 +21,7 @@ from dpose.errors import DposeError
 from dpose.studio.roots import OUTSIDE, Roots
 
 if TYPE_CHECKING:
-    from dpose.release.config import ReleaseConfig
+    from dpose.release.batch import Work
     from dpose.release.jobs import Job
 
 Task = Mapping[str, Any]
@@ -124,20 +124,20 @@ def _release(task: Task) -> dict[str, Any]:
     The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
     """
     from dpose.media.video import probe
-    from dpose.release.files import raise_failed, record_names, release_all
-    from dpose.release.jobs import find_jobs
-    from dpose.release.sifting import skip_finished
+    from dpose.release.batch import Work, raise_failed, release_all, skip_finished
+    from dpose.release.jobs import find_jobs, record_names
     from dpose.studio.settings import SEEN, wanted
 
     out, again = Path(task["out"]), bool(task.get("again"))
     clip = task["kind"] == "clip"
     config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
+    work = Work(config, again=again)
     jobs = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
-    pending = skip_finished(_inside(jobs, task), config, again=again)
+    pending = skip_finished(_inside(jobs, task), work)
     for line in pending.lines:
         say(line=line)
-    todo, unread = _checked(pending.todo, task, config)
+    todo, unread = _checked(pending.todo, task, work)
     if not todo:
         raise_failed(unread, len(jobs))
         return {"files": 0}
@@ -151,7 +151,7 @@ def _release(task: Task) -> dict[str, Any]:
         say(at=written, of=frames, say=f"frame {written:,} of {frames:,}")
 
     say(at=0, of=frames, say=f"reserved one by one; releasing 1 of {len(todo):,}")
-    for number, (job, statement) in enumerate(release_all(todo, config, progress=advance, again=again), 1):
+    for number, (job, statement) in enumerate(release_all(todo, work, progress=advance), 1):
         written += not job.video
         say(
             at=written,
@@ -175,9 +175,7 @@ def _inside(jobs: Sequence[Job], task: Task) -> list[Job]:
     return accepted
 
 
-def _checked(
-    todo: Sequence[Job], task: Task, config: ReleaseConfig
-) -> tuple[list[Job], list[tuple[Job, DposeError]]]:
+def _checked(todo: Sequence[Job], task: Task, work: Work) -> tuple[list[Job], list[tuple[Job, DposeError]]]:
     """Jobs that may be released, and jobs whose files could not be read, with the reason.
 
     A release uses only bytes whose digest was computed when the file was read; an unreadable file has none.
@@ -185,7 +183,7 @@ def _checked(
     Raises:
         DposeError: the file that the settings were chosen on has other bytes than when it was opened, or is gone.
     """
-    from dpose.release.sifting import read_job
+    from dpose.release.batch import read_item
 
     _source(task)
     opened = task.get("seen", task["source"])
@@ -193,7 +191,7 @@ def _checked(
     for job in _inside(todo, task):
         if job.original is None:
             try:
-                read_job(job, config)
+                read_item(work, job)
                 raise DposeError(
                     "file-changed", "was changed while it was to be released", str(job.source), "try again"
                 )
@@ -300,7 +298,7 @@ def limit(memory: int, seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def main() -> None:
+def _main() -> None:
     """Read the task from standard input, run it and print the answer."""
     os.umask(0o077)
     # as Ctrl-C does, so that unfinished files are removed
@@ -318,4 +316,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -2,7 +2,7 @@
 
 A step is taken again under its old key only where it gives the same bits again, and a unit's gradient must not know
 which others were sampled (docs/proofs/resume.md, docs/proofs/dp-sgd.md). Both are facts about kernels that dpose did
-not write. So the modes in which they hold are asked for (`dpose/__init__.py`, `exact_arithmetic`), what is in force is
+not write. So the modes in which they hold are asked for (`dpose.interpreter`, `exact_arithmetic`), what is in force is
 written down (`arithmetic_in_force`), and it is looked at (`products_repeat`, `dpose.training.batch_invariance`).
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,19 @@ PRECISIONS = (
 )
 """Where torch may compute float32 products in a shorter type, under `torch.backends`."""
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+
+KEPT_BLOCK = 32 * 2**20
+"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before, so that a
+gigabyte of gradients leaves no holes."""
+KEPT_FREE = 1024 * 2**20
+"""Free memory at the end of the heap, in bytes, above which it goes back after all."""
+
 _LINE = 64
 _CBWR_ALL = -1
+MKL_OFF = 1
+"""MKL's branch where its reproducible mode is off."""
 
 
 @contextlib.contextmanager
@@ -83,7 +95,7 @@ def arithmetic_in_force(device: torch.device) -> dict[str, str]:
     """What is in force, by name, for `dpose.training.reproducibility`."""
     found = {name: os.environ.get(name, "") for name in SETTINGS}
     found["the processor's name"] = _processor()
-    found["MKL's branch"] = str(_mkl_branch())
+    found["MKL's branch"] = str(mkl_branch())
     found["float32 products"] = ", ".join(f"{name} {precision}" for name, precision in _precisions().items())
     found["oneDNN"] = str(torch.backends.mkldnn.enabled)
     if device.type == "cuda":
@@ -190,8 +202,8 @@ def _processor() -> str:
     return ", ".join(found[key] for key in wanted if key in found)
 
 
-def _mkl_branch() -> int | None:
-    """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None where torch was built without MKL."""
+def mkl_branch() -> int | None:
+    """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None if torch was built without MKL."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
         return int(ctypes.CDLL(str(library)).mkl_serv_cbwr_get(_CBWR_ALL))
@@ -206,3 +218,23 @@ def slow_in_bfloat16(device: torch.device) -> bool:
         return False
     found = known()
     return not any(found.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Ask the C library to keep what a step frees for the next one, once for the process; whether it does.
+
+    glibc takes each large block fresh from the kernel and gives it back when it is freed. The kernel then clears every
+    page of it again when it is first written, step after step: ten to fifteen thousand page faults for a private step
+    of 32 pictures, more than a plain one has, because per-unit gradients are large (docs/performance.md).
+
+    False, and nothing is changed, where the C library is not glibc, or where the environment has settings of its own
+    for it (any of MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_MAX_, GLIBC_TUNABLES).
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _MALLOC_SETTINGS):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, KEPT_BLOCK)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_FREE))

@@ -37,13 +37,7 @@ def check_units_apart(
     has every other one replaced by an empty one; its gradient and the norm that it is clipped by must stay the same to
     the last bit. Then weights and pictures begin elsewhere in memory, in the layout that they have.
 
-    Args:
-        task: The task.
-        model: On its device, in training mode.
-        like: One unit, for the shapes only.
-        microbatch_size: The micro-batch.
-        most_views: Of any unit.
-        transform: Of the shape that gradients are transformed with before the clip; its numbers do not matter.
+    Of `like` and `transform` the shapes alone matter.
 
     Returns:
         The parameters, each with the kind of layer that it is of, whose gradients were not the same to the last bit

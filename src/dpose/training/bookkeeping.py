@@ -11,8 +11,8 @@ A parameter's per-unit gradients are kept in one of two ways, whichever is cheap
   optimization on large model at small cost", book-keeping). All places of a unit are in one pair of matrices, so cross
   terms between its views, windows and pixels are in the norm.
 
-What is summed is each unit's gradient on an integer grid (`dpose.training.grid`). So products are multiplied out after
-all, a few units at a time: the norm from them saves the memory in which they would have waited for it.
+What is summed is each unit's gradient on an integer grid (`dpose.training.clip.Grid`). So products are multiplied out
+after all, a few units at a time: the norm from them saves the memory in which they would have waited for it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from dpose.training.grid import Grid
+from dpose.training.clip import Grid
+from dpose.training.kernels import for_device
+from dpose.training.kernels.reference import at_least_float32
 
 SLACK = 4.0
 """A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the type of the product. That product
 rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm: without this the
 grid would drop such a unit. Where nothing cancels it adds 1e-6."""
 
-_BLOCK = 2048
 _SMALL = 4096
 """Below so many numbers a parameter is measured and summed side by side with others: a call costs more than those."""
 _PRODUCTS = 16 * 2**20
@@ -90,7 +91,7 @@ class Bookkeeping:
 
     def norms(self) -> Tensor:
         """Each unit's L2 norm over all parameters together, (U,), and not below the true one but by rounding."""
-        squares = [square_norms(rows) for _, rows in self._side_by_side()]
+        squares = [for_device(rows.device).square_norms(rows) for _, rows in self._side_by_side()]
         squares += [_ghost_squares(a, b) for a, b in self._pairs.values()]
         if not squares:  # the loss reaches no parameter
             return torch.zeros(self._units)
@@ -154,11 +155,6 @@ class Bookkeeping:
             yield units, (at_least_float32(b[units]).mT @ at_least_float32(a[units])).flatten(1)
 
 
-def at_least_float32(tensor: Tensor) -> Tensor:
-    """The same numbers, in float32 where they came in a shorter type."""
-    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
-
-
 def ghost_pays(places: int, inputs: int, outputs: int) -> bool:
     """Whether products are cheaper than a whole gradient of inputs * outputs numbers a unit.
 
@@ -179,20 +175,6 @@ def total_norms(squares: Sequence[Tensor]) -> Tensor:
     for more in squares[1:]:
         total = total + more
     return total.sqrt().to(squares[0].dtype)
-
-
-def square_norms(rows: Tensor) -> Tensor:
-    """The squared L2 norm of each row, (U,), in blocks.
-
-    `vector_norm` over a whole row adds a million squares one after the other: in float32 an error of 2e-5, more than
-    `CLIP_MARGIN`. Over blocks it is below 1e-6, in one pass and without the copy that squaring makes.
-    """
-    whole = rows.shape[1] - rows.shape[1] % _BLOCK
-    squares: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=1).square()
-    if whole:
-        blocks: Tensor = rows[:, :whole].reshape(len(rows), -1, _BLOCK)
-        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(1)
-    return squares
 
 
 def _ghost_squares(inputs: Tensor, outputs: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ nothing: that is the zero-out relation, word for word, and n does not change.
 * A **gradient canary** pushes one parameter of its own that no other unit's loss depends on. Its loss is linear in that
   parameter and steep, so its clipped gradient is the clipping norm times a unit vector: the largest contribution that
   the mechanism allows. The adversary sees every noisy update (white box).
-* An **input canary** is a picture of nobody with wrong labels, trained on by the task's own loss. The adversary sees
+* An **input canary** is a picture without people, with wrong labels, trained on by the task's own loss. The adversary
+sees
   the final weights (black box).
 """
 
@@ -182,7 +183,7 @@ class CanaryUnits:
         canaries: What is added to them.
         name: Tells the canaries of one run from another's.
         blank: Stands in for every real unit, with presence 0, where the real ones must not be read: in controls and
-            under planted faults, which protect nobody.
+            under planted faults, which have no guarantee.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class CanaryUnits:
         return self.real.unit
 
     def copies(self, index: int) -> tuple[str, ...]:
-        """The real unit's own; a canary and a blank unit are nobody's copy."""
+        """The real unit's own; a canary and a blank unit are no copies."""
         if index < len(self.real) and self.blank is None:
             return declared_copies(self.real, index)
         return (self.unit_id(index),)
@@ -239,12 +240,12 @@ class CanaryUnits:
         return self.real.file_hashes(index)
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
-        """The real unit's own; a canary has none, and neither has what stands for nobody."""
+        """The real unit's own; a canary has none, and neither has a blank unit."""
         known = index < len(self.real) and self.blank is None
         return fingerprints_of(self.real, index) if known else np.zeros((0, 16), np.uint8)
 
     def subjects(self, index: int) -> tuple[str, ...]:
-        """Who is on the real unit; a canary shows nobody."""
+        """The people on the real unit; a canary shows none."""
         known = index < len(self.real) and self.blank is None and isinstance(self.real, KnownPictures)
         return cast(KnownPictures, self.real).subjects(index) if known else ()
 

@@ -42,14 +42,8 @@ def run_charge(
     A run is told by its ledger. A folder without one begins a run of its own, whatever its settings call it, and is
     refused where there has been one.
 
-    Args:
-        folder: The run folder.
-        bound: The plan.
-        own: The units.
-        options: What account and readers call the run and its data.
-        opened: Pictures that are taken to be public and learnt from; None where there are none.
-        seeded: Whether the noise comes from a seed.
-        known: What the account holds, if the run is to go on from what the folder holds; None for one that begins.
+    `known` is what the account holds, if the run goes on from what the folder holds; None for one that begins. `opened`
+    are pictures that are taken to be public and learnt from.
 
     Raises:
         DposeError: the folder's ledger is missing or cannot be read.
@@ -84,15 +78,9 @@ def run_charge(
 
 
 def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | None, *, private: bool) -> None:
-    """Refuse a run folder without a ledger where anything tells that it had one: what it has spent cannot be told.
+    """Refuse a run folder without a ledger where anything shows that it had one: what it has spent would be unknown.
 
     Settings that were copied from another run's folder tell of none: under them a run of its own begins.
-
-    Args:
-        folder: The run folder.
-        known: What the account holds.
-        state_dir: Where keys and heads are kept.
-        private: Whether the run has a ledger from its first step on; otherwise from its end.
 
     Raises:
         DposeError: it had one; says what tells it.
@@ -120,12 +108,7 @@ def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | Non
 
 
 def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge | None:
-    """What scoring while training takes from the pictures that are scored; None where nobody in them needs protection.
-
-    Args:
-        options: What is scored.
-        entry: The run's own charge.
-        console: Where progress goes.
+    """What scoring while training takes from the pictures that are scored; None if they are public.
 
     Raises:
         DposeError: a unit cannot be read.

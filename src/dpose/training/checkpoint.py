@@ -185,7 +185,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def last_checkpoint(run: Path, console: Console) -> Checkpoint | None:
-    """The newest checkpoint that can be read; says which ones cannot. None where there is none.
+    """The newest checkpoint that can be read; says which ones cannot. None if there is none.
 
     Raises:
         DposeError: there are some, and all are broken.

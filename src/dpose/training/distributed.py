@@ -165,7 +165,7 @@ def _device() -> torch.device:
 
 
 def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    # by name: what is told must not depend on the order in which a process came to hold its tensors
+    # by name: what is sent must not depend on the order in which a process came to hold its tensors
     return torch.cat([tensors[name].detach().reshape(-1) for name in sorted(tensors)])
 
 

@@ -1,7 +1,7 @@
 """What training begins with: which weights, what they have learnt from, and what that means for the new run's claim.
 
-    start = FirstWeights.of(Path("runs/public"))            # whoever builds the model says where its weights are from
-    found = inherited(start, entry, plan, charges())        # the trainer asks the account, before anything is charged
+    start = FirstWeights.of(Path("runs/public"))            # the model's builder says where its weights are from
+    found = inherited(start, entry, plan, charges())        # from the account, before anything is charged
 
 Noise protects what a run reads, and not what its first weights have read before. So there is one door: weights that
 learnt from the same pictures without a guarantee are refused; where there was one, the events of both runs count; what
@@ -47,7 +47,7 @@ from dpose.training.trained_on import (
 
 WEIGHTS = "model.safetensors"
 LICENCE = "Apache-2.0"
-"""Of dpose, and of the weights that come with it."""
+"""The licence of dpose and of the weights that come with it."""
 FIRST = "first_weights"
 """In the settings of a run's `config.json`: what is known of its first weights (`Inherited.to_dict`)."""
 BEHIND = "behind the first weights, as their statement says: "
@@ -60,7 +60,7 @@ NO_STATEMENT = "the first weights carry no statement; whoever is in them is not 
 
 @dataclass(frozen=True)
 class FirstWeights:
-    """Where first weights are from, as far as whoever builds the model can tell.
+    """Where first weights are from, as far as the model's builder can tell.
 
     Attributes:
         digest: SHA-256 of their file; "" where there is none.
@@ -87,7 +87,7 @@ class FirstWeights:
 
     @classmethod
     def drawn(cls) -> FirstWeights:
-        """Weights drawn at random: they have learnt from nobody."""
+        """Weights drawn at random: they have learnt from no data."""
         return cls(learnt=NOTHING)
 
     @classmethod
@@ -105,7 +105,7 @@ class FirstWeights:
         Args:
             path: The folder or the file.
             given: What is taken as given of them in particular.
-            learnt: What they have learnt from, where whoever builds the model knows it; else what they say themselves.
+            learnt: What they have learnt from, if the model's builder knows it; else what they say themselves.
             said: What the user says of that (`model.init_data`).
             called: What they are called besides, such as their name on a hub: readers are told this name.
 
@@ -141,12 +141,12 @@ class FirstWeights:
 
     @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
-        """Those of a model of which nothing is said: found in the account if a run released just these."""
+        """The weights of a model of which nothing is said: found in the account if a run released just these."""
         return cls(digest_of_weights(model), "the model given", told=False)
 
     @property
     def licence(self) -> str:
-        """Of weights that come with dpose, as they say, or its own; of others as stated, or as they say."""
+        """The licence of weights that come with dpose, as they say; of others as stated, or as they say."""
         if (known := _shipped(files.SHIPPED).get(self.digest)) is not None:
             return known.learnt.licence or LICENCE
         return self.stated or self.learnt.licence or UNSTATED
@@ -217,12 +217,7 @@ class _Shipped:
 
 
 def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
-    """What weights that come with dpose mean for a run; None for other weights.
-
-    Args:
-        digest: SHA-256 of the file of weights.
-        unit: What the run protects.
-    """
+    """What weights that come with dpose mean for a run; None for other weights."""
     found = _shipped(files.SHIPPED).get(digest)
     if found is None:
         return None
@@ -238,7 +233,7 @@ def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
 
 
 def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) -> FirstWeights:
-    """What `train` was told of the weights of `model`: where they are from, a place, or nothing.
+    """What `train` knows of the weights of `model`: where they are from, a place, or nothing.
 
     Raises:
         DposeError: as `FirstWeights.of`.
@@ -268,13 +263,8 @@ def inherited(
     in `conditions`. Whether pictures are the same is told by content; copies that were saved again and people are found
     where the data behind the weights are at hand (`again`).
 
-    Args:
-        first: Where the weights are from.
-        entry: What the run will take, with the pictures' marks.
-        plan: The run's.
-        entries: Of the account.
-        again: Of runs, those that learnt from near copies or people of the run's units (`guards.learnt_again`).
-        names: Which public sets the run's units are.
+    `again` names runs that learnt from near copies or people of the run's units (`guards.learnt_again`); `names` says
+    which public sets the units are.
 
     Raises:
         DposeError: the weights learnt from some of the run's units, or from a public set that they may be of, without a

@@ -25,7 +25,7 @@ from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
-    """The statement of the model in `folder`; None where it has none.
+    """The statement of the model in `folder`; None if it has none.
 
     Raises:
         DposeError: what stands there is no statement.
@@ -65,14 +65,8 @@ def write_run_folder(
 
     A run that claims nothing has no ledger until here; it gets one, to hold the seal.
 
-    Args:
-        folder: The run folder; log and checkpoints stand there already.
-        model: What is released.
-        config: As in `write_config`.
-        statement: Not sealed yet.
-        run_id: Names the run where it has no ledger yet.
-        first_weights: SHA-256 of the file of weights that training began with; "" where there was none.
-        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
+    `run_id` names the run if it has no ledger yet; `first_weights` is the SHA-256 of the file of weights that training
+    began with, "" if there was none.
 
     Returns:
         The statement as it was written.
@@ -101,12 +95,6 @@ def reseal(
     """Change a finished run's statement or files, and seal it again with a new model card.
 
     What stands there is checked against the seal that it has: a changed folder is not sealed anew.
-
-    Args:
-        folder: The run folder.
-        change: Adds lines to the ledger and gives the new statement.
-        files: What else is to be written, by name.
-        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
 
     Returns:
         The statement as it was written.
@@ -150,12 +138,7 @@ def _sealed(
 
 
 def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
-    """The file of weights that `model` is written to.
-
-    Args:
-        model: On any device.
-        without: Names that are left out.
-    """
+    """The file of weights that `model` is written to."""
     state = model.state_dict()
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}
     content: bytes = save_tensors(kept)
@@ -175,11 +158,6 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
 
     Only a statement that guarantees something gives the tag "differential_privacy", and the mapping of that name its
     numbers; seeds, repeated papers and public training give none.
-
-    Args:
-        task: Its name.
-        statement: The model's; None where it has none.
-        method: Of training, a tag where there is a guarantee.
     """
     found: dict[str, Any] = {"library_name": "dpose"}
     if task in PIPELINE_TAGS:
@@ -200,7 +178,7 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
 def model_card(statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
     """A model card in Markdown: its metadata, what it is, what is guaranteed, how it was made.
 
-    It is a function of statement and configuration alone, so that whoever verifies the run can make it again.
+    It is a function of statement and configuration alone, so that verification can make it again.
     """
     run, task = config.get("run", {}), str(config.get("task", ""))
     settings = json.dumps(run, indent=2)
@@ -230,7 +208,7 @@ def updates_of(path: Path, key_id: str) -> dict[int, str]:
     """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
 
     What cannot be read, as a last line that was not completely written, says nothing, and may have named another key:
-    what stands between it and the next line that names one is taken for nobody's. Steps that are committed and have no
+    what stands between it and the next line that names one belongs to no key. Steps that are committed and have no
     digest are counted again.
 
     Raises:

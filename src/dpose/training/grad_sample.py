@@ -20,12 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import vmap
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpose.training import layers
 from dpose.training.bookkeeping import Bookkeeping
 from dpose.training.layers import Layer, Use
-from dpose.units import UnitBatch
 
 try:  # private to torch: a version that names them otherwise has the plain way
     from torch._C._functorch import (
@@ -43,17 +42,14 @@ else:
     _BENEATH = True
 
 Params = dict[str, Tensor]
-UnitLoss = Callable[[Mapping[str, Tensor], Tensor, Mapping[str, Tensor], Tensor], Tensor]
+UnitLoss = Callable[..., Tensor]
+"""The loss of one unit, a number: it takes parameters by name, then an entry of each of some `Units`."""
+Units = Sequence[Tensor | Mapping[str, Tensor]]
+"""What a loss takes besides parameters, each with the units in its first dimension."""
 
 
-def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -> Bookkeeping | None:
+def track(loss: UnitLoss, params: Params, units: Units, *, products: bool) -> Bookkeeping | None:
     """The book of one forward and one backward pass over a batch, at `params`.
-
-    Args:
-        loss: Of one unit (`dpose.training.gradients.unit_loss`).
-        params: The trainable parameters by name.
-        batch: The units.
-        products: See `Bookkeeping`.
 
     Returns:
         The book with every unit's gradient, or None: a use of a parameter escaped.
@@ -63,17 +59,17 @@ def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -
     """
     if not _BENEATH:
         raise RuntimeError(f"torch {torch.__version__} does not give access to what is beneath vmap")
-    units = len(batch)
-    book = Bookkeeping({name: p.shape for name, p in params.items()}, units, products=products)
+    count = len(tree_leaves(units)[0])
+    book = Bookkeeping({name: p.shape for name, p in params.items()}, count, products=products)
     with torch.enable_grad():
         own = {name: p.detach().requires_grad_() for name, p in params.items()}
-        copies = {name: p.detach().expand(units, *p.shape).requires_grad_() for name, p in params.items()}
+        copies = {name: p.detach().expand(count, *p.shape).requires_grad_() for name, p in params.items()}
 
-        def watched(copies: Params, inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor) -> Tensor:
-            with _Uses(book, units, own, copies, weights):
-                return loss(own, inputs, targets, weights)
+        def watched(copies: Params, *unit: Tensor | Mapping[str, Tensor]) -> Tensor:
+            with _Uses(book, count, own, copies, tree_leaves(unit)[0]):
+                return loss(own, *unit)
 
-        losses = vmap(watched)(copies, batch.inputs, batch.targets, batch.weights)
+        losses = vmap(watched)(copies, *units)
         if not losses.requires_grad:
             return book
         found = torch.autograd.grad(losses.sum(), [*own.values(), *copies.values()], allow_unused=True)

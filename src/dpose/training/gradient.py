@@ -1,7 +1,7 @@
 """The gradient that a step hands to the optimizer: the parts of a run, and what its method makes of them.
 
-    inputs = RunInputs(task, model, data, public, bound)
-    with open_parts(inputs, noise, context, microbatch_size) as parts:
+    inputs = StepInputs(task, model, Loader(task, data, noise), bound, noise, context, microbatch_size)
+    with open_parts(inputs, public) as parts:
         gradient, diagnostics = parts.gradient(params, step)     # the method's `update` of these parts
 
 Which data, which loss and which stream goes where is settled here; how a method puts the parts together stands in
@@ -20,11 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.merged import first_entries
-from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.shares import is_local
+from dpose.privacy.noise import Purpose
 from dpose.training.clip import PreClipping
-from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params
 from dpose.training.guards import only_gradients
 from dpose.training.loader import Copies, Loader
@@ -32,47 +29,13 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import BoundPlan
 from dpose.training.preclipping import Coefficients, Scales, fit_scales
 from dpose.training.public_view import VIEWS_SHOWN, PublicViews, Residual, ResidualViews
-from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
+from dpose.training.step import StepInputs, global_norm, plain_batches, plain_gradient, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
 from dpose.units import CanonicalUnits, Task, UnitBatch, UnitDataset
 
 FITTED = "the step"  # that scales were fitted at, beside them; parameters' names have no blank
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class RunInputs:
-    """What a run computes its gradients of.
-
-    Attributes:
-        task: Gives the loss.
-        model: On its device, in training mode.
-        data: The units of the run.
-        public: Public units, for the methods that project; None where none are used.
-        bound: The plan.
-        threads: Threads that decode, for each part.
-        ranks: Which process of the run this is.
-    """
-
-    task: Task
-    model: torch.nn.Module
-    data: UnitDataset
-    public: UnitDataset | None
-    bound: BoundPlan
-    threads: int = 2
-    ranks: ProcessGroup = ALONE
-
-    @property
-    def device(self) -> torch.device:
-        """The model's."""
-        return next(self.model.parameters()).device
-
-    @property
-    def example(self) -> int:
-        """A unit for shapes alone: the first one that is this process's, for it need not hold another."""
-        numbers = enumerate(first_entries(self.data))
-        return next((unit for unit, number in numbers if is_local(number, self.ranks)), 0)
 
 
 @dataclass(frozen=True)
@@ -98,22 +61,20 @@ class Projection:
 
     Attributes:
         config: What to project onto.
-        noise: Where the draws come from.
-        context: A digest of plan and data; part of every stream's derivation.
-        engine: Over the public units; None for the kinds that use none.
+        inputs: What steps may not change: where the draws come from.
+        public: The same over the public units; None for the kinds that use none.
         subspace: The present one; None before the first step, and always for the kind "identity" and for scales.
         fitted: The step it was fitted at.
     """
 
     config: SubspaceConfig
-    noise: NoiseSource
-    context: bytes
-    engine: Engine | None
+    inputs: StepInputs
+    public: StepInputs | None
     subspace: Subspace | None = None
     fitted: int = 0
 
     def __post_init__(self) -> None:
-        units = len(self.engine.loader.dataset) if self.engine else 0
+        units = len(self.public.loader.dataset) if self.public else 0
         if self.config.kind == "public" and units < self.config.units:
             raise DposeError(
                 "public-units-too-few",
@@ -148,7 +109,7 @@ class Projection:
         return self.subspace
 
     def diagnostics(self, step: int) -> dict[str, float]:
-        """What may be told of the subspace at step `step`."""
+        """What may be shown of the subspace at step `step`."""
         subspace = self.subspace
         if subspace is None:
             return {}
@@ -164,24 +125,24 @@ class Projection:
 
     def fit_scales(self, params: Params, step: int) -> Params:
         """Scales of gradients of public units at `params`. As `at`, a function of those."""
-        engine = self.engine
-        assert engine is not None  # there are no random scales
-        rng = self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()
-        return fit_scales(engine.task, engine.model, params, self._public(engine, params, step, rng))
+        assert self.public is not None  # there are no random scales
+        return fit_scales(
+            self.inputs.task, self.inputs.model, params, self._batches(self.public, params, step)
+        )
 
     def _fit(self, params: Params, step: int) -> Subspace:
-        engine, rank = self.engine, self.config.rank
-        rng = self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()
-        if engine is None:
-            return random_subspace(params, rank, rng)
-        return fit_subspace(engine.task, engine.model, params, self._public(engine, params, step, rng), rank)
+        if self.public is None:
+            return random_subspace(params, self.config.rank, self._rng(step))
+        batches = self._batches(self.public, params, step)
+        return fit_subspace(self.inputs.task, self.inputs.model, params, batches, self.config.rank)
 
-    def _public(
-        self, engine: Engine, params: Params, step: int, rng: np.random.Generator
-    ) -> Iterator[UnitBatch]:
-        drawn = rng.choice(len(engine.loader.dataset), self.config.units, replace=False)
+    def _rng(self, step: int) -> np.random.Generator:
+        return self.inputs.noise.stream(Purpose.SUBSPACE, step, self.inputs.context).generator()
+
+    def _batches(self, public: StepInputs, params: Params, step: int) -> Iterator[UnitBatch]:
+        drawn = self._rng(step).choice(len(public.loader.dataset), self.config.units, replace=False)
         device = next(iter(params.values())).device
-        batches = engine.loader.micro_batches(sorted(int(i) for i in drawn), step, engine.microbatch_size)
+        batches = public.loader.micro_batches(sorted(int(i) for i in drawn), step, public.microbatch_size)
         return (batch.to(device) for batch in batches)
 
 
@@ -191,15 +152,9 @@ class GradientSources:
     A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
 
     **Guarantee.** `noised` is a clipped and noised sum, `projected` post-processing of it; `plain` reads public views,
-    or data that nobody needs protected. So whatever a method computes from them and from `state` is post-processing.
+    or public data. So whatever a method computes from them and from `state` is post-processing.
 
-    Args:
-        inputs: What the run computes its gradients of.
-        private: Clips and noises; None for a method that does not.
-        open_data: The engine of gradients that need no noise; None for a method without.
-        projection: What is fitted on public units; None for a method without.
-        facts: What the parts take for public, for the statement.
-        conditions: What a guarantee takes as given because of them.
+    `facts` are what the parts take for public, `conditions` what a guarantee takes as given because of them.
 
     Attributes:
         state: Tensors that the method keeps from step to step, by name: saved with every checkpoint.
@@ -207,9 +162,9 @@ class GradientSources:
 
     def __init__(
         self,
-        inputs: RunInputs,
-        private: Engine | None,
-        open_data: Engine | None,
+        inputs: StepInputs,
+        private: StepInputs | None,
+        open_data: StepInputs | None,
         projection: Projection | None,
         facts: tuple[str, ...] = (),
         conditions: tuple[str, ...] = (),
@@ -228,8 +183,8 @@ class GradientSources:
     @property
     def waited(self) -> float:
         """Seconds that steps have waited for their units."""
-        over = self.projection.engine if self.projection else None
-        return sum(engine.loader.waited for engine in (self.private, self.open_data, over) if engine)
+        public = self.projection.public if self.projection else None
+        return sum(one.loader.waited for one in (self.private, self.open_data, public) if one)
 
     def resume_at(
         self, step: int, subspace: Subspace | None = None, fitted: int = 0, state: Params | None = None
@@ -243,12 +198,7 @@ class GradientSources:
         )
 
     def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
-        """The gradient of step `step` at `params`, and what may be told of it.
-
-        Args:
-            params: The weights.
-            step: Its number.
-            chain: A digest of all that was released before.
+        """The gradient of step `step` at `params`, and what may be shown of it.
 
         Returns:
             The gradient, the same in every process; and what the first process found.
@@ -266,9 +216,9 @@ class GradientSources:
             transform: Of each unit's gradient before it is clipped. **Guarantee**: it may be made of other parts and of
                 `state` alone, and maps each unit by itself.
         """
-        engine = replace(self._once("noised gradient", self.private), transform=transform)
-        with only_gradients(engine.model):
-            gradient = private_gradient(engine, self._params, self._step, self._chain)
+        inputs = replace(self._once("noised gradient", self.private), transform=transform)
+        with only_gradients(inputs.model):
+            gradient = private_gradient(inputs, self._params, self._step, self._chain)
         self._found.shown["noisy_gradient_norm"] = global_norm(gradient)
         return gradient
 
@@ -301,9 +251,9 @@ class GradientSources:
         return projected
 
     def plain(self) -> Params:
-        """The mean gradient of a shuffled batch of public views, or of data that nobody needs protected."""
-        engine = self._once("plain gradient", self.open_data)
-        gradient, loss = plain_gradient(engine, self._params, next(self._batches), self._step)
+        """The mean gradient of a shuffled batch of public views, or of public data."""
+        inputs = self._once("plain gradient", self.open_data)
+        gradient, loss = plain_gradient(inputs, self._params, next(self._batches), self._step)
         if self.private:
             self._found.shown.update(public_loss=loss, public_gradient_norm=global_norm(gradient))
         else:
@@ -325,22 +275,18 @@ class GradientSources:
 
 
 @contextlib.contextmanager
-def open_parts(
-    inputs: RunInputs, noise: NoiseSource, context: bytes, microbatch_size: int
-) -> Iterator[GradientSources]:
+def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[GradientSources]:
     """The parts that the plan's method reads, for as long as the block lasts.
 
     Args:
-        inputs: What the run computes its gradients of.
-        noise: Where randomness comes from.
-        context: A digest of plan and data; part of every stream's derivation.
-        microbatch_size: The micro-batch in views.
+        inputs: What steps may not change; `loader` gives the units of the run.
+        public: Public units, for the methods that are fitted on some; None for the others.
 
     Raises:
         DposeError: the data have no canonical views, which public views are made from, or there are too few public
             units.
     """
-    plan, kind, task = inputs.bound.plan, inputs.bound.plan.kind, inputs.task
+    plan, kind, task, data = inputs.bound.plan, inputs.bound.plan.kind, inputs.task, inputs.loader.dataset
     with contextlib.ExitStack() as open_loaders:
 
         def copied(units: UnitDataset) -> UnitDataset:
@@ -348,25 +294,22 @@ def open_parts(
                 Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
             )
 
-        def engine(of: Task, units: UnitDataset, label: bytes) -> Engine:
-            loader = open_loaders.enter_context(
-                contextlib.closing(Loader(of, units, noise, inputs.threads, label))
-            )
-            settled = (inputs.model, loader, inputs.bound, noise, context, microbatch_size, inputs.ranks)
-            return Engine(of, *settled, numbers=first_entries(inputs.data))
+        def over(of: Task, units: UnitDataset, label: bytes) -> StepInputs:
+            loader = Loader(of, units, inputs.noise, inputs.loader.threads, label)
+            open_loaders.enter_context(contextlib.closing(loader))
+            return replace(inputs, task=of, loader=loader)
 
-        views = PublicViews(canonical_units(inputs.data), plan.public_view) if kind.public_views else None
+        views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
         private = plain = projection = None
         if kind.private:
             residual = views is not None and plan.private_loss == "residual"
-            own: UnitDataset = ResidualViews(views) if views and residual else inputs.data
-            private = engine(Residual(task) if residual else task, copied(own), b"private")
+            own: UnitDataset = ResidualViews(views) if views and residual else data
+            private = over(Residual(task) if residual else task, copied(own), b"private")
         if not kind.private or views:
-            plain = engine(task, copied(views or inputs.data), b"plain")
+            plain = over(task, copied(views or data), b"plain")
         if kind.fitted:
-            over = engine(task, inputs.public, b"public") if inputs.public else None
-            projection = Projection(plan.subspace, noise, context, over)
-        facts = (f"{len(inputs.public):,} {kind.fitted_on}",) if inputs.public else ()
+            projection = Projection(plan.subspace, inputs, over(task, public, b"public") if public else None)
+        facts = (f"{len(public):,} {kind.fitted_on}",) if public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
         yield GradientSources(inputs, private, plain, projection, facts, conditions)
 

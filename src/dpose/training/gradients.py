@@ -1,49 +1,41 @@
-"""Per-unit gradients and their clipped sum: the one place where private data meets the parameters.
+"""Per-unit gradients and their clipped sum: the one place where private data meet the parameters.
 
-A unit's gradient is the weighted mean of its views' gradients. It is clipped to L2 norm C over all trainable
-parameters together; the clipped gradients of a batch are summed. Everything that leaves this module for the
-optimizer goes through that sum, and `clipped_sum` returns nothing else: no loss, no norm, no share clipped.
+    sums = clipped_sum(loss, params, (pictures, labels), Clip(1.0))       # loss(params, picture, label), of one unit
+
+A unit's gradient is clipped to L2 norm C over all parameters together; the clipped gradients of a batch are summed.
+Everything that leaves this module for the optimizer goes through that sum, and `clipped_sum` returns nothing else: no
+loss, no norm, no share clipped.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 import warnings
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpose.errors import DposeError
-from dpose.training.bookkeeping import Bookkeeping, square_norms, total_norms
+from dpose.training.bookkeeping import Bookkeeping, total_norms
 from dpose.training.clip import Clip, PreClipping
 from dpose.training.grad_sample import Params as Params
-from dpose.training.grad_sample import UnitLoss, track
-from dpose.training.plain_conv import OwnConvolutions
+from dpose.training.grad_sample import UnitLoss, Units, track
+from dpose.training.kernels import for_device
+from dpose.training.layers import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
 
 Way = Literal["fast", "plain"]
-"""How per-unit gradients are found. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
+"""How per-unit gradients are computed. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
 "fast": one backward pass for all units, known layers by rules of their own (`dpose.training.layers`), the same numbers
 up to rounding; where it cannot tell, it takes the plain way by itself."""
 
 CLIP_MARGIN = 1e-5
 """Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in norm and scaling, about 1e-6 of both, does not push
 a unit's contribution over C. It would be dropped: that none is over C is for the grid to see to, exactly."""
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-_MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
-
-KEPT_BLOCK = 32 * 2**20
-"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before, so that a
-gigabyte of gradients leaves no holes."""
-KEPT_FREE = 1024 * 2**20
-"""Free memory at the end of the heap, in bytes, above which it goes back after all."""
 
 
 def trainable_params(model: torch.nn.Module) -> Params:
@@ -52,7 +44,7 @@ def trainable_params(model: torch.nn.Module) -> Params:
 
 
 def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
-    """The loss of one unit: the weighted mean over its V views, padding (weight 0) left out."""
+    """The loss of one unit of a `UnitBatch`: the weighted mean over its V views, without padding (weight 0)."""
 
     def loss(
         params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor
@@ -71,24 +63,19 @@ def per_unit_gradients(
     """The gradient of every unit's loss: each tensor (U, *parameter shape).
 
     Memory grows with U times the number of trainable parameters; `clipped_sum` is fed micro-batches for that reason.
-
-    Args:
-        task: Gives the loss.
-        model: In the mode that it trains in; nothing is written into it.
-        params: The trainable parameters by name.
-        batch: The units.
-        way: See `Way`.
     """
-    book = _book(task, model, params, batch, products=False) if way == "fast" else None
-    if book:
-        return book.gradients(params)
-    per_unit = vmap(grad(unit_loss(task, model)), in_dims=(None, 0, 0, 0))
-    return dict(per_unit(params, batch.inputs, batch.targets, batch.weights))
+    loss = unit_loss(task, model)
+    book = _book(loss, params, batch.parts, is_mixed(task), products=False) if way == "fast" else None
+    return book.gradients(params) if book else _by_vmap(loss, params, batch.parts)
+
+
+def _by_vmap(loss: UnitLoss, params: Params, units: Units) -> Params:
+    return dict(vmap(grad(loss), in_dims=(None, *(0 for _ in units)))(params, *units))
 
 
 def unit_norms(gradients: Params) -> Tensor:
     """Each unit's L2 norm (U,) over all tensors together; a unit whose norm is not finite contributes nothing."""
-    return total_norms([square_norms(g.flatten(1)) for g in gradients.values()])
+    return total_norms([for_device(g.device).square_norms(g.flatten(1)) for g in gradients.values()])
 
 
 def clip_scales(norms: Tensor, clip: Clip) -> Tensor:
@@ -101,34 +88,84 @@ def clip_scales(norms: Tensor, clip: Clip) -> Tensor:
 
 
 def clipped_sum(
-    task: Task,
-    model: torch.nn.Module,
+    loss: UnitLoss,
     params: Params,
-    batch: UnitBatch,
-    clip: Clip,
+    units: Units,
+    clip: Clip | float,
     *,
+    microbatch_size: int | None = 32,
     way: Way = "fast",
     transform: PreClipping | None = None,
+    mixed: bool = False,
 ) -> Params:
     """The sum over units of their clipped gradients; each tensor has its parameter's shape, in float64.
 
-    With a `transform` (`dpose.training.preclipping`) each unit's gradient is transformed before it is clipped, and the
-    sum has the shapes of transformed gradients.
+    >>> import torch
+    >>> def loss(params, x, y):
+    ...     return (params["w"] @ x - y).square()
+    >>> x, y = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([1.0, 1.0])
+    >>> sums = clipped_sum(loss, {"w": torch.zeros(2)}, (x, y), 0.5)
+    >>> round(float(sums["w"].norm()), 4)
+    0.5
 
-    **Guarantee.** Taking a unit out of the batch, zeroing it out or replacing it changes the result by at most
-    `clip.sensitivity(relation)` in L2 norm over all tensors together. It holds for any number of views, any weights,
-    any labels, for gradients that are not finite (they count as zero), and for both ways. It is exact, not up to
-    rounding: every unit's clipped gradient is truncated on an integer grid, its norm is checked in integers, and
-    integers are summed (`dpose.training.grid.Grid`). It needs that a unit's gradient has the same bits whatever else
-    is in the batch (`batch_invariance`). No noise is added here: the result must not leave the step un-noised.
+    **Guarantee.** Unit: one entry of the first dimension of `units`. Neighbours: batches that differ in one unit, which
+    is taken out, zeroed out or replaced. Sensitivity: they move the result by at most `clip.sensitivity(relation)` in
+    L2 norm over all tensors together: C for one unit taken out or zeroed out, 2C for one replaced (of C divided by C
+    where the clip normalises). It holds for any loss, any labels, for gradients that are not finite (they count as
+    zero), and for both ways. It is exact, not up to rounding: every unit's clipped gradient is truncated on an integer
+    grid, its norm is checked in integers, and integers are summed (`dpose.training.clip.Grid`). Noise: none is added
+    here; the result is private and must not leave the step before `add_noise`. Public: parameters, `clip`, shapes.
+
+    Two things are the caller's to see to. `loss` of one unit reads no other unit (no normalisation across a batch). And
+    a unit's gradient has the same bits whatever else is in its micro-batch: micro-batches have one shape here, whatever
+    was sampled; that rows do not meet in this machine's kernels is what `dpose.train` checks before its first step
+    (`dpose.training.batch_invariance`).
+
+    Args:
+        loss: The loss of one unit at some parameters, a number: `loss(params, *one)` where `one` is an entry of each of
+            `units`. It runs under `torch.func.vmap`.
+        params: The parameters to train, by name, float32 or float64.
+        units: What `loss` takes besides parameters: tensors, or dictionaries of them, with the units in their first
+            dimension. There may be none.
+        clip: The bound on each unit's gradient; a number C stands for `Clip(C)`.
+        microbatch_size: Units are computed so many at a time; the last micro-batch is filled with zeros that count as
+            nothing. None: all at once, in a shape that the caller keeps the same.
+        way: See `Way`.
+        transform: A linear map of each unit's gradient before it is clipped (`dpose.training.preclipping`); the sum
+            then has the shapes of transformed gradients.
+        mixed: Whether the loss runs under autocast.
+
+    Raises:
+        DposeError: the loss runs under autocast and `mixed` does not say so.
     """
-    keep_freed_memory()
-    book = _measurable(task, model, params, batch, way, transform)
-    # an autocast around this would round products of factors, and norms
-    with torch.autocast(batch.weights.device.type, enabled=False):
-        scales = clip_scales(book.norms(), clip)
-        like = transform.like(params) if transform else params
-        return book.sums(scales, clip.grid, like)
+    clip = clip if isinstance(clip, Clip) else Clip(clip)
+    like = transform.like(params) if transform else params
+    device = next(iter(params.values())).device
+    totals: Params = {}
+    count = len(tree_leaves(units)[0])
+    whole = count and microbatch_size in (None, count)
+    for batch, present in [(units, None)] if whole else _micro_batches(units, microbatch_size or 1):
+        book = _measurable(loss, params, batch, way, transform, mixed)
+        # an autocast around this would round products of factors, and norms
+        with torch.autocast(device.type, enabled=False):
+            scales = clip_scales(book.norms(), clip)
+            sums = book.sums(scales if present is None else scales * present, clip.grid, like)
+        for name, value in sums.items():  # of whole steps: exact
+            totals[name] = totals[name] + value if name in totals else value
+    return totals or {name: torch.zeros_like(p, dtype=torch.float64) for name, p in like.items()}
+
+
+def _micro_batches(units: Units, size: int) -> Iterator[tuple[Units, Tensor]]:
+    """`size` units at a time, filled with zeros, and which of them are there."""
+
+    def filled(t: Tensor, first: int) -> Tensor:
+        part = t[first : first + size]
+        return torch.cat([part, part.new_zeros((size - len(part), *part.shape[1:]))])
+
+    some = tree_leaves(units)[0]
+    for first in range(0, len(some), size):
+        batch = tree_map_only(Tensor, partial(filled, first=first), units)
+        yield batch, torch.arange(size, device=some.device) < len(some) - first
 
 
 def measured_gradients(
@@ -139,7 +176,7 @@ def measured_gradients(
     transform: PreClipping | None = None,
 ) -> tuple[Params, Tensor]:
     """What `clipped_sum` truncates: each unit's gradient (U, *parameter shape), and the norm (U,) it goes by."""
-    book = _measurable(task, model, params, batch, "fast", transform)
+    book = _measurable(unit_loss(task, model), params, batch.parts, "fast", transform, is_mixed(task))
     with torch.autocast(batch.weights.device.type, enabled=False):
         return book.each(transform.like(params) if transform else params), book.norms()
 
@@ -147,7 +184,7 @@ def measured_gradients(
 def mean_gradient(
     task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch
 ) -> tuple[Params, Tensor]:
-    """The mean over units of their gradients and of their losses, without a bound: for data nobody needs protected.
+    """The mean over units of their gradients and of their losses, without a bound: for public data.
 
     Equal to the mean of `per_unit_gradients`, at the cost of one ordinary backward pass.
     """
@@ -169,32 +206,30 @@ def mean_gradient(
 
 
 def _measurable(
-    task: Task,
-    model: torch.nn.Module,
+    loss: UnitLoss,
     params: Params,
-    batch: UnitBatch,
+    units: Units,
     way: Way,
     transform: PreClipping | None,
+    mixed: bool,
 ) -> Bookkeeping:
-    like, book = params, None
+    book = _book(loss, params, units, mixed, products=transform is None) if way == "fast" else None
+    if book and not transform:
+        return book
+    gradients = book.gradients(params) if book else _by_vmap(loss, params, units)
     if transform:
-        gradients, like = per_unit_gradients(task, model, params, batch, way), transform.like(params)
-        with torch.autocast(batch.weights.device.type, enabled=False):
+        with torch.autocast(next(iter(params.values())).device.type, enabled=False):
             gradients = transform.each(gradients)
-    else:
-        book = _book(task, model, params, batch, products=True) if way == "fast" else None
-        gradients = {} if book else per_unit_gradients(task, model, params, batch, "plain")
-    if book is None:
-        book = Bookkeeping({name: p.shape for name, p in like.items()}, len(batch), products=False)
-        for name in list(gradients):
-            book.add(name, gradients.pop(name))
+    like = transform.like(params) if transform else params
+    count = len(tree_leaves(units)[0])
+    book = Bookkeeping({name: p.shape for name, p in like.items()}, count, products=False)
+    for name in list(gradients):
+        book.add(name, gradients.pop(name))
     return book
 
 
-def _book(
-    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *, products: bool
-) -> Bookkeeping | None:
-    """The batch's per-unit gradients the fast way; None where only the plain way is known to be right."""
+def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products: bool) -> Bookkeeping | None:
+    """The batch's per-unit gradients the fast way; None if only the plain way is known to be right."""
     first = next(iter(params.values()))
     if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):
         return None
@@ -203,7 +238,7 @@ def _book(
     # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
     exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
     try:
-        book = track(unit_loss(task, model), params, batch, products=products and exact)
+        book = track(loss, params, units, products=products and exact)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError) as error:
@@ -211,31 +246,10 @@ def _book(
         # as a torch whose inner functions take other arguments
         warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
         return None
-    if book and book.mixed and not is_mixed(task):
+    if book and book.mixed and not mixed:
         raise DposeError(
             "precision-not-declared",
             "the loss runs under autocast and does not say so",
-            task.name,
-            'give the task an attribute precision = "bf16", for which steps are padded and checked',
+            fix='give the task an attribute precision = "bf16", for which steps are padded and checked',
         )
     return book
-
-
-@cache
-def keep_freed_memory() -> bool:
-    """Ask the C library to keep what a step frees for the next one, once for the process; whether it does.
-
-    glibc takes each large block fresh from the kernel and gives it back when it is freed. The kernel then clears every
-    page of it again when it is first written, step after step: ten to fifteen thousand page faults for a private step
-    of 32 pictures, more than a plain one has, because per-unit gradients are large (docs/performance.md).
-
-    False, and nothing is changed, where the C library is not glibc, or where the environment has settings of its own
-    for it (any of MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_MAX_, GLIBC_TUNABLES).
-    """
-    if sys.platform != "linux" or any(name in os.environ for name in _MALLOC_SETTINGS):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
-        return False
-    return bool(mallopt(_MMAP_THRESHOLD, KEPT_BLOCK)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_FREE))

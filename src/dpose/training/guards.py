@@ -1,6 +1,6 @@
 """What must hold around private data, checked in the code path and not left to the caller.
 
-Each guard refuses; none repairs. What a guard finds is told to whoever holds the private data, before anything is
+Each guard refuses; none repairs. What a guard finds is shown to the holder of the private data, before anything is
 released; it stands in no artefact.
 """
 
@@ -204,16 +204,11 @@ def check_not_watched(
 def learnt_again(
     units: UnitDataset, threads: int, console: Console, learnt_from: LearntFrom, readers: Readers = ALONE
 ) -> Callable[[Sequence[Charge]], list[Charge]]:
-    """Of runs, those that learnt from copies or people of `units` (`overlap`), as they count for these.
+    """The runs that learnt from copies or people of `units` (`overlap`), as they count for these.
 
     One that took them to be public comes without events, as nothing bounds what it tells of those.
 
-    Args:
-        units: What is to be protected.
-        threads: Threads that read.
-        console: Where progress goes.
-        learnt_from: By a run's name what it learnt from, its units first; nothing where that is not at hand.
-        readers: The processes that compare them together.
+    `learnt_from` opens what a run learnt from by its name, its units first.
     """
 
     def found(runs: Sequence[Charge]) -> list[Charge]:

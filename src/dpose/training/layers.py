@@ -11,15 +11,18 @@ is rounded within one unit, before its norm.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from dpose.training.bookkeeping import Bookkeeping, at_least_float32
-from dpose.training.unit_sums import depthwise_gradients, norm_gradients
+from dpose.training.bookkeeping import Bookkeeping
+from dpose.training.kernels import for_device, get
+from dpose.training.kernels.reference import convolution_slopes, in_groups
 
 
 class Layer(Protocol):
@@ -93,6 +96,11 @@ class Convolution:
     dilation: tuple[int, ...]
     groups: int
 
+    @property
+    def steps(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Stride, padding and dilation."""
+        return self.stride, self.padding, self.dilation
+
 
 @dataclass(frozen=True)
 class Conv:
@@ -120,15 +128,18 @@ class Conv:
         elif self._is_pointwise(weight):
             inputs, outputs = (t.movedim(2, -1).flatten(1, -2) for t in (x, gradient))
             self.book.add_products(self.weight, inputs, outputs)
-        elif self._is_depthwise(weight) and x.device.type == "cpu":
-            self.book.add(self.weight, self.by_unit(x, weight, gradient))
-        elif self.how.groups == x.shape[2] or x.is_cuda:
-            self.book.add(self.weight, self.in_groups(x, weight, gradient))
+        elif self._is_depthwise(weight):
+            size = (weight.shape[2], weight.shape[3])
+            found = for_device(x.device).depthwise(x, gradient, size, *self.how.steps)
+            self.book.add(self.weight, found)
+        elif self.how.groups == x.shape[2] or x.is_cuda:  # best for few channels a group
+            groups = self.how.groups
+            self.book.add(self.weight, in_groups(x, gradient, weight.shape, self.how.steps, groups))
         else:
             self.book.add(self.weight, self.one_by_one(x, weight, gradient))
         if not wanted:
             return None
-        found: Tensor = torch.ops.aten.convolution_backward(
+        given: Tensor = torch.ops.aten.convolution_backward(
             gradient.flatten(0, 1),
             x.flatten(0, 1),
             weight,
@@ -136,36 +147,13 @@ class Conv:
             *self._arguments(self.how.groups),
             [True, False, False],
         )[0]
-        return found.view(x.shape)
-
-    def by_unit(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Per-unit gradients of a depthwise convolution by sums of our own: best on a processor."""
-        height, width = weight.shape[2:]
-        how = self.how.stride, self.how.padding, self.how.dilation
-        return depthwise_gradients(at_least_float32(x), at_least_float32(gradient), (height, width), *how)
-
-    def in_groups(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Per-unit gradients by one convolution with a group of channels a unit: best for few channels a group."""
-        units = len(x)
-
-        # channels last, where depthwise convolutions are fastest, but on a CPU only up to 3x3: what runs larger ones in
-        # that layout takes gigabytes of fresh memory (7,000 page faults a picture for 5x5 over 1,152 channels)
-        plain = not x.is_cuda and max(weight.shape[2:]) > 3
-
-        def side_by_side(t: Tensor) -> Tensor:
-            # (U, V, C, *space) to (V, U * C, *space)
-            if plain:
-                return t.transpose(0, 1).contiguous().flatten(1, 2)
-            return t.movedim((0, 2), (-2, -1)).flatten(-2).movedim(-1, 1)
-
-        wide = torch.Size((units * len(weight), *weight.shape[1:]))
-        found = self._slopes(side_by_side(gradient), side_by_side(x), wide, units * self.how.groups)
-        return found.view(units, *weight.shape)
+        return given.view(x.shape)
 
     def one_by_one(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
         """Per-unit gradients by one call a unit: best where a call has much to do."""
         pairs = zip(gradient, x, strict=True)
-        return torch.stack([self._slopes(g, a, weight.shape, self.how.groups) for g, a in pairs])
+        how, groups = self.how.steps, self.how.groups
+        return torch.stack([convolution_slopes(a, g, weight.shape, how, groups) for g, a in pairs])
 
     def _is_pointwise(self, weight: Tensor) -> bool:
         ones = all(n == 1 for n in (*weight.shape[2:], *self.how.stride, self.how.groups))
@@ -177,14 +165,6 @@ class Conv:
     def _arguments(self, groups: int) -> tuple[Any, ...]:
         how = self.how
         return how.stride, how.padding, how.dilation, False, [0] * len(how.stride), groups
-
-    def _slopes(self, gradient: Tensor, x: Tensor, shape: torch.Size, groups: int) -> Tensor:
-        """The gradient of weights of this shape, contiguous whatever the layout of the weights themselves."""
-        # of the weights the shape alone is read
-        weight, mask = x.new_empty(shape), [False, True, False]
-        found = torch.ops.aten.convolution_backward(gradient, x, weight, None, *self._arguments(groups), mask)
-        value: Tensor = found[1]
-        return value
 
 
 @dataclass(frozen=True)
@@ -207,8 +187,9 @@ class LayerNorm:
     ) -> Tensor | None:
         """See `Layer`."""
         mean, rstd = saved
-        way = self.by_unit if x.device.type == "cpu" else self.at_once
-        slopes, shifts = way(x, weight, saved, gradient)
+        places, given = (t.reshape(len(x), -1, weight.numel()) for t in (x, gradient))
+        of_places = (t.reshape(len(x), -1) for t in saved)
+        slopes, shifts = for_device(x.device).norm_slopes(places, given, *of_places)
         if self.weight:
             self.book.add(self.weight, slopes)
         if self.bias:
@@ -219,23 +200,6 @@ class LayerNorm:
             gradient, x, self.shape, mean, rstd, weight, None, [True, False, False]
         )[0]
         return found
-
-    def by_unit(
-        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Per-unit gradients of weight and bias by sums of our own, which read everything once: best on a processor."""
-        places, given = (at_least_float32(t).reshape(len(x), -1, weight.numel()) for t in (x, gradient))
-        mean, rstd = (at_least_float32(t).reshape(len(x), -1) for t in saved)
-        slopes, shifts = norm_gradients(places, given, mean, rstd)
-        return slopes.view(len(x), *weight.shape), shifts.view(len(x), *weight.shape)
-
-    def at_once(
-        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The same for all units at once, with the normalised input made again: best where a call costs much."""
-        kept = [len(x), -1, *self.shape]
-        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
-        return normalised.mul_(gradient).reshape(kept).sum(1), gradient.reshape(kept).sum(1)
 
 
 @dataclass(frozen=True)
@@ -310,3 +274,115 @@ class LookupTable:
             sums.index_add_(self.dim + 1, x[0], gradient)
         self.book.add(self.weight, sums)
         return None
+
+
+class OwnConvolutions(TorchFunctionMode):
+    """While it is on, a strided convolution of one point is one without a stride, over the places that it reads.
+
+    oneDNN's gradient of such a convolution's weights writes behind the memory that it has where pictures are in
+    channels last and have fewer channels than a vector has places, 8 or 16 (oneDNN's issue 6035; in torch 2.14.1 and
+    before): the process crashes, or goes on with whatever was overwritten.
+
+    Args:
+        depthwise: Whether depthwise `F.conv2d` has weight gradients by the processor's kernel, which is faster. They
+            are the sum over pictures of what a private step clips: for public data.
+    """
+
+    def __init__(self, *, depthwise: bool) -> None:
+        super().__init__()
+        self._depthwise = depthwise
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in (F.conv1d, F.conv2d, F.conv3d):
+            return self._convolution(func, *args, **kwargs or {})
+        return func(*args, **kwargs or {})
+
+    def _convolution(
+        self,
+        func: Callable[..., Tensor],
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        *more: Any,
+        **named: Any,
+    ) -> Tensor:
+        strides = (stride,) if isinstance(stride, int) else tuple(stride)
+        margins = (padding,) if isinstance(padding, int) else padding
+        if (
+            max(strides) > 1
+            and all(n == 1 for n in weight.shape[2:])
+            and (margins == "valid" or not any(margins))
+            and input.device.type == "cpu"
+        ):
+            strides = strides * (weight.ndim - 2) if len(strides) == 1 else strides
+            read: tuple[Any, ...] = (..., *(slice(None, None, n) for n in strides))
+            input, stride = input[read], 1
+        run = _conv2d if self._depthwise and func is F.conv2d else func
+        return run(input, weight, bias, stride, padding, *more, **named)
+
+
+def _conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: str | int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    ours = (
+        groups == weight.shape[0]
+        and weight.shape[1] == 1
+        and input.ndim == 4
+        and weight.requires_grad
+        and input.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and input.dtype in (torch.float32, torch.float64)
+    )
+    if not ours or isinstance(padding, str):
+        return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    found: Tensor = _Depthwise.apply(input, weight, bias, _pair(stride), _pair(padding), _pair(dilation))
+    return found
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+class _Depthwise(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int],
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.how = stride, padding, dilation
+        return F.conv2d(x, weight, bias, stride, padding, dilation, len(weight))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), gradient = ctx.saved_tensors, gradients[0]
+        first, second, third = ctx.needs_input_grad[:3]
+        given = None
+        if first:
+            how = (*ctx.how, False, [0, 0], len(weight))
+            mask = [True, False, False]
+            given = torch.ops.aten.convolution_backward(gradient, x, weight, None, *how, mask)[0]
+        slopes = None
+        if second:
+            height, width = weight.shape[2:]
+            slopes = get("cpu").depthwise(x[:, None], gradient[:, None], (height, width), *ctx.how).sum(0)
+        return given, slopes, gradient.sum((0, 2, 3)) if third else None, None, None, None

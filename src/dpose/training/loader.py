@@ -20,12 +20,7 @@ class Loader:
     The randomness of a unit's augmentation depends on the key, the step and the unit, not on which other units were
     drawn: a neighbour's presence changes nothing but its own contribution.
 
-    Args:
-        task: Collates views.
-        dataset: The units.
-        noise: Where the randomness comes from.
-        threads: Threads that decode.
-        label: Keeps the draws of several loaders of one run apart.
+    A `label` keeps the draws of several loaders of one run apart.
 
     Attributes:
         waited: Seconds that a step has waited for units so far. For the terminal alone: of private data, time tells.
@@ -36,7 +31,7 @@ class Loader:
     ) -> None:
         self.task, self.dataset, self.noise, self.label = task, dataset, noise, label
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
-        self._ahead = 4 * max(1, threads)
+        self.threads, self._ahead = threads, 4 * max(1, threads)
         self.waited = 0.0
 
     def close(self) -> None:
@@ -104,10 +99,6 @@ class Copies(WrappedUnits):
 
     The unit's gradient is the mean over all of them and is clipped once, so copies cost time and no noise (De et al.
     2022). Of a unit with more than `MAX_VIEWS` of them the loader takes a random `MAX_VIEWS`.
-
-    Args:
-        dataset: Augments what it loads.
-        count: Copies, 1 to `MAX_VIEWS`.
 
     Raises:
         DposeError: `count` is out of range.

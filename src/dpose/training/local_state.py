@@ -1,8 +1,8 @@
 """What a run folder must not hold: where the data lie on this machine, and what was typed.
 
 A run folder travels, and paths name people, wards and projects. So it holds settings with the last part of each path,
-and the full ones stand in the user's state folder by the run's name, readable by nobody else; they are needed to go on
-with the run, to draw its report and to tell its data from others.
+and the full ones stand in the user's state folder by the run's name, readable by no other user; they are needed to go
+on with the run, to draw its report and to tell its data from others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Places:
     """A run's settings as they were given.
 
     Attributes:
-        settings: As whoever began the run takes them, with every path whole.
+        settings: As the command that began the run takes them, with every path whole.
         command: What the user typed; "" where nothing was.
     """
 
@@ -44,7 +44,7 @@ def keep_places(run_id: str, places: Places, state_dir: Path | None = None) -> N
 
 
 def kept_places(run_id: str, state_dir: Path | None = None) -> Places | None:
-    """What is kept of the run `run_id`; None where this machine keeps nothing of it that can be read."""
+    """The stored settings of the run `run_id`; None if this machine has none that can be read."""
     try:
         content = file_json(_file(run_id, state_dir))
         if content["schema"] != SCHEMA:

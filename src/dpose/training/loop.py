@@ -43,10 +43,6 @@ def checkpoint_steps(ends: Sequence[int], expected_batch_size: float) -> set[int
     """The steps after which a run is saved: the last one, and before it those that lie `CHECKPOINT_UNITS` apart.
 
     **Guarantee.** A function of the plan: neither time nor data decide which checkpoint survives.
-
-    Args:
-        ends: The steps that blocks end with, in order.
-        expected_batch_size: Units, as the plan has it.
     """
     saved, last = {ends[-1]}, 0
     for end in ends:
@@ -85,15 +81,9 @@ class ReplayError(Exception):
 class Loop:
     """The state of one run between its first and its last step.
 
-    Args:
-        parts: What the method makes its gradients of; their model is trained in place.
-        optimizer: As configured.
-        folder: The run folder.
-        config: For the log.
-        console: Where progress goes.
-        watch: Scored now and then.
-        before: Events that count beside the run's own: those of runs that its first weights come from.
-        priced: Whether the epsilon spent by then stands beside scores; not in a trial, which costs what all trials do.
+    The model of `parts` is trained in place. `before` are events that count beside the run's own: those of runs that
+    its first weights come from. A trial is not `priced`: it costs what all trials do, so no epsilon stands beside its
+    scores.
 
     Attributes:
         chain: Digest of all that the next step's draws depend on besides key, plan, data and what it is computed at:
@@ -156,10 +146,6 @@ class Loop:
 
     def run(self, log: NoLog, counted: CountedSteps | None) -> Ended:
         """All steps that are left, block by block.
-
-        Args:
-            log: Gets a line a step.
-            counted: Of a run with a guarantee, in its first process: every step is reserved before it samples.
 
         Returns:
             Why it ended.
@@ -291,12 +277,7 @@ class Loop:
         return {**self.params, **buffers}
 
     def save(self, head: str, log: NoLog | None = None) -> None:
-        """Write a checkpoint, and make the log as durable as it.
-
-        Args:
-            head: The ledger's.
-            log: The run's.
-        """
+        """Write a checkpoint, and make the log as durable as it."""
         if not self.ranks.first:
             return
         if log:

@@ -5,7 +5,7 @@
 
 A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. The
 sources of gradients (`GradientSources`) are the same for all of them and hand out nothing private: a clipped and
-noised sum, a projection of it, a gradient of what nobody needs protected (seed 003, equations 8 to 11).
+noised sum, a projection of it, a gradient of public data (seed 003, equations 8 to 11).
 """
 
 from __future__ import annotations

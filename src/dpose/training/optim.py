@@ -129,11 +129,7 @@ class WeightAverage:
     weights from lingering in short runs. The mean of a tail weighs the weights after each of the last steps alike
     (Polyak and Juditsky 1992, of the tail alone); before them it is the last weights.
 
-    Args:
-        params: The weights to follow, by name.
-        decay: In [0, 1); 0 makes the average equal to the last weights.
-        tail: Last steps to average instead; 0 for none.
-        steps: Of the whole run; a tail needs them.
+    A decay of 0 makes the average equal to the last weights.
     """
 
     def __init__(self, params: dict[str, Tensor], decay: float, tail: int = 0, steps: int = 0) -> None:
@@ -156,13 +152,6 @@ class WeightAverage:
 
 
 def weight_average(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:
-    """The average that a plan asks for; None where the last weights are released.
-
-    Args:
-        params: The weights to follow, by name.
-        decay: Of an exponential average; 0 for none.
-        tail: The share of the last steps whose weights are averaged alike; 0 for none.
-        steps: Of the run.
-    """
+    """The average that a plan asks for; None if the last weights are released."""
     last = math.ceil(tail * steps)
     return WeightAverage(params, decay, last, steps) if decay or last else None

@@ -1,4 +1,4 @@
-"""What a run may be told besides its plan: `dpose.train(..., options=RunOptions(start="runs/public"))`."""
+"""What a run takes besides its plan: `dpose.train(..., options=RunOptions(start="runs/public"))`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dpose.training.validation import Validation
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """What a run is told that is one of a random number of trials (`dpose.privacy.tuning`).
+    """What a run takes that is one of a random number of trials (`dpose.privacy.tuning`).
 
-    **Guarantee.** The run charges nothing and claims what all trials cost: whoever runs it has charged that before, and
+    **Guarantee.** The run charges nothing and claims what all trials cost: the tuning has charged that before, and
     shows nothing of it unless it is the one that is chosen.
 
     Attributes:
@@ -65,7 +65,7 @@ class RunOptions:
             that goes on is given the same again.
         public_licence: Under which the public units may be used: those that a method is fitted on, or those that a run
             without privacy trains on.
-        data_is_public: Whether nobody in the data of a run without privacy needs protection, so that its statement may
+        data_is_public: Whether the data of a run without privacy are public, so that its statement may
             have their digest.
         learnt_from: By a run's name what it learnt from, opened again: whether first weights have learnt from copies or
             people of the units is told by that. None: by content alone.

@@ -206,7 +206,7 @@ class TrainingPlan:
         """Refuse a method that is fitted on public units where there are none.
 
         Args:
-            public: The public units, or what names them; None where there are none.
+            public: The public units, or what names them; None if there are none.
 
         Raises:
             DposeError: the method needs them.
@@ -292,29 +292,78 @@ class TrainingPlan:
         if not self.kind.private:
             return BoundPlan(self, n, rate, steps, None, None)
         assert self.delta is not None
-        check_delta(self.delta, n)
-        sigma = self.noise_multiplier
-        if sigma is None:
+        if self.noise_multiplier is None:
             assert self.epsilon is not None
-            sigma = noise_multiplier(
-                self.epsilon, self.delta, rate, steps, relation=self.relation, accountant=self.accountant
+            event, claimed = calibrate(
+                self.epsilon,
+                self.delta,
+                units=n,
+                expected_batch_size=self.expected_batch_size,
+                steps=steps,
+                clip=self.clip,
+                relation=self.relation,
+                accountant=self.accountant,
             )
-        event = SampledGaussian(
-            type=NOISES[self.noise],
-            q=rate,
-            sigma=sigma,
-            steps=steps,
-            sensitivity=self.clip.bound,
+        else:
+            check_delta(self.delta, n)
+            event = SampledGaussian(rate, self.noise_multiplier, steps, self.clip.bound, type=ROUNDED)
+            claimed = _cost(event, self.delta, self.relation, self.accountant)
+        return BoundPlan(self, n, rate, steps, replace(event, type=NOISES[self.noise]), claimed)
+
+
+def calibrate(
+    epsilon: float,
+    delta: float,
+    *,
+    units: int,
+    expected_batch_size: float,
+    steps: int,
+    clip: Clip | float = 1.0,
+    relation: Relation = Relation.ZERO_OUT,
+    accountant: Accountant = Accountant.PLD,
+) -> tuple[SampledGaussian, float]:
+    """The event that a training of some steps must run to cost no more than `epsilon`, and what it costs.
+
+    >>> event, spent = calibrate(2.0, 1e-5, units=1000, expected_batch_size=100, steps=20, accountant="rdp")
+    >>> event.q, event.steps, 1.998 <= spent <= 2.0
+    (0.1, 20, True)
+
+    **Guarantee.** Unit: one of `units`. Neighbours: `relation`. If every one of the event's steps takes a Poisson
+    sample at rate `event.q` (`poisson_batch`), sums gradients of norm at most `event.sensitivity` (`clipped_sum` with
+    this clip) and adds Gaussian noise of standard deviation `event.sigma * event.sensitivity` (`add_noise`), then all
+    sums together are (the returned epsilon, delta)-differentially private. The epsilon is recomputed from the event
+    itself.
+    Sensitivity: C, or 1 for a clip that normalises. Public: all arguments; under add-or-remove `units` is a number
+    chosen beforehand, not counted.
+
+    Args:
+        epsilon: The budget of all steps together.
+        delta: Below 1 / `units`.
+        units: The number of units.
+        expected_batch_size: Units in a Poisson sample on average.
+        steps: Steps, each of which takes one noised sum.
+        clip: The bound on each unit's gradient; a number C stands for `Clip(C)`.
+        relation: The neighbouring relation.
+        accountant: "pld", or "rdp" to match papers.
+
+    Raises:
+        DposeError: a value is out of range, or no noise meets the budget.
+    """
+    check_delta(delta, units)
+    rate = min(1.0, expected_batch_size / units)
+    relation, accountant = Relation(relation), Accountant(accountant)
+    sigma = noise_multiplier(epsilon, delta, rate, steps, relation=relation, accountant=accountant)
+    bound = clip.bound if isinstance(clip, Clip) else Clip(clip).bound
+    event = SampledGaussian(rate, sigma, steps, bound, type=ROUNDED)
+    # recomputed from the event itself: neither a rounding nor a stale cache can understate the claim
+    claimed = _cost(event, delta, relation, accountant)
+    if claimed > epsilon * (1 + 1e-6):
+        raise DposeError(
+            "calibration-failed",
+            f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(epsilon)}",
+            fix="remove dpose's cache folder and try again",
         )
-        # recomputed from the event itself: neither a rounding nor a stale cache can understate the claim
-        claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
-        if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
-            raise DposeError(
-                "calibration-failed",
-                f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(self.epsilon)}",
-                fix="remove dpose's cache folder and try again",
-            )
-        return BoundPlan(self, n, rate, steps, event, claimed)
+    return event, claimed
 
 
 @dataclass(frozen=True)
@@ -326,8 +375,8 @@ class BoundPlan:
         n: The number of units (nominal under add-or-remove).
         sampling_rate: q, the probability that a unit is in a batch.
         steps: Optimizer steps.
-        event: What the accountant sees; None where nothing is guaranteed.
-        epsilon: Of all `steps`, recomputed from `event`; None where nothing is guaranteed.
+        event: What the accountant sees; None without a guarantee.
+        epsilon: Of all `steps`, recomputed from `event`; None without a guarantee.
     """
 
     plan: TrainingPlan
@@ -361,6 +410,10 @@ class BoundPlan:
     def constants(self) -> dict[str, Any]:
         """What was fixed from plan and number of units, as JSON values: the digest covers it."""
         return {"n": self.n, "steps": self.steps, "event": self.event.to_dict() if self.event else None}
+
+
+def _cost(event: SampledGaussian, delta: float, relation: Relation, accountant: Accountant) -> float:
+    return epsilon([event], delta, relation=relation, accountant=accountant)
 
 
 def _positive(name: str, value: float) -> None:

@@ -2,7 +2,7 @@
 
     transform = Coefficients(subspace)                       # g -> V g, of k numbers
     transform = Scales(fit_scales(task, model, params, public_batches))     # g -> D g, D diagonal
-    sums = clipped_sum(task, model, params, batch, clip, transform=transform)
+    sums = clipped_sum(loss, params, units, clip, transform=transform)
     gradient = transform.back(noised)                        # V^T c, or D^-1 y
 
 What is clipped, summed on the integer grid and noised is the transformed gradient; the map back is post-processing. So
@@ -32,7 +32,8 @@ from dpose.units import Task, UnitBatch
 
 COEFFICIENTS = "the coefficients"  # beside parameters' names, which have no blank
 SCALE_FLOOR = 0.1
-"""Of the root mean square of all scales, added in squares: where public units have hardly a gradient, others may."""
+"""This share of all scales' root mean square is added in squares: private units may have gradients where public ones
+have hardly any."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,6 @@ def fit_scales(
     Of all diagonal maps this one leaves the least noise beside what is left of a gradient whose coordinates have those
     moments: by Cauchy and Schwarz the noise's energy falls by (sum s)^2 / (d sum s^2), the spread of the scales. They
     have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant.
-
-    Args:
-        task: Gives the loss.
-        model: In the mode that it trains in; nothing is written into it.
-        params: The trainable parameters by name.
-        batches: The public units, on the device of `params`.
 
     Raises:
         DposeError: no unit has a gradient that is finite and not zero.

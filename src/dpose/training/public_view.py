@@ -168,10 +168,6 @@ class PublicViews(WrappedUnits):
 
     **Guarantee.** Everything here is a function of the grids, the labels and public randomness. A guarantee for the
     private part of the units is conditional on them.
-
-    Args:
-        dataset: The units.
-        view: psi.
     """
 
     dataset: CanonicalUnits
@@ -210,9 +206,6 @@ class ResidualViews(WrappedUnits):
 
     `load` gives the views of the dataset itself. Besides the labels each target holds `PUBLIC`, its public view: a
     uint8 picture of the same shape under the same random draw. `Residual` knows what to do with it.
-
-    Args:
-        public: Public views of the same units.
     """
 
     def __init__(self, public: PublicViews) -> None:
@@ -240,9 +233,6 @@ class Residual(WrappedTask):
     Its gradient and that of l(psi(x), y) sum to that of l(x, y). It is the smaller the more the public view says, so
     that clipping takes less of it, and zero for a picture that is its own public view. The loss of a view depends on
     that view alone, as the clipping of units needs.
-
-    Args:
-        task: The task whose loss is meant.
     """
 
     def loss(

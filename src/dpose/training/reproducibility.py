@@ -23,7 +23,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.extensions import source_files
 from dpose.files import file_bytes
-from dpose.training.arithmetic import arithmetic_in_force, bits_of, products_repeat
+from dpose.training.arithmetic import MKL_OFF, arithmetic_in_force, bits_of, mkl_branch, products_repeat
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
@@ -33,6 +33,10 @@ NO_REPEAT = (
     "will be taken under a new key and counted twice."
 )
 """Said before such a run begins."""
+MKL_MISSING = (
+    " MKL is not in its reproducible mode: set MKL_CBWR=AUTO before Python starts, or call "
+    "dpose.interpreter.settle_environment() before torch computes."
+)
 _NO_SETTINGS = ("command", "microbatch_size")
 """What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
 _LONG, _DEEP = 64, 3
@@ -40,28 +44,19 @@ _LONG, _DEEP = 64, 3
 
 
 def no_repeat(device: torch.device, differing: Sequence[str]) -> str:
-    """The message before a run whose steps cannot be taken again: `NO_REPEAT`, and why.
-
-    Args:
-        device: Where the model is.
-        differing: The parameters whose gradients differed, from `dpose.training.batch_invariance.check_units_apart`.
-    """
+    """The message before a run whose steps cannot be taken again: `NO_REPEAT`, and why."""
     if differing:
         more = f" and of {len(differing) - 1} more" if len(differing) > 1 else ""
         return f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of {differing[0]}{more}."
     if device.type == "cpu":
-        return NO_REPEAT
+        return NO_REPEAT + (MKL_MISSING if mkl_branch() == MKL_OFF else "")
     return f"{NO_REPEAT} torch was not told to refuse kernels that are not deterministic."
 
 
 def environment(device: torch.device, microbatch_size: int, processes: int, *parts: object) -> dict[str, str]:
     """Code, versions, device and sizes, by name.
 
-    Args:
-        device: Where the model is.
-        microbatch_size: The micro-batch: it decides in which order sums are taken.
-        processes: How many share a step.
-        parts: The objects whose code counts besides dpose's own: task, model, data, the method's update.
+    `parts` are the objects whose code counts besides dpose's own: task, model, data, the method's update.
     """
     return {
         "dpose's code": _code(tuple(path for _, path in source_files())),
@@ -112,10 +107,6 @@ def check_alike(around: dict[str, str], ranks: ProcessGroup) -> None:
     """Refuse processes that compute differently.
 
     Which process takes a unit depends on which others were sampled: a unit's gradient must be the same in all of them.
-
-    Args:
-        around: This process's `environment`.
-        ranks: Which process of the run this is.
 
     Raises:
         DposeError: another process has other code, versions or another processor than the first one.

@@ -41,16 +41,8 @@ from dpose.training.reproducibility import MICRO_BATCH, digest_of
 class TrainingSession:
     """One process's try at finishing the run in a folder.
 
-    Args:
-        folder: Exists, and no other process is at work in it.
-        bound: The plan.
-        entry: What the run takes, for the account of the data.
-        content: Digest of the data: ids, order, contents and labels of private and public units.
-        seed: Of a seeded run.
-        ranks: Which process of the run this is.
-        resume: Whether the folder holds a run to go on with.
-        options: Where keys and heads are kept, and what is scored, for the ledger.
-        console: Where it is said what happens.
+    No other process is at work in `folder`. `content` is a digest of the data: ids, order, contents and labels of
+    private and public units.
 
     Raises:
         DposeError: the run is finished, its checkpoints or its ledger are broken, or the data are not those that it
@@ -88,7 +80,7 @@ class TrainingSession:
             self._look_back()
         whole = self.saved is not None and self.saved.step == bound.steps
         finished = whole and (folder / "model.safetensors").exists() and not self.kept
-        # the first process alone knows of a key that is kept still, with which the run is to be ended
+        # the first process alone knows of a stored key, with which the run is to be ended
         if ranks.highest(int(finished and ranks.first)):
             raise DposeError(
                 "run-finished", "this run is finished", str(folder), "to train further: a new run with --init"
@@ -135,16 +127,11 @@ class TrainingSession:
 
     @property
     def micro_batch(self) -> int | None:
-        """That of the key that is kept: with another one, sums would be taken in another order."""
+        """The micro-batch of the stored key: with another one, sums would be taken in another order."""
         return int(self.kept.surroundings.get(MICRO_BATCH, 0)) or None if self.kept else None
 
     def noise(self, surroundings: Mapping[str, str], repeatable: bool) -> AesNoise:
-        """The noise of this attempt, under the old key if its steps come out as they did.
-
-        Args:
-            surroundings: What the bits of a step depend on.
-            repeatable: Whether the same step gives the same bits.
-        """
+        """The noise of this attempt, under the old key if its steps come out as they did."""
         self.around = dict(surroundings)
         if self.kept:
             old = self.kept.surroundings
@@ -201,10 +188,6 @@ class TrainingSession:
 
     def run(self, loop: Loop, noise: AesNoise) -> Ended:
         """Take the steps that are left.
-
-        Args:
-            loop: At the run's beginning.
-            noise: What `noise` gave.
 
         Raises:
             ReplayError: a step came out otherwise than before.

@@ -100,16 +100,8 @@ def run_statement(
     planned ones, whatever made it stop (docs/proofs/accounting.md). More is claimed where more was counted: a broken
     ledger line stands for the largest reservation that it could have been.
 
-    Args:
-        bound: What ran.
-        facts: What else stands in it.
-        seeded: Whether the noise came from a seed.
-        head: The ledger's last hash; empty without a ledger.
-        counted: The steps that count by the ledger.
-        queries: What else was computed from private data.
-        start: What the first weights mean for the claim: the events of runs that they come from count, too.
-        tuning: What the run was chosen from: the claim is then the price of all trials and of the choice.
-        canaries: Which were planted among the units.
+    `head` is the ledger's last hash, `counted` the steps that count by it; events of the runs that `start` comes from
+    count, too. With `tuning` the claim is the price of all trials and of the choice.
 
     Raises:
         DposeError: the run is one of several trials, and its first weights have learnt from the same units.
@@ -126,7 +118,7 @@ def run_statement(
             unit=Unit(str(plan.unit)),
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
-            conditional_on=conditional_on,  # for whoever starts from these weights
+            conditional_on=conditional_on,  # for runs that start from these weights
             queries=tuple(queries),
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,

@@ -37,8 +37,8 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.training.bookkeeping import square_norms
 from dpose.training.gradients import Params, per_unit_gradients, unit_norms
+from dpose.training.kernels import for_device
 from dpose.units import Task, UnitBatch
 
 HOLD_BYTES = 1152 * 2**20
@@ -71,7 +71,7 @@ class Subspace:
         basis: For each trainable parameter (k, *its shape), contiguous; the k rows are orthonormal over the
             concatenation of all parameters. k is less than was asked for where the rank is.
         rank: The numerical rank of the gradients it was fitted on (of the basis, where it was not fitted).
-        energy: The share of the gradients' squared norms that lies in the subspace; None where it was not fitted.
+        energy: The share of the gradients' squared norms that lies in the subspace; None if it was not fitted.
         units: How many gradients it was fitted on; 0 where it was not.
         dropped: How many of them were not finite and counted as zero.
     """
@@ -161,11 +161,6 @@ def random_subspace(params: Params, k: int, rng: np.random.Generator) -> Subspac
 
     On average it keeps the share k/P of any squared norm, noise and signal alike.
 
-    Args:
-        params: The trainable parameters by name.
-        k: Directions.
-        rng: Public randomness; nothing is hidden by it.
-
     Raises:
         DposeError: k < 1, or k is above the number of parameters.
     """
@@ -202,7 +197,14 @@ def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
         name: torch.mv(basis[name].view(k, -1).t(), coefficients.to(g)).view(g.shape)
         for name, g in gradient.items()
     }
-    norm = float(torch.stack([square_norms(g.reshape(1, -1)) for g in gradient.values()]).sum()) ** 0.5
+    norm = (
+        float(
+            torch.stack(
+                [for_device(g.device).square_norms(g.reshape(1, -1)) for g in gradient.values()]
+            ).sum()
+        )
+        ** 0.5
+    )
     return projected, float(coefficients.norm()) / norm if norm else 0.0
 
 

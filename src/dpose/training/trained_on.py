@@ -9,7 +9,7 @@ A model folder says it in `config.json`, beside "task" and "model":
 
 The folder of a run has such an entry by itself: of its own data, and of all that its first weights have learnt from.
 Of weights from elsewhere model card, configuration and the names of file and folder are read, and what the user says is
-added. Names say what weights have seen, and never what they have not: where nobody says that they are all, the
+added. Names say what weights have seen, and never what they have not: unless they are said to be all, the
 statement takes as given that no protected unit was among the rest.
 """
 
@@ -29,7 +29,7 @@ ENTRY = "trained_on"
 """In `config.json`."""
 CONFIG, CARD = "config.json", "README.md"
 NOT_KNOWN = "unknown"
-"""What `model.init_data` says where nobody can tell."""
+"""What `model.init_data` says if it is not known."""
 HERE = "as their config.json says"
 ALL = "and from nothing else"
 _FIELDS = {"datasets", "known", "licence", "note", "protected"}
@@ -72,11 +72,6 @@ class TrainedOn:
     @classmethod
     def from_dict(cls, values: Any, where: str, how: str = "") -> TrainedOn:
         """The entry that `to_dict` wrote, or that somebody wrote by hand; only `datasets` must be there.
-
-        Args:
-            values: As from JSON.
-            where: The file, for messages.
-            how: As the attribute.
 
         Raises:
             DposeError: it is none; one line that says what is wrong.
@@ -127,9 +122,9 @@ class TrainedOn:
 
 
 NOTHING = TrainedOn(known=True)
-"""Of weights that are drawn at random."""
+"""What weights that are drawn at random have learnt from."""
 NOT_SAID = TrainedOn()
-"""Of weights of which nobody says anything."""
+"""What weights of which nothing is said have learnt from."""
 
 
 def trained_on(place: str | Path, said: str | None = None, called: str = "") -> TrainedOn:
@@ -156,13 +151,13 @@ def trained_on(place: str | Path, said: str | None = None, called: str = "") -> 
     if said is None:
         return found
     told = said_by_user(said)
-    # names that file or card have are never taken back; whoever wrote the entry knows best whether they are all
+    # names that file or card have are never taken back; the writer of the entry knows best whether they are all
     known = told.known and (found.known or entry is None)
     return replace(found + told, known=known)
 
 
 def declared(folder: Path) -> TrainedOn | None:
-    """The entry in the configuration of a model folder; None where it has none.
+    """The entry in the configuration of a model folder; None if it has none.
 
     Raises:
         DposeError: it is none.
@@ -216,12 +211,6 @@ def check_unseen(learnt: TrainedOn, names: SetNames, weights: str, unit: str) ->
     weights and takes nothing out of them. Names alone are compared, and those of pictures where data in a common format
     look like a public set's; no picture is read.
 
-    Args:
-        learnt: Of the first weights.
-        names: Of the units.
-        weights: The weights, for the message.
-        unit: What a unit is.
-
     Raises:
         DposeError: they have; says which weights, which set, and how that is known.
     """
@@ -241,7 +230,7 @@ def check_unseen(learnt: TrainedOn, names: SetNames, weights: str, unit: str) ->
 
 
 def conditions_of(learnt: TrainedOn, unit: str, which: str) -> tuple[str, ...]:
-    """What a guarantee takes as given of first weights, in sentences for whoever knows nothing of the run.
+    """What a guarantee takes as given of first weights, in sentences for readers who know nothing of the run.
 
     Args:
         learnt: What they have learnt from. Sets that another sentence speaks of (no `how`) are left out.
@@ -304,7 +293,7 @@ def card_lines(learnt: TrainedOn) -> list[str]:
 
 
 def _of_settings(run: Mapping[str, Any]) -> TrainedOn:
-    """Of the folder of a run that has no entry: its settings name data and first weights."""
+    """The entry of a run folder that has none: its settings name data and first weights."""
     data, model = (value if isinstance(value := run.get(name), Mapping) else {} for name in ("data", "model"))
     private = data.get("private") or []
     named = [private] if isinstance(private, str) else private
@@ -315,7 +304,7 @@ def _of_settings(run: Mapping[str, Any]) -> TrainedOn:
 
 
 def _of_names(place: Path, config: Mapping[str, Any], called: str) -> TrainedOn:
-    """Of weights from elsewhere: card, configuration, and what file and folder are called."""
+    """The entry of weights from elsewhere: by card, configuration, and names of file and folder."""
     real, told = place.resolve(), list[tuple[str, Iterable[str]]]()
     own_folder = place.is_dir() or real.stem in _NAMELESS
     folder = real if place.is_dir() else real.parent

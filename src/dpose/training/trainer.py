@@ -26,44 +26,41 @@ from rich.console import Console
 from dpose.account import charge, charges, conclude, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
+from dpose.interpreter import settle_environment
 from dpose.known_sets import SetNames, set_names_of
+from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
-from dpose.training.arithmetic import exact_arithmetic
-from dpose.training.batch_invariance import check_units_apart
+from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
 from dpose.training.charging import run_charge, tell_composed, watch_charge
-from dpose.training.clip import PreClipping
 from dpose.training.distributed import ProcessGroup, process_group
-from dpose.training.dry_run import dry_run
+from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
-from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
 from dpose.training.loader import Loader
 from dpose.training.local_state import keep_places
 from dpose.training.loop import Ended, Loop, ReplayError
-from dpose.training.memory import fit_microbatch_size
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.preclipping import stand_in
 from dpose.training.reproducibility import (
     check_alike,
     code_digest,
     digest_of,
     environment,
-    no_repeat,
-    repeatable,
     settings_in_force,
 )
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.step import StepInputs
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
-from dpose.units import Task, UnitBatch, UnitDataset, most_views
+from dpose.units import Task, UnitDataset
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def train(
 
     **Guarantee.** For a private method: (epsilon, delta)-differential privacy of everything in the run folder, for the
     plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With `seed`
-    there is none, because whoever knows the seed knows the noise; the statement then says so. What the model's first
+    there is none, because the seed gives the noise away; the statement then says so. What the model's first
     weights learnt from is part of the claim (`options.start`): the account is asked before anything is charged.
 
     Args:
@@ -113,7 +110,7 @@ def train(
         plan: The method and its budget.
         out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
             them must see it.
-        public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
+        public: Extra public data, for the methods that use some; the others leave it unread.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
         resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
@@ -131,6 +128,8 @@ def train(
     if not resume:
         check_free(folder, may_be_empty=True, may_be_locked=True)
     console = (options.console or Console()) if place.first else Console(quiet=True)
+    settle_environment()
+    keep_freed_memory()
     threads, kind = options.threads, plan.kind
     if not trainable_params(model):
         raise DposeError(
@@ -185,20 +184,25 @@ def train(
             charge(asked, options.state_dir, dry_run=True)
         tell_composed(known, bound, console)
     model.train()
-    inputs = RunInputs(task, model, own.data, used, bound, threads, place)
+    nothing = AesNoise(Key.from_seed(0))  # for shapes; the run's own noise comes with its session
+    loader = Loader(task, own.data, nothing, threads)
+    inputs = StepInputs(
+        task, model, loader, bound, nothing, b"", 1, place, numbers=tuple(first_entries(own.data))
+    )
     exact = exact_arithmetic(inputs.device) if kind.private else contextlib.nullcontext()
     with exact:  # as the steps will be computed, and what that refuses is refused here too
-        dry_run(inputs, optimizer)
+        dry_run(inputs, used, optimizer)
 
     with contextlib.ExitStack() as held:
         if place.first:
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
+        held.callback(loader.close)
         session = TrainingSession(folder, bound, entry, content, seed, place, resume, options, console)
         held.callback(session.close)
         if kind.private:
             held.enter_context(exact_arithmetic(inputs.device))
-        fitted, repeats = _fitted(inputs, options.microbatch_size or session.micro_batch, console)
+        fitted, repeats = fit_microbatch(inputs, options.microbatch_size or session.micro_batch, console)
         learnt = learnt_by(known, plan, names, used, seeded=seed is not None)
         config = describe_run(
             entry.id, task, model, bound, optimizer, fitted, seed, options.settings, known, learnt
@@ -208,10 +212,11 @@ def train(
         check_alike(around, place)
         around["the first weights"] = place.bytes_from_first(digest_of(model.state_dict())).hex()
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
+        inputs = replace(inputs, context=context, microbatch_size=fitted)
         ended = None
         while ended is None:
             noise = session.noise(around, repeats)
-            with open_parts(inputs, noise, context, fitted) as parts:
+            with open_parts(replace(inputs, noise=noise), used) as parts:
                 loop = Loop(
                     parts,
                     optimizer,
@@ -266,34 +271,6 @@ def train(
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 
-def _fitted(inputs: RunInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
-    """The micro-batch of all processes, and whether steps give the same bits again.
-
-    Raises:
-        DposeError: units do not stay apart on this machine (`dpose.training.batch_invariance`).
-    """
-    task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
-    fitted = microbatch_size or fit_microbatch_size(task, model, _example(inputs), clipped=kind.private)
-    fitted = -place.highest(-fitted)  # the least of all processes'
-    differing: list[str] = []
-    if kind.private:
-        most = inputs.bound.plan.augmentation_multiplicity * most_views(inputs.data)
-        with console.status("looking whether units stay apart on this machine"):
-            like = _example(inputs).to(inputs.device)
-            differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
-    repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
-    if kind.private and not repeats:
-        console.print(no_repeat(inputs.device, differing), highlight=False)
-    return fitted, repeats
-
-
-def _transform_like(inputs: RunInputs) -> PreClipping | None:
-    """What computes as the run's transform does, before there is one; None where units stay apart in it by itself."""
-    plan, params = inputs.bound.plan, trainable_params(inputs.model)
-    coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
-    return stand_in(params, plan.subspace.rank) if coefficients else None
-
-
 def _make(folder: Path, resume: bool) -> None:
     if resume and not folder.is_dir():
         raise DposeError(
@@ -303,13 +280,6 @@ def _make(folder: Path, resume: bool) -> None:
         make_folder(folder)
     except OSError as error:
         raise explain_os_error(error, folder) from error
-
-
-def _example(inputs: RunInputs) -> UnitBatch:
-    """One unit, for its shape only."""
-    noise = AesNoise(Key.from_seed(0))
-    with contextlib.closing(Loader(inputs.task, inputs.data, noise, inputs.threads)) as loader:
-        return inputs.task.collate([loader.unit(inputs.example, 0)])
 
 
 def describe_run(
@@ -353,7 +323,7 @@ def learnt_by(
 
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
-    """The public units that the method reads; None where it reads none, whatever was given."""
+    """The public units that the method reads; None if it reads none, whatever was given."""
     plan.check_public(public)
     return public if plan.fits_public else None
 

@@ -34,7 +34,7 @@ class Validation:
     Attributes:
         units: Not augmented; none of them among the private ones.
         name: For log and statement.
-        public: Whether nobody in them needs protection.
+        public: Whether they are public data.
         task: Scores them, where their labels are others than the run's; the run's own where None.
     """
 
@@ -61,10 +61,7 @@ def spent_by(
 ) -> dict[int, float | None]:
     """Epsilon after each of `steps`; None for a method without guarantee.
 
-    Args:
-        bound: The plan.
-        steps: Ascending; 0 is before the first one.
-        before: What counts already: events of runs that the first weights come from.
+    `before` are events that count already: those of runs that the first weights come from.
     """
     if bound.event is None or bound.plan.delta is None:
         return dict.fromkeys(steps)
@@ -91,14 +88,6 @@ def metric_of_views(
     """The task's metric over every view of every unit, one vote a view.
 
     The model is used in evaluation mode and left as it was.
-
-    Args:
-        task: Gives the metric and collates views.
-        model: On its device.
-        dataset: Units that are not augmented.
-        microbatch_size: Views in one forward pass.
-        threads: Threads that decode.
-        console: Where progress goes.
     """
     device = next(model.parameters()).device
     # evaluation draws nothing that matters; a fixed key makes a unit with very many views give the same ones each time

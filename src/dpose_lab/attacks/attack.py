@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpose_lab.attacks.identities import Identities, PersonPictures, Picture
     from dpose_lab.attacks.transforms import Transform
 
-STRONGER = "The stronger one of the two attackers counts: a real attacker would take the better way."
+STRONGER = "Of the two attackers the stronger one counts: a real attacker would take the better way."
 TOLD_WHERE = "The attacker is told where in the picture the person is, as any detector would."
 SAMPLES = 4
 """Number of people in a sheet of pictures."""

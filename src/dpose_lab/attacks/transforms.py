@@ -13,11 +13,11 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
-from dpose.release.config import PAPER_BLOCK, ReleaseConfig
+from dpose.release.config import PAPER_BLOCK, Pixelization
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.release.regions import PrivateRegions
 from dpose.release.restoration import PAINTED, Restoration
 from dpose.training.public_view import PublicView
@@ -134,7 +134,7 @@ def private_grid(
         DposeError: a number is out of range in every combination, or no combination can be made.
     """
     for epsilon, block in product(epsilons, blocks):
-        ReleaseConfig.of(epsilon, neighbours, block)
+        Pixelization.of(epsilon, neighbours, block)
     for method in restorations:
         Restoration.chosen(method)
     releases, refused = list[Transform](), list[DposeError]()
@@ -158,7 +158,7 @@ def private(
         DposeError: a setting is out of range.
     """
     regions = PrivateRegions() if parts > 1 else None
-    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None).restored(restore)
+    config = Pixelization.of(epsilon, neighbours, block, subdivide=parts, regions=regions, restore=restore)
 
     @lru_cache(maxsize=8)
     def plan(height: int, width: int, channels: int) -> PixelizationPlan:
@@ -249,6 +249,6 @@ def _seed(text: str) -> int:
 
 
 def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> float:
-    """Describe the guarantee for pictures of `size` that differ everywhere."""
-    config = ReleaseConfig.of(epsilon, neighbours, 1)
+    """Epsilon of the guarantee for pictures of `size` that differ everywhere."""
+    config = Pixelization.of(epsilon, neighbours, 1)
     return float(config.epsilon) * size[0] * size[1] / config.neighbours.area

@@ -29,7 +29,7 @@ from dpose.privacy.tradeoff import Floats, TradeOff, of_events
 from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.training.gradients import trainable_params
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.step import Engine, private_gradient
+from dpose.training.step import StepInputs, private_gradient
 from dpose_lab.audits.hockey_stick import Distribution, Sampler, Score, negated, value
 
 BLOCK = 1000
@@ -150,7 +150,7 @@ def _step(bound: BoundPlan, present: bool, noise: AesNoise, call: int) -> Floats
     add_parameter(model, BLOCK, never_used=0)
     canaries = GradientCanaries(np.full(BLOCK, present), PIXEL, bound.plan.clip)
     loader = InlineLoader(task, CanaryUnits(ToyUnits(0), canaries), noise)
-    engine = Engine(task, model, loader, bound, noise, b"audit" + bytes([present]), microbatch_size=100)
+    engine = StepInputs(task, model, loader, bound, noise, b"audit" + bytes([present]), microbatch_size=100)
     with contextlib.closing(loader), torch.no_grad():
         gradient = private_gradient(engine, trainable_params(model), call)
     assert bound.event is not None

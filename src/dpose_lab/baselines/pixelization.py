@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.partition import BlockSums, Cells, RegionSums
@@ -41,11 +41,11 @@ class PaperPlan:
         shape: The picture's or clip's sizes.
     """
 
-    config: ReleaseConfig
+    config: Pixelization
     shape: Shape
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape) -> PaperPlan:
+    def of(cls, config: Pixelization, shape: Shape) -> PaperPlan:
         """Make the plan for pictures or clips of this shape.
 
         Raises:
@@ -156,7 +156,7 @@ class PaperPlan:
 
 
 def algorithm_1(
-    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: Pixelization, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 1: the loop over cells; partial cells are averaged over fewer pixels with the same noise."""
     b, scale = config.side, _scale(config, blocks.peak, config.side)
@@ -170,7 +170,7 @@ def algorithm_1(
 
 
 def algorithm_2(
-    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: Pixelization, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 2: mirror padding, then all cells at once."""
     means = _cell_means(mirrored(pixels, config.side), config.side)
@@ -179,7 +179,7 @@ def algorithm_2(
 
 
 def algorithm_3(
-    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: Pixelization, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 3: mirror padding; blocks where the mask says simple, n x n parts of them where it says complex."""
     assert isinstance(config.regions, PaperRegions)
@@ -197,7 +197,7 @@ def algorithm_3(
     return cells, np.clip(means, 0, blocks.peak)
 
 
-def multiplier(config: ReleaseConfig, blocks: BlockSums, m: int) -> Fraction:
+def multiplier(config: Pixelization, blocks: BlockSums, m: int) -> Fraction:
     """The exact ratio of the true epsilon of m pixels to the claimed one, at this size.
 
     The influence of a pixel on the L1 norm of averages over noise scale, relative to what the algorithm assumes, is a
@@ -231,7 +231,7 @@ def _factors(length: int, block: int, partial: bool) -> list[tuple[Fraction, int
     return [(Fraction(2), twice), (Fraction(1), length - twice)]
 
 
-def _scale(config: ReleaseConfig, peak: int, side: int) -> float:
+def _scale(config: Pixelization, peak: int, side: int) -> float:
     return float(Fraction(peak * config.neighbours.count, side * side) / config.epsilon)
 
 

@@ -29,7 +29,7 @@ from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
+from dpose.release.config import PAPER_K, SPLIT, Projection
 from dpose.release.grid import Shape
 from dpose.release.operators import Sensitivity
 from dpose.release.projections import PEAK, rounded_up
@@ -158,14 +158,14 @@ class DensePlan:
         columns: Number of columns of V in use; None for k, all of them, as in the paper.
     """
 
-    config: ReleaseConfig
+    config: Projection
     shape: Shape
     k: int
     split: float = SPLIT
     columns: int | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape) -> DensePlan:
+    def of(cls, config: Projection, shape: Shape) -> DensePlan:
         """Make the plan for clips of this shape.
 
         Raises:

@@ -9,11 +9,11 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.partition import BlockSums
 from dpose.release.regions import PaperRegions, mirrored
 from dpose_lab.baselines.pixelization import PaperPlan, multiplier
+from plain_configs import plain_cells
 from public_doors import pixelize
 
 RNG = np.random.default_rng(3)
@@ -34,7 +34,7 @@ class Quiet:
 
 def noiseless(picture, monkeypatch, **settings):
     quiet = Quiet()
-    plan = PaperPlan.of(ReleaseConfig.of(2, 16, **settings), Shape.of(*picture.shape[:2], 1, 255))
+    plan = PaperPlan.of(plain_cells(2, 16, **settings), Shape.of(*picture.shape[:2], 1, 255))
     monkeypatch.setattr("dpose.privacy.noise.Stream.generator", lambda stream: quiet)
     return plan.release(picture, AesNoise(Key.from_seed(1))).picture()[:, :, 0], quiet.scales
 
@@ -103,7 +103,7 @@ def test_the_multiplier_is_exact(paper, height, width, block, m):
         other = black.copy().reshape(-1)
         other[list(places)] = 255
         worst = max(worst, sum(averages(other.reshape(height, width))))
-    setting = ReleaseConfig.of(1, m, block, paper=paper)
+    setting = plain_cells(1, m, block, paper=paper)
     assert multiplier(setting, BlockSums(height, width, block), m) == worst / Fraction(255 * m, block**2)
 
 
@@ -112,7 +112,7 @@ def test_the_multiplier_is_exact(paper, height, width, block, m):
     [(1, 1920, 1080, 16, 2), (2, 1920, 1080, 16, 2), (1, 768, 576, 20, 3.125), (2, 768, 576, 20, 4)],
 )
 def test_known_multipliers(paper, width, height, block, times):
-    setting = ReleaseConfig.of(1, 16, block, paper=paper)
+    setting = plain_cells(1, 16, block, paper=paper)
     assert multiplier(setting, BlockSums(height, width, block), 16) == times
     assert multiplier(setting, BlockSums(height, width, block, channels=3), 16) == 3 * times
 

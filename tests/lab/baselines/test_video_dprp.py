@@ -7,13 +7,14 @@ import pytest
 
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
-from dpose.release.config import PAPER_K, ReleaseConfig
+from dpose.release.config import PAPER_K
 from dpose.release.grid import Shape
 from dpose_lab.baselines.video_dprp import FRAMES_AT_ONCE, DensePlan, GaussianProjection, sigma_1, sigma_2
+from plain_configs import plain_projection
 from refusals import refused
 
 SHAPE = Shape(6, 12, 16, 3)
-SETTING = ReleaseConfig.of_grid(8, "1e-4", paper=True, k=64)
+SETTING = plain_projection(8, "1e-4", paper=True, k=64)
 CLIP = np.random.default_rng(0).integers(0, 256, (6, 12, 16, 3)).astype(np.uint8)
 
 
@@ -32,19 +33,19 @@ def test_the_noise_is_theorem_3s_and_theorem_4s():
         / 2
     )
     assert sigma_2(4, 2, 0.02) == pytest.approx(theta * math.sqrt(math.sqrt(2 * math.log(1.25) / 0.02) / 2))
-    first, second = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).sigmas
+    first, second = DensePlan.of(plain_projection(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).sigmas
     assert first == sigma_1(3072, 6.4, 0.8e-4)
     assert second == sigma_2(3072, 8 * (1 - 0.8), 1e-4 * (1 - 0.8))
 
 
 def test_the_budget_may_be_split_otherwise_in_the_papers_mode_alone():
-    plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, split=0.25), Shape(64, 240, 320, 3))
+    plan = DensePlan.of(plain_projection(8, "1e-4", paper=True, split=0.25), Shape(64, 240, 320, 3))
     assert plan.sigmas == (sigma_1(3072, 2, 0.25e-4), sigma_2(3072, 6, 0.75e-4))
     with refused("split-without-paper"):
-        ReleaseConfig.of_grid(8, "1e-4", split=0.25)
+        plain_projection(8, "1e-4", split=0.25)
     for wrong in (0.0, 1.0, float("nan")):
         with refused("split-out-of-range"):
-            ReleaseConfig.of_grid(8, "1e-4", paper=True, split=wrong)
+            plain_projection(8, "1e-4", paper=True, split=wrong)
 
 
 def test_the_reconstruction_is_the_papers_line_by_line():
@@ -73,7 +74,7 @@ def test_frames_go_through_in_parts():
     shape = Shape(FRAMES_AT_ONCE + 3, 4, 4, 1)
     clip = np.random.default_rng(1).integers(0, 256, (shape.frames, 4, 4, 1)).astype(np.uint8)
     plan = DensePlan.of(
-        ReleaseConfig.of_grid(10**6, "1e-4", paper=True, k=16), shape
+        plain_projection(10**6, "1e-4", paper=True, k=16), shape
     )  # k = d and hardly any noise
     shown = list(plan.run(iter(clip), source()))
     assert len(shown) == shape.frames
@@ -91,7 +92,7 @@ def test_a_projection_keeps_a_random_part_of_the_picture():
 
 
 def test_the_statement_claims_nothing_and_says_why():
-    statement = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).statement()
+    statement = DensePlan.of(plain_projection(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).statement()
     assert statement.kind is Kind.PAPER
     assert statement.epsilon is None
     assert statement.verify() is None
@@ -110,6 +111,6 @@ def test_the_statement_claims_nothing_and_says_why():
 
 
 def test_k_is_checked():
-    assert DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(1, 240, 320, 3)).k == PAPER_K
+    assert DensePlan.of(plain_projection(8, "1e-4", paper=True), Shape(1, 240, 320, 3)).k == PAPER_K
     with refused("k-above-values", where="3,072"):
-        DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), SHAPE)
+        DensePlan.of(plain_projection(8, "1e-4", paper=True), SHAPE)

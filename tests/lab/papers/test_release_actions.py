@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from dpose.action.data.sources import whole_clip
-from dpose.release.api import bind, release_array
-from dpose.release.config import ReleaseConfig
+from dpose.release.api import release_array
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose_lab.papers.experiment import Outcome, Request
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.video import actions
 from dpose_lab.papers.video.methods import released_videos
+from plain_configs import plain_projection
 
 OURS = EXPERIMENTS["release-actions"]
 
@@ -31,7 +32,7 @@ def test_the_model_sees_releases_that_users_make(key, monkeypatch, tmp_path):
     shown = whole_clip(released_videos(study.train, method, 0, {}, tmp_path, public=True).videos[0].source)
     raw = whole_clip(study.train.videos[0].source)
     way = {"painted": "none", "restored": "learned"}[key.rsplit("-", 1)[1]]
-    asked = ReleaseConfig.of_grid(str(method.epsilon), "1e-4", method.neighbours, colour=None).restored(way)
+    asked = plain_projection(str(method.epsilon), "1e-4", method.neighbours, colour=None, restore=way)
     np.testing.assert_array_equal(shown, release_array(raw, asked, seed=7, public=True).picture)
     plan = bind(asked, Shape.of(48, 64, 3, frames=24))
     assert str(plan.config.epsilon) == key.split("-")[-2]

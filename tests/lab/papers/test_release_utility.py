@@ -8,7 +8,6 @@ import pytest
 
 from dpose import pixelize
 from dpose.privacy.noise import Key
-from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.training.trainer import train
 from dpose.units import View
@@ -17,6 +16,7 @@ from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.utility import clips, trained
 from dpose_lab.papers.utility.evaluated import ReleasedCrops
 from dpose_lab.papers.utility.study import RAW
+from plain_configs import plain_cells
 from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
@@ -32,7 +32,7 @@ def bound(**settings):
 def test_the_model_sees_releases_that_users_make(monkeypatch, how):
     keys = []
     units = bound().units
-    config = ReleaseConfig.of(8, 16, None, colour=None).restored(how)
+    config = plain_cells(8, 16, None, colour=None, restore=how)
     shown = ReleasedCrops(units, config, 5)
     monkeypatch.setattr("dpose.privacy.noise.Key.from_seed", lambda seed: keys.append(seed) or KEY(seed))
     rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def test_the_model_sees_releases_that_users_make(monkeypatch, how):
 
 
 def test_a_crop_is_released_once_however_often_it_is_learnt_from(monkeypatch):
-    shown = ReleasedCrops(bound().units, ReleaseConfig.of(8, 16, None, colour=None), 5)
+    shown = ReleasedCrops(bound().units, plain_cells(8, 16, None, colour=None), 5)
     rng = np.random.default_rng(0)
     (one,) = shown.load(0, rng)
     monkeypatch.setattr("dpose.privacy.noise.Key.from_seed", None)

@@ -76,7 +76,7 @@ def _seen(account) -> object:
 
 
 def _older_copy(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.keys:HighWater")()
+    nothing_seen = patch.get("dpose.account.store:HighWater")()
 
     def make(original):
         def head(self):
@@ -86,11 +86,11 @@ def _older_copy(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _another_history(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.keys:HighWater")()
+    nothing_seen = patch.get("dpose.account.store:HighWater")()
 
     def make(original):
         def head(self):
@@ -100,11 +100,11 @@ def _another_history(patch: Patches) -> None:
 
         return head
 
-    patch.replace("dpose.account.journal:Transaction.head", make)
+    patch.replace("dpose.account.store:Transaction.head", make)
 
 
 def _begun_anew(patch: Patches) -> None:
-    nothing_seen = patch.get("dpose.account.keys:HighWater")()
+    nothing_seen = patch.get("dpose.account.store:HighWater")()
 
     def make(original):
         return lambda self: original(SimpleNamespace(file=self.file, folder=self.folder, seen=nothing_seen))
@@ -113,15 +113,20 @@ def _begun_anew(patch: Patches) -> None:
 
 
 def _read_later(patch: Patches) -> None:
+    growing = patch.get("dpose.account.charges:GrowingMapping")
+
     def make(original):
-        def add(self, row):
-            before = self._of(row.name)
-            found = original(self, row)
-            return frozenset() if before else found
+        def with_rows(self, rows, where):
+            made = original(self, rows, where)
+            first = {
+                one: tuple(n for n in names if n not in self.charges or n in self.by_set.get(one, ()))
+                for one, names in made.by_set.items()
+            }
+            return replace(made, by_set=growing((first,)))
 
-        return add
+        return with_rows
 
-    patch.replace("dpose.account.history:_Reading.add", make)
+    patch.replace("dpose.account.charges:History.with_rows", make)
 
 
 def _committed_early(patch: Patches) -> None:
@@ -293,7 +298,9 @@ ACCOUNT = (
     ),
     Planted(
         "the account: a picture taken to be public is not found by it",
-        lambda patch: patch.replace("dpose.account.history:_sets", lambda _: lambda entry: entry.stored.sets),
+        lambda patch: patch.replace(
+            "dpose.account.charges:row_sets", lambda _: lambda row: frozenset(map(int, row.body["sets"]))
+        ),
         ("account/test_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",),
     ),
     Planted(

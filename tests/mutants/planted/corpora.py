@@ -50,11 +50,11 @@ def not_what_was_reserved(patch: Patches) -> None:
     def unheard(item: Any) -> Any:
         return item if item.job.video else replace(item, job=replace(item.job, original=None))
 
-    patch.argument("dpose.release.corpus_items:release_item", "item", unheard)
+    patch.argument("dpose.release.corpus:release_item", "item", unheard)
 
 
 def second_unasked(patch: Patches) -> None:
-    patch.argument("dpose.release.counting:Standing.check", "again", lambda _: True)
+    patch.argument("dpose.release.counting:ReleaseHistory.check", "again", lambda _: True)
 
 
 def keys_of_another(patch: Patches) -> None:
@@ -103,7 +103,7 @@ CORPORA = (
     ),
     Planted(
         "a corpus: a worker's folder may be another one",
-        lambda patch: patch.nothing("dpose.release.corpus_items:Work.check_folder"),
+        lambda patch: patch.nothing("dpose.release.corpus:check_folder"),
         ("release/test_corpus.py::test_a_worker_that_has_another_folder_releases_nothing",),
     ),
     Planted(
@@ -113,7 +113,7 @@ CORPORA = (
     ),
     Planted(
         "a corpus: a worker releases by a plan of its own",
-        lambda patch: patch.nothing("dpose.release.corpus_items:_check_plan"),
+        lambda patch: patch.nothing("dpose.release.corpus:_check_plan"),
         ("release/test_corpus.py::test_a_worker_whose_plan_is_another_releases_nothing",),
     ),
     Planted(

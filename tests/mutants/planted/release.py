@@ -59,12 +59,12 @@ NOISE = (
     ),
     Planted(
         "a constant key for every released picture file",
-        constant_key("dpose.release.files", "release_picture"),
+        constant_key("dpose.release.batch", "release_one"),
         ("release/test_files.py::TestPictures::test_grey_and_deep_pictures_keep_their_kind",),
     ),
     Planted(
         "a constant key for every released video",
-        constant_key("dpose.release.api", "release_file"),
+        constant_key("dpose.release.batch", "release_one"),
         ("release/test_repeated.py::test_frames_of_a_video_and_videos_of_two_releases",),
     ),
     Planted(
@@ -127,13 +127,13 @@ def chroma_not_counted(patch: Patches) -> None:
 
 
 def chosen_by_the_picture(patch: Patches) -> None:
-    split, kind = patch.get("dpose.release.api:split_frames"), patch.get("dpose.release.config:ReleaseConfig")
+    split = patch.get("dpose.release.api:split_frames")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def release_array(image: Any, config: Any, **kw: Any) -> Any:
             _, frames = split(image)
             if np.asarray(frames[0]).std() <= 1:
-                config = kind.of(config.epsilon, config.neighbours, 1)
+                config = replace(config, block=1)
             return original(image, config, **kw)
 
         return release_array
@@ -210,13 +210,13 @@ def one_of_its_stages(patch: Patches) -> None:
 
 def frame_for_clip(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.counting:told_pixels",
+        "dpose.release.counting:claimed_pixels",
         lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m,
     )
 
 
 def all_cut_short(patch: Patches) -> None:
-    patch.replace("dpose.release.counting:Standing.cut_short", lambda _: lambda self: list(self._alike))
+    patch.replace("dpose.release.counting:ReleaseHistory.cut_short", lambda _: lambda self: list(self._alike))
 
 
 def header_unsaid(patch: Patches) -> None:

@@ -22,7 +22,7 @@ def with_bound(change: Callable[[Any, int], dict[str, Any]]) -> Callable[[Patche
         fields = change(engine.bound, len(engine.loader.dataset))
         return replace(engine, bound=replace(engine.bound, **fields))
 
-    return lambda patch: patch.argument("dpose.training.step:private_gradient", "engine", other)
+    return lambda patch: patch.argument("dpose.training.step:private_gradient", "inputs", other)
 
 
 def at_rate(bound: Any, rate: float) -> dict[str, Any]:
@@ -114,10 +114,10 @@ SAMPLE = (
 
 def norm_as_it_was(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def measurable(task: Any, model: Any, params: Any, batch: Any, way: Any, transform: Any) -> Any:
-            book = original(task, model, params, batch, way, transform)
+        def measurable(loss: Any, params: Any, units: Any, way: Any, transform: Any, mixed: Any) -> Any:
+            book = original(loss, params, units, way, transform, mixed)
             if transform is not None:
-                book.norms = original(task, model, params, batch, way, None).norms
+                book.norms = original(loss, params, units, way, None, mixed).norms
             return book
 
         return measurable
@@ -171,7 +171,7 @@ def fitted_on_the_run(patch: Patches) -> None:
 
     def opened(original: Callable[..., Any]) -> Callable[..., Any]:
         def called(inputs: Any, *args: Any, **kw: Any) -> Any:
-            own[:] = [inputs.data]
+            own[:] = [inputs.loader.dataset]
             return original(inputs, *args, **kw)
 
         return called
@@ -236,7 +236,7 @@ def first_view_alone(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x, gradient, *rest: original(x[:, :1].copy(), gradient[:, :1].copy(), *rest)
 
-    patch.replace("dpose.training.unit_sums:_depthwise", make)
+    patch.replace("dpose.training.kernels.cpu:_depthwise", make)
 
 
 def two_threads_alike(patch: Patches) -> None:
@@ -246,7 +246,7 @@ def two_threads_alike(patch: Patches) -> None:
 
         return over_units
 
-    patch.replace("dpose.training.unit_sums:over_units", make)
+    patch.replace("dpose.training.kernels.cpu:over_units", make)
 
 
 def one_step_more(patch: Patches) -> None:
@@ -276,7 +276,7 @@ SUMS = (
     Planted(
         "two threads sum the same units",
         two_threads_alike,
-        ("training/test_layers.py::test_sums_of_a_depthwise_convolution_are_as_by_torch",),
+        ("training/test_kernels.py::test_depthwise_gradients_are_those_of_each_unit_alone",),
     ),
     Planted(
         "a tail averages one step more",

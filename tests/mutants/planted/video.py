@@ -123,7 +123,7 @@ def first_cells_alone(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda edges, length: original(np.unique(np.minimum(edges, length)), length)
 
-    patch.replace("dpose.release.boxes:most_overlap", make)
+    patch.replace("dpose.release.grid:most_overlap", make)
 
 
 def without_the_first(patch: Patches) -> None:

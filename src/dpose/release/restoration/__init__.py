@@ -7,7 +7,6 @@ Nothing here sees an original: `restore` takes an `Observed`, which is public.
 
 from __future__ import annotations
 
-from dpose.release.restoration.clips import restored_clip
 from dpose.release.restoration.restore import (
     METHODS,
     OPENCV,
@@ -15,6 +14,7 @@ from dpose.release.restoration.restore import (
     RESTORING,
     Restoration,
     restore,
+    restored_clip,
     restored_levels,
 )
 

@@ -16,7 +16,7 @@ Singles = NDArray[np.float32]
 FROM_RGB: Singles = np.array([[0.25, 0.5, 0.25], [1, 0, -1], [-0.5, 1, -0.5]], np.float32)
 """Rows give Y, Co and Cg of R, G and B."""
 TO_RGB: Singles = np.array([[1, 0.5, -0.5], [1, 0, 0.5], [1, -0.5, -0.5]], np.float32)
-"""Its inverse."""
+"""The inverse of the matrix before."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from dpose.release.restoration.network import GAIN, frame_maps, linear_guess
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "restoration" / "cells.onnx.xz"
 SHA256 = "9459e644c491f8840ac44e524a92e5ade681bb2529ccc5322ee12040a4094801"
-"""Of `WEIGHTS`."""
+"""SHA-256 of `WEIGHTS`."""
 STRIDE = 8
 """The network halves its grid three times."""
 MOST = 250.0
@@ -61,7 +61,7 @@ def by_network(observed: Observed, before: Observed | None = None, after: Observ
 
     Args:
         observed: A picture, or a group of frames.
-        before: The group before, of the same sizes; None where there is none.
+        before: The group before, of the same sizes; None if there is none.
         after: The group after.
 
     Raises:
@@ -82,7 +82,7 @@ def by_network(observed: Observed, before: Observed | None = None, after: Observ
 
 
 def _too_noisy(observed: Observed) -> bool:
-    """Whether cells have more noise than the network has seen; cells of two sizes are left as they are."""
+    """True if cells have more noise than the network has seen; cells of two sizes are left as they are."""
     noise = observed.planes[0].deviation
     inner = noise[: max(1, noise.shape[0] - 1), : max(1, noise.shape[1] - 1)]
     alike = bool(np.ptp(inner) <= 1e-3 * inner.max())

@@ -17,7 +17,7 @@ SPREAD: Singles = np.array([0.25, 0.15, 0.1], np.float32)[:, None, None]
 NOTHING, LEAST = 8.0, 0.001
 """Deviations of noise, in units of the peak, above and below which nothing changes."""
 MAPS = 19
-"""Of the input: six of this frame, six of the one before, six of the one after, and how coarse colour is."""
+"""Number of input maps: six of this frame, six of the one before, six of the one after, and how coarse colour is."""
 GAIN = 0.25
 """The network's output is multiplied by this."""
 MIDDLE: Singles = np.array([0.5, 0, 0], np.float32)[:, None, None]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -12,9 +13,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.release.planes import Observed
-from dpose.release.restoration.grid import TO_RGB, Singles, enlarged
+from dpose.release.restoration.grid import TO_RGB, Singles, enlarged, luma_chroma
 from dpose.release.restoration.learned import by_network, restoration_digest
-from dpose.release.restoration.variation import by_variation
 
 METHODS = ("learned", "tv", "none")
 OPENCV = "opencv-python-headless"
@@ -28,7 +28,7 @@ class Restoration:
     Attributes:
         method: One of `METHODS`.
         weights: SHA-256 of the learned one's weights; empty for the others.
-        note: Why it is another one than was asked for; empty otherwise.
+        note: Why it is another one than was named; empty otherwise.
     """
 
     method: str = "none"
@@ -108,7 +108,7 @@ class Restoration:
     def levels(
         self, observed: Observed, before: Observed | None = None, after: Observed | None = None
     ) -> Singles:
-        """As `apply`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
+        """The picture of `apply`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
         self.check_here()
         return restored_levels(observed, self.method, before, after)
 
@@ -125,7 +125,7 @@ def restore(
     Args:
         observed: A picture, or a group of frames.
         method: "none" paints the cells, "tv" flattens them as far as their noise asks for, "learned" is a network.
-        before: For the learned one: the group before, of the same sizes; None where there is none.
+        before: For the learned one: the group before, of the same sizes; None if there is none.
         after: The group after.
 
     Returns:
@@ -140,7 +140,7 @@ def restore(
 def restored_levels(
     observed: Observed, method: str, before: Observed | None = None, after: Observed | None = None
 ) -> Singles:
-    """As `restore`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
+    """The picture of `restore`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
     if method not in METHODS:
         raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
     if method == "learned":
@@ -163,3 +163,46 @@ def _painted(observed: Observed) -> Singles:
     ]
     stacked: Singles = np.stack(shown, axis=2)
     return stacked @ TO_RGB.T if observed.colour == "ycc" else stacked
+
+
+Shown = TypeVar("Shown")
+
+
+def restored_clip(
+    groups: Iterable[Observed], apply: Callable[[Observed, Observed | None, Observed | None], Shown]
+) -> Iterator[Shown]:
+    """Restored groups, one behind what is read: memory holds three, however long the clip.
+
+    Args:
+        groups: In order, of equal sizes.
+        apply: `Restoration.apply` or `Restoration.levels`.
+    """
+    before: Observed | None = None
+    here: Observed | None = None
+    for after in groups:
+        if here is not None:
+            yield apply(here, before, after)
+        before, here = here, after
+    if here is not None:
+        yield apply(here, before, None)
+
+
+WEIGHT = 0.45
+"""Weight of the total variation, over the noise's deviation; chosen on public photographs."""
+STEPS = 60
+
+
+def by_variation(observed: Observed) -> Singles:
+    """Gray levels, (H, W, C), not cut off."""
+    from skimage.restoration import denoise_tv_chambolle
+
+    shown = []
+    for plane in luma_chroma(observed):
+        weight = WEIGHT * float(np.median(plane.deviation)) / observed.peak
+        smooth = denoise_tv_chambolle(
+            plane.levels / observed.peak, weight=max(weight, 1e-6), max_num_iter=STEPS
+        )
+        fine = np.asarray(smooth, np.float32) * observed.peak
+        shown.append(enlarged(fine, plane.levels.shape, observed, plane.block, cv2.INTER_CUBIC)[:, :, 0])
+    stacked: Singles = np.stack(shown, axis=2)
+    return stacked @ TO_RGB.T if len(shown) == 3 else stacked

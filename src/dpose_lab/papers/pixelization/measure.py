@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
-from dpose.release.config import Regions, ReleaseConfig
+from dpose.release.config import Pixelization, PixelizationSettings
 from dpose.release.grid import Shape
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.plans import bind
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, Regions
 from dpose.release.released import Shown
 from dpose_lab.baselines.pixelization import PaperPlan, multiplier
 from dpose_lab.papers.pixelization.segmenting import Segmenter
@@ -60,7 +60,7 @@ class Point:
         """The point as JSON."""
         return asdict(self)
 
-    def setting(self, mask: NDArray[np.bool_] | None) -> ReleaseConfig:
+    def setting(self, mask: NDArray[np.bool_] | None) -> Pixelization:
         """Configuration of the release; without parts the paper's Algorithm 3 is its Algorithm 2.
 
         Args:
@@ -73,7 +73,10 @@ class Point:
             assert mask is not None
             regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
         paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
-        return ReleaseConfig.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
+        settings = PixelizationSettings(
+            subdivide=self.n, regions=regions, paper=paper, colour="rgb", restore="none"
+        )
+        return Pixelization.of(self.epsilon, self.m, self.b, **settings)
 
 
 def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.baselines.pixelization import PaperPlan
@@ -135,7 +135,7 @@ def table_5(request: Request) -> Timing:
 
 
 def _method(name: str, block: int, seed: int) -> Callable[[Photo], Any]:
-    config = ReleaseConfig.of("0.5", 16, block, paper=METHODS[name][1])
+    config = Pixelization.of("0.5", 16, block, paper=METHODS[name][1], colour="rgb", restore="none")
     source, number = AesNoise(Key.from_seed(seed)), itertools.count()
 
     def run(photo: Photo) -> Any:

@@ -24,7 +24,7 @@ from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.runs.build import shown_spec
-from dpose.runs.evaluate import evaluate_run, record_score
+from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
 from dpose.runs.scoring import score_boxes
@@ -171,7 +171,7 @@ def _scores(
     for name, score in scores.items():
         if name and not shipped:
             title = f"{shown_spec(spec)}, {name}"
-            record_score(run, title, spec.public, len(units), score, {}, statement, QUIET)
+            record_score(run, RecordedScore(title, spec.public, len(units), score), statement, QUIET)
             statement = read_statement(run)
     values: dict[str, Any] = {
         "metric": "PCKh",

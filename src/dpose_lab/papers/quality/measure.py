@@ -15,7 +15,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.release.choosing import SIDES, decibels
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization, Projection
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.pixelization import PixelizationPlan
@@ -44,8 +44,8 @@ FORMER_GRID = (27, 36, 16)
 def way_plan(way: str, epsilon: str, shape: Shape, block: int = FORMER_BLOCK) -> PixelizationPlan:
     """Configuration of a way's release of a picture; `block` is the side of rgb's cells."""
     if way in (FORMER, ORACLE):
-        return PixelizationPlan.of(ReleaseConfig.of(epsilon, M, block, colour="rgb"), shape)
-    return PixelizationPlan.of(ReleaseConfig.of(epsilon, M, "auto", colour=None).restored(way), shape)
+        return PixelizationPlan.of(Pixelization.of(epsilon, M, block, colour="rgb", restore="none"), shape)
+    return PixelizationPlan.of(Pixelization.of(epsilon, M, restore=way), shape)
 
 
 def noise_of(*parts: object) -> AesNoise:
@@ -121,11 +121,11 @@ def measured_film(way: str, action: str, seed: int) -> dict[str, float]:
     film = _film(action)
     epsilon, delta = FILM_BUDGET
     if way == FORMER:
-        rgb = ReleaseConfig.of_grid(epsilon, delta, M, "block", colour="rgb")
+        rgb = Projection.of(epsilon, delta, M, colour="rgb", restore="none")
         colour = Colour.of("rgb", FILM_SHAPE.channels, gaussian=True)
         plan = LinearPlan.around(make_planes("block", FILM_SHAPE, FORMER_GRID, colour, 1), rgb)
     else:
-        new = ReleaseConfig.of_grid(epsilon, delta, M, "block", colour=None).restored(way)
+        new = Projection.of(epsilon, delta, M, restore=way)
         plan = LinearPlan.of(new, FILM_SHAPE)
     shown = plan.run(iter(film), noise_of(seed, way, action))
     error = statistics.mean(mse(one, other) for one, other in zip(film, shown, strict=True))

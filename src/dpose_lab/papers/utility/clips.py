@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dpose.pose.data import Person, Picture, PoseUnits
 from dpose.pose.data.synthetic import HEAD_SHARE
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Projection
 from dpose.release.grid import Shape
+from dpose.release.plans import bind
 from dpose_lab.papers.experiment import Values
 from dpose_lab.papers.quality.measure import noise_of
 from dpose_lab.papers.utility.evaluated import pckh_by_group, public_model
@@ -43,8 +43,8 @@ def on_clips(settings: Values, films: int, seed: int) -> Values:
         scenes = _film(index)
         frames = [one.image for one in scenes]
         if settings:
-            config = ReleaseConfig.of_grid(settings["epsilon"], DELTA, M, "block", colour=None)
-            plan = bind(config.restored(settings["restore"]), SHAPE)
+            config = Projection.of(settings["epsilon"], DELTA, M, restore=settings["restore"])
+            plan = bind(config, SHAPE)
             frames = list(plan.run(iter(frames), noise_of(seed, "clip", index)))
         pictures += [
             Picture(f"{index} {place}", 1, partial(_labelled, frame, one))

@@ -11,10 +11,10 @@ import torch
 
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
-from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import bind
 from dpose.stats import Floats, over_people
 from dpose.units import UnitDataset, View, WrappedUnits
 from dpose_lab.papers.experiment import Values
@@ -36,13 +36,9 @@ def public_model() -> PoseModel:
     return load_model(find_model(MODEL)).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def crops_config(epsilon: int, m: int, restore: str) -> ReleaseConfig:
-    """Configuration of `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW`.
-
-    Raises:
-        DposeError: a value is out of range.
-    """
-    return ReleaseConfig.of(epsilon, m, None, colour=None).restored(restore)
+def crops_config(epsilon: int, m: int, restore: str) -> Pixelization:
+    """Configuration of `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW`."""
+    return Pixelization.of(epsilon, m, restore=restore)
 
 
 class ReleasedCrops(WrappedUnits):
@@ -56,7 +52,7 @@ class ReleasedCrops(WrappedUnits):
         seed: Seed of the noise.
     """
 
-    def __init__(self, dataset: UnitDataset, config: ReleaseConfig, seed: int) -> None:
+    def __init__(self, dataset: UnitDataset, config: Pixelization, seed: int) -> None:
         super().__init__(dataset)
         self.config, self.seed = config, seed
         self._held: dict[int, list[View]] = {}

@@ -17,9 +17,9 @@ from dpose.action.model import ActionConfig
 from dpose.action.task import ActionTask
 from dpose.media.images import encode_image
 from dpose.privacy.rounding import between, lower, upper
-from dpose.release.api import bind
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
+from dpose.release.plans import bind
 from dpose.report.results import Figure, Table
 from dpose.stats import Floats, Interval, over_people
 from dpose_lab.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values

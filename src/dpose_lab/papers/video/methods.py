@@ -17,10 +17,12 @@ from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.media.video import probe
-from dpose.release.api import release_array, release_file
-from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
+from dpose.release.api import release_array
+from dpose.release.batch import Work, release_one
+from dpose.release.config import PAPER_K, SPLIT, Projection
 from dpose.release.grid import Shape
-from dpose.release.obfuscate import Obfuscator, obfuscate_file
+from dpose.release.jobs import Job
+from dpose.release.obfuscate import Obfuscator
 
 DELTA = 1e-4
 PAPER_VALUES = 320 * 240 * 3
@@ -216,11 +218,12 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
             out.parent.mkdir(parents=True, exist_ok=True)
             info = probe(source.path)
             if method.kind == "obscure":
-                obfuscate_file(info, out, method.key, seed=seed, public=public, again=True)
+                work = Work(method=method.key, seed=seed, public=public, again=True)
             else:
                 # every method shows every video: each is charged as unbounded
                 setting = release_of(method, info.height * info.width * 3)
-                release_file(info, out, setting, seed=seed, public=public, again=True)
+                work = Work(setting, seed=seed, public=public, again=True)
+            release_one(work, Job(source.path, out))
         return VideoFile(out)
     if isinstance(source, StillFile):
         out = folder / Path(video.name).with_suffix(".png")
@@ -230,13 +233,13 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
     return Held(partial(_through, source, method, seed, public=public))
 
 
-def release_of(method: VideoMethod, values: int) -> ReleaseConfig:
+def release_of(method: VideoMethod, values: int) -> Projection:
     """Configuration of a release of frames with so many values; the paper's algorithm projects to the same share."""
+    epsilon, delta = str(method.epsilon), str(DELTA)
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
-        return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
-    config = ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), method.neighbours, colour=method.colour)
-    return config.restored(method.restore)
+        return Projection.of(epsilon, delta, paper=True, k=k, split=method.split)
+    return Projection.of(epsilon, delta, method.neighbours, colour=method.colour, restore=method.restore)
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
