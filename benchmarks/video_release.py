@@ -7,7 +7,7 @@
 One thread; seconds are the processor's, so that other work on the machine counts little. A clip is 64 frames of 320 x
 240 x 3, and 3,072 = 32 x 32 x 3 values are kept of each frame, as in seed 004. "Projection and restoration" is all but
 the noise: measuring every frame and making its picture. The exact noise is timed apart. The dense algorithm is the one
-that `--paper` runs, timed once. PSNR is of the released frames against the originals, at equal epsilon, delta and
+that `paper=true` runs, timed once. PSNR is of the released frames against the originals, at equal epsilon, delta and
 neighbours. Peak memory is that of a process of its own that releases so many synthetic frames, one by one.
 """
 

@@ -118,6 +118,12 @@ def test_every_public_name_is_in_the_reference():
     assert shown == set(dpose.__all__)
 
 
+def test_the_page_of_what_is_public_names_every_public_name():
+    page = (ROOT / "docs" / "public-api.md").read_text(encoding="utf-8")
+    rows = [line.rpartition("|")[0].rpartition("|")[2] for line in page.splitlines() if line.startswith("| ")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(dpose.__all__)
+
+
 def test_formulas_are_made_of_what_is_known():
     """What latex2mathml does not know it shows as text, without a word."""
     convert = pytest.importorskip("latex2mathml.converter").convert

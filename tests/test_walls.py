@@ -86,7 +86,7 @@ def test_what_is_missing_is_named(alone, tmp_path):
         ["scene", "sheet", "--out", "sheet.png"],
         ["reproduce"],
         ["data", "check", "synthetic:ward"],
-        ["pixelize", "street.png", "--epsilon", 2, "--paper", 1, "--out", "paper.png"],
+        ["pixelize", "street.png", "--epsilon", 2, "--set", "paper=1", "--out", "paper.png"],
     )
     assert codes == [2, 2, 2, 2]
     assert "install dpose with dpose_scene" in printed
@@ -100,7 +100,7 @@ def test_a_published_algorithms_picture_is_verified_with_the_laboratory_and_with
 
     monkeypatch.chdir(tmp_path)
     write_image(tmp_path / "street.png", np.zeros((48, 64, 3), np.uint8))
-    assert main(["pixelize", "street.png", "--epsilon", "2", "--paper", "1", "--out", "paper.png"]) == 0
+    assert main(["pixelize", "street.png", "--epsilon", "2", "--set", "paper=1", "--out", "paper.png"]) == 0
     assert main(["verify", "paper.png"]) == 0
     codes, printed = alone(["verify", "paper.png"])
     assert codes == [0]

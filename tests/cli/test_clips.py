@@ -63,13 +63,14 @@ def test_folders_operators_and_clipping(capsys):
     more = [
         "--operator",
         "low-pass",
-        "--k",
-        "300",
-        "--pool",
-        "2",
-        "--clip-norm",
-        "2000",
-        "--clip-segment",
+        "--set",
+        "k=300",
+        "--set",
+        "pool=2",
+        "--set",
+        "clip_norm=2000",
+        "--set",
+        "clip_segment=true",
     ]
     assert main(["release-video", "in", *BASIC, *more, "--out", "out"]) == 0
     assert "Each file has this epsilon for itself" in shown(capsys)
@@ -83,7 +84,18 @@ def test_folders_operators_and_clipping(capsys):
 
 
 def test_paper_mode(capsys):
-    paper = ["release-video", "a.mp4", "--paper", "--k", "60", "--epsilon", "8", "--delta", "1e-4"]
+    paper = [
+        "release-video",
+        "a.mp4",
+        "--set",
+        "paper=true",
+        "--set",
+        "k=60",
+        "--epsilon",
+        "8",
+        "--delta",
+        "1e-4",
+    ]
     assert main([*paper, "--out", "b.mp4"]) == 0
     told = shown(capsys)
     assert "NOTHING IS GUARANTEED" in told
@@ -114,7 +126,7 @@ def test_obfuscation_says_that_it_guarantees_nothing(capsys):
         (["release-video", "a.mp4", *BASIC, "--out", "a.mp4"], ["overwrite an original"]),
         (["release-video", "a.mp4", *BASIC, "--out", "b.avi"], ["b.avi"]),
         (
-            ["release-video", "a.mp4", *BASIC, "--k", "9999", "--out", "b.mp4"],
+            ["release-video", "a.mp4", *BASIC, "--set", "k=9999", "--out", "b.mp4"],
             ["a.mp4", "9,999 values", "4,608"],
         ),
         (["release-video", "a.mp4", "--epsilon", "8", "--delta", "0", "--out", "b.mp4"], ["delta", "0"]),
@@ -124,7 +136,10 @@ def test_obfuscation_says_that_it_guarantees_nothing(capsys):
             ["release-video", "a.mp4", *BASIC, "--operator", "magic", "--out", "b.mp4"],
             ["operator", "low-pass"],
         ),
-        (["release-video", "a.mp4", *BASIC, "--paper", "--out", "b.mp4"], ["neighbours", "one frame"]),
+        (
+            ["release-video", "a.mp4", *BASIC, "--set", "paper=true", "--out", "b.mp4"],
+            ["neighbours", "one frame"],
+        ),
         (["obfuscate", "a.mp4", "--method", "mosaic", "--out", "b.mp4"], ["method", "face-blur"]),
         (["obfuscate", "a.mp4", "--method", "blur"], ["--out"]),
     ],

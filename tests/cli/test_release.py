@@ -56,7 +56,17 @@ def test_pixelize_restore_verify(capsys, tmp_path):
     assert whole.count("WARNING") == 1
     assert "an object of 100 x 96 pixels is protected with epsilon 1,200" in whole
     assert "How it was released:" in whole
-    regions = ["--epsilon", "2", "--block", "32", "--subdivide", "4", "--regions", "private", "--again"]
+    regions = [
+        "--epsilon",
+        "2",
+        "--block",
+        "32",
+        "--set",
+        "subdivide=4",
+        "--set",
+        "regions.kind=private",
+        "--again",
+    ]
     assert main(["pixelize", "a.png", *regions, "--out", "out2"]) == 0
     assert "This protects any 16 pixels of the picture with epsilon = 2" in shown(capsys)
     assert main(["restore", "out2/000001.npz", "b.png"]) == 0
@@ -69,11 +79,23 @@ def test_pixelize_restore_verify(capsys, tmp_path):
 
 def test_public_masks_and_paper_mode(capsys):
     cv2.imwrite("mask.png", np.where(np.arange(128) < 64, 255, 0).astype(np.uint8)[None].repeat(96, 0))
-    more = ["--epsilon", "2", "--block", "16", "--subdivide", "4", "--again"]
-    assert main(["pixelize", "a.png", *more, "--regions", "public:mask.png", "--out", "public"]) == 0
+    more = ["--epsilon", "2", "--block", "16", "--set", "subdivide=4", "--again"]
+    assert main(["pixelize", "a.png", *more, "--set", "regions.kind=public:mask.png", "--out", "public"]) == 0
     assert "was not made from this picture" in shown(capsys)
     assert (
-        main(["pixelize", "a.png", *more, "--regions", "paper:mask.png", "--paper", "3", "--out", "paper"])
+        main(
+            [
+                "pixelize",
+                "a.png",
+                *more,
+                "--set",
+                "regions.kind=paper:mask.png",
+                "--set",
+                "paper=3",
+                "--out",
+                "paper",
+            ]
+        )
         == 0
     )
     assert "NOTHING IS GUARANTEED" in shown(capsys)
@@ -145,18 +167,31 @@ def test_a_folder_says_that_epsilons_add_up(capsys):
         (["--neighbours", "people:1"], ["people:1"]),
         (["--block", "0"], ["block"]),
         (["--block", "97"], ["a.png", "larger than the picture"]),
-        (["--subdivide", "3", "--regions", "private"], ["subdivide", "1, 2, 4, 8, 16"]),
-        (["--subdivide", "2"], ["regions"]),
-        (["--subdivide", "2", "--regions", "public:small.png"], ["a.png", "mask has 5 x 4"]),
-        (["--subdivide", "2", "--regions", "public:absent.png"], ["absent.png"]),
-        (["--subdivide", "2", "--regions", "secret"], ["secret"]),
-        (["--subdivide", "2", "--regions", "paper:small.png"], ["paper"]),
-        (["--subdivide", "2", "--regions", "private", "--segmenter", "absent.onnx"], ["absent.onnx"]),
-        (["--subdivide", "2", "--regions", "private", "--stage-one", "1"], ["share"]),
-        (["--subdivide", "2", "--regions", "private", "--quantile", "1"], ["quantile"]),
-        (["--threshold", "3"], ["--regions private"]),
+        (["--set", "subdivide=3", "--set", "regions.kind=private"], ["subdivide", "1, 2, 4, 8, 16"]),
+        (["--set", "subdivide=2"], ["regions"]),
+        (["--set", "subdivide=2", "--set", "regions.kind=public:small.png"], ["a.png", "mask has 5 x 4"]),
+        (["--set", "subdivide=2", "--set", "regions.kind=public:absent.png"], ["absent.png"]),
+        (["--set", "subdivide=2", "--set", "regions.kind=secret"], ["secret"]),
+        (["--set", "subdivide=2", "--set", "regions.kind=paper:small.png"], ["paper"]),
+        (
+            [
+                "--set",
+                "subdivide=2",
+                "--set",
+                "regions.kind=private",
+                "--set",
+                "regions.segmenter=absent.onnx",
+            ],
+            ["absent.onnx"],
+        ),
+        (["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.share=1"], ["share"]),
+        (
+            ["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.quantile=1"],
+            ["quantile"],
+        ),
+        (["--set", "regions.threshold=3"], ["regions.kind=private"]),
         (["--delta", "1"], ["delta"]),
-        (["--paper", "4"], ["paper"]),
+        (["--set", "paper=4"], ["paper"]),
         (["--out", "x.gif"], []),
     ],
 )
@@ -290,7 +325,19 @@ def test_a_float_picture(capsys, tmp_path, name):
 
 def test_an_archive_that_asks_for_all_memory(capsys, tmp_path):
     """A kilobyte: one block, divided into a million parts a side."""
-    main(["pixelize", "a.png", *BASIC, "--subdivide", "2", "--regions", "private", "--out", "good.npz"])
+    main(
+        [
+            "pixelize",
+            "a.png",
+            *BASIC,
+            "--set",
+            "subdivide=2",
+            "--set",
+            "regions.kind=private",
+            "--out",
+            "good.npz",
+        ]
+    )
     with np.load(tmp_path / "good.npz", allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
     about = json.loads(members["about"].tobytes())

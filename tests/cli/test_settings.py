@@ -85,12 +85,36 @@ def test_a_new_field_is_a_setting_by_itself(tmp_path, monkeypatch):
         "    warm: float | None = 0.5\n"
     )
     monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    settings._names.cache_clear()
     found = settings_of(("method.", "dpose_more.new:New"))
+    settings._names.cache_clear()
     assert list(found) == ["method.a", "method.warm"]
     warm = found["method.warm"]
     assert (warm.kind, warm.default, warm.text) == ("float", "0.5", "How warm: very. Or not.")
     assert warm.help == "How warm: very. Default: 0.5."
     assert parsed(found, "method.warm=2") == ("method.warm", 2)
+
+
+def test_a_class_that_reads_text_is_a_setting_and_a_group_takes_the_place_of_a_field(tmp_path, monkeypatch):
+    package = tmp_path / "dpose_more"
+    package.mkdir()
+    (package / "new.py").write_text(
+        "from fractions import Fraction\n"
+        "class Part:\n    size: int = 1\n    @classmethod\n    def parse(cls, text):\n        return cls()\n"
+        'class New:\n    """New.\n\n    Attributes:\n        share: How much.\n        part: Which part.\n'
+        '        inner: Replaced.\n    """\n'
+        "    share: Fraction\n    part: Part = Part()\n    inner: str = 'x'\n    hidden: tuple[str, ...] = ()\n"
+        'class Inner:\n    """Inner.\n\n    Attributes:\n        kind: Which.\n    """\n    kind: str = "a"\n'
+    )
+    monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    settings._names.cache_clear()
+    found = settings_of(("", "dpose_more.new:New"), ("inner.", "dpose_more.new:Inner"))
+    settings._names.cache_clear()
+    assert {path: (s.kind, s.default, s.text) for path, s in found.items()} == {
+        "share": ("str", "", "How much."),
+        "part": ("str", "", "Which part."),
+        "inner.kind": ("str", "a", "Which."),
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from dpose.cli import main
+from dpose.cli.cluster import progress_line
 from dpose.engines.one_job import NOTE, JobNote, began, check_no_job
 from dpose.engines.slurm import CommandJob, exit_code, parsed_settings, submit, wait_for
 from dpose.files import check_free
 from dpose.privacy.ledger import read_ledger
-from dpose.runs.progress import progress_line
 from refusals import refused
 
 WAITS = """

@@ -54,7 +54,7 @@ GUARDED = {
     "training/step.py": Guarded(STEP),
     "training/gradient.py": Guarded(
         (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
-        ("Projection", "GradientSources", "open_parts"),
+        ("PublicFit", "GradientSources", "open_parts"),
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -163,12 +163,15 @@ GUARDED = {
             *("Loop._score", "Loop._followed", "Loop.save"),
         ),
     ),
+    "training/dry_run.py": Guarded(
+        ("training/test_dry_run.py", "training/test_preclipping.py"), ("dry_run", "fit_microbatch")
+    ),
     "training/trainer.py": Guarded(
         (
             *("training/test_trainer.py", "training/test_guards.py", "training/test_dry_run.py"),
             *("training/test_validation.py", *RESUMED),
         ),
-        ("train", "_fitted", "describe_run", "_public_units", "as_protected"),
+        ("train", "describe_run", "_public_units", "as_protected"),
     ),
     "training/statement.py": Guarded(
         (

@@ -265,7 +265,7 @@ class TestDrawing:
             (["--explain-picture", "a.jpg"], "drawn as PNG"),
             (["--explain-picture", "a.png"], "take the place"),
             (["b.png", "--explain-picture", "c.png"], "not 2"),
-            (["--explain-picture", "c.png", "--paper", "1"], "guarantees nothing"),
+            (["--explain-picture", "c.png", "--set", "paper=1"], "guarantees nothing"),
         ],
     )
     def test_one_line_for_what_cannot_be_drawn(self, capsys, more, said):

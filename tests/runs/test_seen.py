@@ -119,7 +119,7 @@ class TestWhichSet:
 class TestRefused:
     @pytest.mark.parametrize(
         ("name", "how"),
-        [("vitpose-coco-aic-mpii", "as their name says"), ("m", "as --init-data says")],
+        [("vitpose-coco-aic-mpii", "as their name says"), ("m", "as model.init_data says")],
     )
     def test_by_name_of_the_source_or_of_what_the_data_are_before_anything_is_charged(
         self, tmp_path, name, how
@@ -169,7 +169,7 @@ class TestRefused:
         ]
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "CrowdPose (as --init-data says), and COCO's val split may have pictures in common" in line
+        assert "CrowdPose (as model.init_data says), and COCO's val split may have pictures in common" in line
         assert main([*words[:-4], "--set", "model.init_data=,", *words[-2:]]) == 2
         assert "[trained-on-missing]" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from dots import train
 from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.training.gradient import Projection, open_parts
+from dpose.training.gradient import PublicFit, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, SubspaceConfig
@@ -80,14 +80,14 @@ def test_the_public_gradient_has_a_weight(dots):
 def test_projection_acts_on_the_noised_sum_alone(dots, monkeypatch):
     """What is projected is dp-sgd's gradient; what fpdp-sgd adds to pdp-sgd is public-only's."""
     seen = []
-    real = Projection.apply
+    real = PublicFit.apply
 
     def watched(self, gradient, params, number):
         made = real(self, gradient, params, number)
         seen.append((gradient, made[0], self.subspace))
         return made
 
-    monkeypatch.setattr(Projection, "apply", watched)
+    monkeypatch.setattr(PublicFit, "apply", watched)
     private, projected, public = (taken(dots, m) for m in ("dp-sgd", "pdp-sgd", "public-only"))
     both = taken(dots, "fpdp-sgd")
     for k in range(3):

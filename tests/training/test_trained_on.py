@@ -141,7 +141,7 @@ class TestTold:
         file.touch()
         found = trained_on(file, "AI Challenger, mpii:train,our own")
         assert (found.datasets, found.known) == (("coco", "aic", "mpii:train", "our own"), True)
-        assert "--init-data" in found.how
+        assert "model.init_data" in found.how
         assert trained_on(file, "unknown") == trained_on(file)
         assert not said_by_user("coco,unknown").known
         folder = model_folder(tmp_path / "m", trained_on={"datasets": [], "note": "not public"})
@@ -198,10 +198,10 @@ class TestFollows:
     def test_conditions_name_what_is_known_and_what_is_not(self):
         assert conditions_of(NOTHING, "image", self.WEIGHTS) == ()
         assert conditions_of(
-            TrainedOn(("coco", "aic"), True, how="as --init-data says"), "image", self.WEIGHTS
+            TrainedOn(("coco", "aic"), True, how="as model.init_data says"), "image", self.WEIGHTS
         ) == (
             "no protected image is a picture of COCO or AI Challenger, which the first weights (sha256 ab...) learnt "
-            "from, and from nothing else (as --init-data says)",
+            "from, and from nothing else (as model.init_data says)",
         )
         secret = TrainedOn(note="trained on data that are not public")
         assert conditions_of(secret, "crop", self.WEIGHTS) == (

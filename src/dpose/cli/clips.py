@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import expand_groups
+from dpose.cli.options import Settings, expand_groups
 from dpose.cli.release_options import (
     ABOUT,
+    ABOUT_CLASS,
     Again,
-    Chroma,
-    Colours,
     EngineName,
     EngineWorkers,
     Explain,
@@ -23,7 +22,6 @@ from dpose.cli.release_options import (
     OutputOptions,
     Protect,
     Public,
-    Restore,
     Seed,
     about_of,
     asked_neighbours,
@@ -43,6 +41,15 @@ if TYPE_CHECKING:
     from dpose.release.jobs import Job
 
 
+RELEASE_VIDEO = Settings(
+    (("", "dpose.release.config:Projection"), ABOUT_CLASS),
+    {"epsilon": (), "delta": (), "neighbours": (), "operator": (), "restoration": ("--restore",)},
+    required=("epsilon", "delta"),
+    texts=("delta",),
+    left_out=("grid",),
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
@@ -58,52 +65,10 @@ Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs
 
 def release_video(
     paths: Paths,
-    epsilon: Annotated[
-        str, typer.Option(help="Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.")
-    ],
-    delta: Annotated[str, typer.Option(help="Probability that the bound may fail, above 0. Say 1e-5.")],
     output: OutputOptions,
-    settings: Annotated[dict[str, Any], ABOUT],
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every frame, one "
-            "frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them inside one box, "
-            "wherever it lies."
-        ),
-    ] = None,
+    settings: Annotated[dict[str, Any], RELEASE_VIDEO],
     protect: Protect = None,
     face_size: FaceSize = None,
-    operator: Annotated[
-        str,
-        typer.Option(
-            help="block: means of cells in space and time. low-pass: cosines. random: a random projection."
-        ),
-    ] = "block",
-    colour: Colours = None,
-    chroma: Chroma = None,
-    k: Annotated[
-        int | None,
-        typer.Option(help="The most values kept of a group of frames. Default: what the noise allows."),
-    ] = None,
-    pool: Annotated[
-        int | None, typer.Option(help="Frames taken together. Default: what the noise allows.")
-    ] = None,
-    clip_norm: Annotated[
-        str | None,
-        typer.Option(help="Clip the projected values' norm: less noise for frame and clip, less contrast."),
-    ] = None,
-    clip_segment: Annotated[
-        bool, typer.Option("--clip-segment", help="Clip 64 frames' values together, not each group's.")
-    ] = False,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Run Video-DPRP as published (slow). Guarantees nothing.")
-    ] = False,
-    split: Annotated[
-        float | None,
-        typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
-    ] = None,
-    restore: Restore = "learned",
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     workers: EngineWorkers = 1,
@@ -115,31 +80,25 @@ def release_video(
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.batch import Work
-    from dpose.release.config import SPLIT, Projection
+    from dpose.release.config import LEARNED, Projection
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_videos
     from dpose.release.plans import bind_video
 
-    asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
+    about = about_of(settings)
+    neighbours = asked_neighbours(settings.pop("neighbours", None), protect, face_size, explain_picture, "")
     config = Projection.of(
-        epsilon,
-        delta,
-        asked,
-        operator,
-        colour=colour,
-        chroma=chroma,
-        k=k,
-        pool=pool,
-        clip_norm=clip_norm,
-        clip_segment=clip_segment,
-        paper=paper,
-        split=SPLIT if split is None else split,
-        restore=restore,
+        settings.pop("epsilon"),
+        settings.pop("delta"),
+        neighbours,
+        settings.pop("operator", "block"),
+        restore=settings.pop("restoration", LEARNED),
+        **settings,
     )
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
-    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
+    found = [(replace(job, about=about), info) for job, info in found]
     if explain_picture is not None:
         draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -211,7 +212,6 @@ class Cluster:
         """Print which job was submitted and, if the command waits, its progress; return its exit code."""
         from dpose.engines.one_job import JobNote
         from dpose.engines.slurm import wait_for
-        from dpose.runs.progress import progress_line
 
         progress = progress or (lambda: progress_line(folder) or "the job has taken no step yet")
         log = _log_folder(folder)
@@ -270,3 +270,32 @@ def places_in(settings: dict[str, Any]) -> dict[str, Any]:
         "data": {name: data.get(name) for name in ("private", "public", "validation_data")},
         "model": {"init": model.get("init")},
     }
+
+
+END_BYTES = 1 << 16
+"""So much of a log's end is read: many lines."""
+
+
+def progress_line(folder: Path) -> str:
+    """How far the run in `folder` is, "step 12 of 600"; "" if it has taken none, or its log cannot be read."""
+    file = folder / "log.jsonl"
+    try:
+        with file.open("rb") as log:
+            first = log.readline()
+            log.seek(max(0, file.stat().st_size - END_BYTES))
+            last = log.read().splitlines()
+    except OSError:
+        return ""
+    steps = _line(first).get("steps")
+    done = next((found for text in reversed(last) if (found := _line(text)).get("type") == "step"), None)
+    if done is None or not isinstance(steps, int):
+        return ""
+    return f"step {done['step']:,} of {steps:,}"
+
+
+def _line(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

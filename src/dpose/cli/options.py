@@ -50,16 +50,23 @@ class Settings:
         named: Settings with options of their own, and their names, such as "--batch-size"; empty for the last part of
             the path.
         defaults: Values of this command where none is given, by path.
+        required: Settings that must be given.
+        texts: Settings whose options take text, whatever they become.
+        left_out: Settings that the command fills in itself.
     """
 
     classes: tuple[tuple[str, str], ...]
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def known(self) -> Mapping[str, Setting]:
         """All settings, by path."""
-        return settings_of(*self.classes)
+        found = settings_of(*self.classes)
+        return {path: setting for path, setting in found.items() if path not in self.left_out}
 
     def options(self) -> Iterator[inspect.Parameter]:
         """The options, as parameters of a command."""
@@ -70,8 +77,11 @@ class Settings:
             if default is not None:
                 text = f"{text.partition(' Default: ')[0]} Default: {default}."
             names = names or ("--" + path.rpartition(".")[2].replace("_", "-"),)
-            kind = kinds.get(setting.kind, str)
-            yield _parameter(_key(path), kind | None, option(text, *names))
+            kind = str if path in self.texts else kinds.get(setting.kind, str)
+            if path in self.required:
+                yield _parameter(_key(path), kind, option(text, *names), inspect.Parameter.empty)
+            else:
+                yield _parameter(_key(path), kind | None, option(text, *names))
         yield _parameter(
             "other_settings",
             list[str] | None,

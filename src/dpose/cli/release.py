@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from dpose.cli.options import expand_groups
+from dpose.cli.options import Settings, expand_groups
 from dpose.cli.release_options import (
-    ABOUT,
+    ABOUT_CLASS,
     Again,
-    Chroma,
-    Colours,
     EngineName,
     Explain,
     ExplainPicture,
@@ -21,7 +20,6 @@ from dpose.cli.release_options import (
     OutputOptions,
     Protect,
     Public,
-    Restore,
     Seed,
     about_of,
     asked_neighbours,
@@ -33,10 +31,43 @@ from dpose.cli.release_options import (
     tell_each,
 )
 from dpose.cli.remote import with_stores
+from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.release.regions import Regions
+
+
+@dataclass(frozen=True)
+class RegionChoice:
+    """How complex blocks are chosen, which are divided into parts.
+
+    Attributes:
+        kind: private, public:MASK or, in paper mode, paper:MASK (or paper).
+        quantile: Of private regions: a block is complex above this share of the blocks' Sobel energies.
+        threshold: Of private regions: a block is complex above this Sobel magnitude in gray levels, instead.
+        segmenter: Of private regions: an ONNX model that sees stage one's released picture, instead.
+        share: Of private regions: stage one's share of the budget.
+    """
+
+    kind: str | None = None
+    quantile: float = 0.75
+    threshold: float | None = None
+    segmenter: Path | None = None
+    share: str = "1/2"
+
+
+PIXELIZE = Settings(
+    (
+        ("", "dpose.release.config:Pixelization"),
+        ("regions.", "dpose.cli.release:RegionChoice"),
+        ABOUT_CLASS,
+    ),
+    {"epsilon": (), "neighbours": (), "block": (), "delta": (), "restoration": ("--restore",)},
+    required=("epsilon",),
+    texts=("block", "delta"),
+    left_out=("chosen",),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -49,64 +80,14 @@ def register(app: typer.Typer) -> None:
 
 def pixelize(
     paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
-    epsilon: Annotated[
-        str,
-        typer.Option(
-            help="Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly."
-        ),
-    ],
     output: OutputOptions,
-    settings: Annotated[dict[str, Any], ABOUT],
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="What is hidden: pixels:M of a picture or whole clip (default pixels:16); pixels:M/frame of every "
-            "frame; box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies."
-        ),
-    ] = None,
+    settings: Annotated[dict[str, Any], PIXELIZE],
     protect: Protect = None,
     face_size: FaceSize = None,
-    block: Annotated[
-        str,
-        typer.Option(
-            help="Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture."
-        ),
-    ] = "auto",
-    colour: Colours = None,
-    chroma: Chroma = None,
-    delta: Annotated[
-        str, typer.Option(help="0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.")
-    ] = "0",
-    subdivide: Annotated[
-        int, typer.Option(help="Divide complex blocks into N x N parts; needs --regions.")
-    ] = 1,
-    regions: Annotated[
-        str | None,
-        typer.Option(
-            help="Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper)."
-        ),
-    ] = None,
-    quantile: Annotated[
-        float, typer.Option(help="private: above this share of the blocks' Sobel energies.")
-    ] = 0.75,
-    threshold: Annotated[
-        float | None, typer.Option(help="private: above this Sobel magnitude in gray levels, instead.")
-    ] = None,
-    segmenter: Annotated[
-        Path | None,
-        typer.Option(help="private: an ONNX model that sees stage one's released picture, instead."),
-    ] = None,
-    stage_one: Annotated[str, typer.Option(help="private: stage one's share of the budget.")] = "1/2",
-    paper: Annotated[
-        int | None, typer.Option(help="Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.")
-    ] = None,
-    restore: Restore = "learned",
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Pictures or frames in work at a time; an engine's processes.")
-    ] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Pictures, frames or processes at work.")] = 1,
     engine: EngineName = None,
     public: Public = False,
     again: Again = False,
@@ -114,32 +95,29 @@ def pixelize(
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
 
-    Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
-    release of a picture says what both cost together and needs --again.
+    Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
     from dpose.release.batch import Work, release_all, skip_finished
-    from dpose.release.config import Pixelization
+    from dpose.release.config import AUTO, LEARNED, Pixelization
     from dpose.release.explain import explain_release
     from dpose.release.jobs import find_jobs, record_names
     from dpose.release.plans import plan_of
 
     console = Console()
+    about = about_of(settings)
+    neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
-        epsilon,
+        settings.pop("epsilon"),
         asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
-        _block(block),
-        delta=delta,
-        subdivide=subdivide,
-        regions=_regions(regions, quantile, threshold, segmenter, stage_one),
-        paper=paper,
-        colour=colour,
-        chroma=chroma,
-        restore=restore,
+        _block(str(settings.pop("block", AUTO))),
+        regions=_regions(checked(RegionChoice, settings.pop("regions", {}), "regions.")),
+        restore=settings.pop("restoration", LEARNED),
+        **settings,
     )
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
-    jobs = jobs.said(about=about_of(settings))
+    jobs = jobs.said(about=about)
     if explain_picture is not None:
         draw_hidden(jobs, config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)
@@ -222,23 +200,24 @@ def _block(text: str) -> int | str:
         ) from None
 
 
-def _regions(
-    text: str | None, quantile: float, threshold: float | None, segmenter: Path | None, share: str
-) -> Regions | None:
+def _regions(choice: RegionChoice) -> Regions | None:
     from dpose.release.config import exact
     from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, onnx_segmenter
 
+    text, segmenter = choice.kind, choice.segmenter
     kind, _, mask = (text or "").partition(":")
-    if kind != "private" and (threshold is not None or segmenter is not None):
-        raise DposeError("regions-missing", "--threshold and --segmenter need --regions private")
+    if kind != "private" and (choice.threshold is not None or segmenter is not None):
+        raise DposeError(
+            "regions-missing", "regions.threshold and regions.segmenter need regions.kind=private"
+        )
     if text is None:
         return None
     if text == "private":
         return PrivateRegions(
-            quantile=quantile,
-            threshold=threshold,
+            quantile=choice.quantile,
+            threshold=choice.threshold,
             segmenter=onnx_segmenter(segmenter) if segmenter else None,
-            share=exact(share, "stage-one"),
+            share=exact(choice.share, "regions.share"),
             name=segmenter.name if segmenter else "",
         )
     if kind == "public" and mask:
@@ -248,5 +227,5 @@ def _regions(
     if kind == "paper" and mask:
         return PaperRegions(PublicRegions.from_file(mask).pixels)
     raise DposeError(
-        "regions-malformed", f"must be private, public:MASK or paper:MASK, not {text!r}", "regions"
+        "regions-malformed", f"must be private, public:MASK or paper:MASK, not {text!r}", "regions.kind"
     )

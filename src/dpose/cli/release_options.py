@@ -22,23 +22,11 @@ if TYPE_CHECKING:
     from dpose.release.config import ReleaseConfig
     from dpose.release.jobs import Job
 
-Colours = Annotated[
-    str | None,
-    typer.Option(
-        help="ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc for "
-        "what has colours."
-    ),
-]
-Chroma = Annotated[
-    int | None,
-    typer.Option(help="1, 2 or 4: how many times as wide chroma's cells are. Default: chosen."),
-]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
 Protect = Annotated[
     str | None,
     typer.Option(
-        help="Instead of --neighbours: detail (16 pixels), face or person (as many pixels as one of --face-size has; "
-        "in a video a box of that size, for 10 seconds). Nothing is looked for: the size is what you say."
+        help="Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."
     ),
 ]
 FaceSize = Annotated[
@@ -47,10 +35,7 @@ FaceSize = Annotated[
 ]
 ExplainPicture = Annotated[
     Path | None,
-    typer.Option(
-        help="A PNG file: draw to scale what is hidden beside a face and a person. Without --out on a blank canvas, "
-        "and nothing is released; with it on the released picture."
-    ),
+    typer.Option(help="A PNG file: draw to scale what is hidden beside a face and a person."),
 ]
 Public = Annotated[
     bool,
@@ -58,9 +43,7 @@ Public = Annotated[
 ]
 Again = Annotated[
     bool,
-    typer.Option(
-        "--again", help="Release what was released before once more; epsilons add up, it says to what."
-    ),
+    typer.Option("--again", help="Release once more what was released before; epsilons add up."),
 ]
 EngineName = Annotated[
     str | None,
@@ -70,9 +53,6 @@ EngineName = Annotated[
     ),
 ]
 EngineWorkers = Annotated[int, typer.Option("--workers", min=1, help="An engine's processes.")]
-Restore = Annotated[
-    str, typer.Option("--restore", help="What is made of released cells, at no cost: learned, tv or none.")
-]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
 ]
@@ -135,7 +115,8 @@ def draw_hidden(
     draw_explanation(plan, file, rate=rate, face=parse_face(face_size or FACE_SIZE), released=shown)
 
 
-ABOUT = Settings((("about.", "dpose.privacy.sections:About"),))
+ABOUT_CLASS = ("about.", "dpose.privacy.sections:About")
+ABOUT = Settings((ABOUT_CLASS,))
 """What a statement says of who releases something."""
 
 
@@ -143,7 +124,7 @@ def about_of(settings: dict[str, Any]) -> About:
     """What was said of the release; the rest is not stated."""
     from dpose.privacy.sections import About
 
-    return About(**settings.get("about", {}))
+    return About(**settings.pop("about", {}))
 
 
 @dataclass(frozen=True)
@@ -160,7 +141,7 @@ class OutputOptions:
         bool,
         typer.Option(
             "--keep-names",
-            help="Keep the files' names. They are numbered otherwise: names may tell something.",
+            help="Keep the files' names, which may identify; they are numbered otherwise.",
         ),
     ] = False
 

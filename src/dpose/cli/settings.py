@@ -70,13 +70,14 @@ def settings_of(*classes: tuple[str, str]) -> Mapping[str, Setting]:
 
     Args:
         classes: What stands before the paths of a class's fields, such as "about." or nothing; and the class, as
-            "dpose.runs.config:RunConfig".
+            "dpose.runs.config:RunConfig". A class takes the place of a field that has the name of its paths.
     """
     found: dict[str, Setting] = {}
     for before, place in classes:
         module, _, name = place.partition(":")
         found.update({s.path: s for s in _fields(*_resolved(module, name), before)})
-    return found
+    groups = {path.rpartition(".")[0] for path in found}
+    return {path: setting for path, setting in found.items() if path not in groups}
 
 
 def parsed(known: Mapping[str, Setting], text: str) -> tuple[str, Any]:
@@ -166,6 +167,8 @@ OLD = {
     "--settings-chosen": "about.settings",
     "--slurm": "job.slurm",
     "--no-wait": "job.wait",
+    "--regions": "regions.kind",
+    "--stage-one": "regions.share",
     "--watch": "data.validation_data",
     "--copies": "plan.augmentation_multiplicity",
     "--tail": "plan.average_last",
@@ -193,11 +196,17 @@ def _fields(module: str, node: ast.AST | None, before: str) -> Iterator[Setting]
             continue
         path = before + field.target.id
         kind, choices, where, group = _kind(module, field.annotation)
-        if group is not None:
+        text = texts.get(field.target.id, "")
+        if group is not None and not _is_text(group):
             yield from _fields(where, group, f"{path}.")
-        elif kind:
+        elif text and (kind or group):
             default = _default(module, field.value) if field.value else ""
-            yield Setting(path, kind, choices, default, texts.get(field.target.id, ""))
+            yield Setting(path, kind or "str", choices, default, text)
+
+
+def _is_text(kind: ast.ClassDef) -> bool:
+    """True for a class whose values are written as text: it reads them by `parse` or `chosen`."""
+    return any(isinstance(n, ast.FunctionDef) and n.name in ("parse", "chosen") for n in kind.body)
 
 
 def _attributes(docstring: str) -> dict[str, str]:

@@ -87,17 +87,17 @@ def worded(numbers: Mapping[str, Any], texts: Sequence[str]) -> StatementWords:
     )
 
 
-def settings_of(release: Mapping[str, Any]) -> list[str]:
+def record_lines(release: Mapping[str, Any]) -> list[str]:
     """A release's record, a line a setting; without what the guarantee says itself, and what is not set.
 
-    >>> settings_of({"config": {"epsilon": "2", "block": 12, "regions": None, "chosen": ["block"]}})
+    >>> record_lines({"config": {"epsilon": "2", "block": 12, "regions": None, "chosen": ["block"]}})
     ['block: 12', 'chosen: block']
     """
     lines: dict[str, None] = {}  # in order, each once
     for name, value in release.items():
         if isinstance(value, Mapping):
             before = "" if name in ("config", "shape") else f"{name} "
-            lines |= dict.fromkeys(f"{before}{line}" for line in settings_of(value))
+            lines |= dict.fromkeys(f"{before}{line}" for line in record_lines(value))
         elif name not in ("epsilon", "delta") and value not in (None, [], ""):
             told = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
             lines[f"{name}: {told}"] = None
@@ -117,5 +117,5 @@ def _template() -> Any:
         loader=PackageLoader("dpose.privacy", "."), undefined=StrictUndefined
     )
     environment.filters |= {"upper": upper, "as_given": as_given, "line": lambda text: " ".join(text.split())}
-    environment.globals |= {"settings_of": settings_of, "unstated": UNSTATED}
+    environment.globals |= {"record_lines": record_lines, "unstated": UNSTATED}
     return environment.get_template("statement.j2")

@@ -93,7 +93,7 @@ class Pixelization:
             every frame; box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies.
         block: Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture.
         delta: 0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.
-        subdivide: Divide complex blocks into N x N parts; needs --regions.
+        subdivide: Divide complex blocks into N x N parts; needs regions.
         regions: Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper).
         colour: ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc
             for what has colours.
@@ -280,7 +280,7 @@ class Projection:
         clip_norm: Clip the projected values' norm: less noise for frame and clip, less contrast.
         clip_segment: Clip 64 frames' values together, not each group's.
         paper: Run Video-DPRP as published (slow). Guarantees nothing.
-        split: With --paper: b, the budget's share for the projection. Default: 0.8.
+        split: With paper: b, the budget's share for the projection. Default: 0.8.
         restoration: What is made of released cells, at no cost: learned, tv or none.
         grid: Rows, columns and groups of frames, luma's if there are colours; None to have them chosen by `k`
             and `pool`.

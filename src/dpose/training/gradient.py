@@ -52,7 +52,7 @@ class StepDiagnostics:
 
 
 @dataclass
-class Projection:
+class PublicFit:
     """What a run fits on public units, and its age: the subspace of methods that project, or scales.
 
     The public units that it is fitted on are drawn by a stream of their own, at the step's weights. Neither depends on
@@ -165,7 +165,7 @@ class GradientSources:
         inputs: StepInputs,
         private: StepInputs | None,
         open_data: StepInputs | None,
-        projection: Projection | None,
+        projection: PublicFit | None,
         facts: tuple[str, ...] = (),
         conditions: tuple[str, ...] = (),
     ) -> None:
@@ -308,7 +308,7 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
         if not kind.private or views:
             plain = over(task, copied(views or data), b"plain")
         if kind.fitted:
-            projection = Projection(plan.subspace, inputs, over(task, public, b"public") if public else None)
+            projection = PublicFit(plan.subspace, inputs, over(task, public, b"public") if public else None)
         facts = (f"{len(public):,} {kind.fitted_on}",) if public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
         yield GradientSources(inputs, private, plain, projection, facts, conditions)

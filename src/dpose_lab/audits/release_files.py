@@ -106,7 +106,7 @@ COMMANDS: Mapping[str, ReleaseCommand] = {
     "pixelize": ReleaseCommand(
         ".png",
         1,
-        ("--neighbours", "pixels:1", "--block", str(BLOCK), "--colour", "grey", "--restore", "none"),
+        ("--neighbours", "pixels:1", "--block", str(BLOCK), "--set", "colour=grey", "--restore", "none"),
         _write_picture,
         _read_picture,
     ),
@@ -114,8 +114,8 @@ COMMANDS: Mapping[str, ReleaseCommand] = {
         ".mp4",
         16 // FRAMES,
         (
-            *("--neighbours", "pixels:16", "--colour", "grey", "--restore", "none"),
-            *("--pool", str(FRAMES), "--k", str(SIDE // BLOCK * (SIDE // BLOCK + 1))),
+            *("--neighbours", "pixels:16", "--set", "colour=grey", "--restore", "none"),
+            *("--set", f"pool={FRAMES}", "--set", f"k={SIDE // BLOCK * (SIDE // BLOCK + 1)}"),
         ),
         _write_video,
         _read_video,

@@ -37,9 +37,7 @@ def reproduce(
     *,
     data: Annotated[
         list[str] | None,
-        option(
-            "The data, as the experiment takes them (docs/guide/papers.md); repeatable. Default: rendered people."
-        ),
+        option("The data, as docs/guide/papers.md has them; repeatable. Default: rendered people."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -59,13 +57,11 @@ def reproduce(
     processes: Annotated[int, option("Cells to run at once.", min=1)] = 1,
     engine: Annotated[
         str,
-        option("Who runs the cells: local, ray (started here), ray://HOST:PORT, or slurm, each cell a job."),
+        option("Who runs the cells: local, ray, ray://HOST:PORT or slurm."),
     ] = "",
     segmenter: Annotated[
         str,
-        option(
-            'An ONNX file that finds people for IoU and Dice; with ",imagenet" if its input is normalised so.'
-        ),
+        option('For IoU and Dice: an ONNX file that finds people, with ",imagenet" if normalised so.'),
     ] = "",
     quick: Annotated[
         bool,
@@ -84,9 +80,8 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.
 
-    The account counts each training as dpose train does, and 002, 004 and release-quality, which show private data
-    without noise, as unbounded. Stopped or killed, the same command goes on: cells that are done stay. Exit code 1:
-    some cells failed.
+    The account counts each training as dpose train does, and 002, 004 and release-quality as unbounded. The same
+    command goes on where it was stopped. Exit code 1: some cells failed.
     """
     from dpose_lab.papers.experiment import GridRequest, Request
     from dpose_lab.papers.registry import EXPERIMENTS

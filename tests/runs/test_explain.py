@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from dpose.privacy.neighbours import Relation
-from dpose.runs import planned
-from dpose.runs.planned import PlanFigures, plan_figures
+from dpose.runs import explain
+from dpose.runs.explain import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
 
 PLAN = TrainingPlan(epsilon=3.0, delta=1e-4, steps=4, expected_batch_size=100)
@@ -16,8 +16,8 @@ PLAN = TrainingPlan(epsilon=3.0, delta=1e-4, steps=4, expected_batch_size=100)
 @pytest.fixture
 def computed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    calls, before = [], planned._computed
-    monkeypatch.setattr(planned, "_computed", lambda *a: calls.append(1) or before(*a))
+    calls, before = [], explain._computed
+    monkeypatch.setattr(explain, "_computed", lambda *a: calls.append(1) or before(*a))
     return calls
 
 
@@ -52,6 +52,6 @@ def test_a_claim_is_never_taken_from_what_is_remembered(computed, tmp_path):
     (file,) = tmp_path.rglob("plans/*.json")
     entry = json.loads(file.read_text())
     entry["answer"]["noise"][0][2] = "0.001"
-    planned.memo.remember(planned.KIND, {"plan": PLAN.to_dict(), "units": 1000}, entry["answer"])
+    explain.memo.remember(explain.KIND, {"plan": PLAN.to_dict(), "units": 1000}, entry["answer"])
     assert plan_figures(PLAN, 1000).noise[0].epsilon == 0.001  # a forgery is shown
     assert PLAN.bind(1000).epsilon == first.noise[0].epsilon  # and trains, states and verifies nothing
