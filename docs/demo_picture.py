@@ -1,10 +1,10 @@
-"""The README's picture: predictions of the demo's models on rendered people whom nobody trained on.
+"""The README's picture: predictions of the demo's models on rendered people who were not trained on.
 
     dpose demo --out runs/demo
     python docs/demo_picture.py runs/demo docs/demo.jpg
 
 Three rows: the truth, the public weights that come with dpose, the private run. The people are the first eight of
-`ward:val` of whom no joint is hidden; nobody chose them by how well they came out.
+`ward:val` of whom no joint is hidden; they were not chosen by how well they came out.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Research on top of dpose, which needs none of it: papers repeated, attacks, audits, published baselines."""
+"""Research code on top of dpose: reproduced papers, attacks, audits, published baselines."""

@@ -12,4 +12,4 @@ PUBLISHED: Mapping[str, Callable[..., PublishedPlan]] = {
     "pictures": PaperPlan.of,
     "videos": DensePlan.of,
 }
-"""Makes a plan from a `Pixelization` (pictures) or a `Projection` (videos) and a `Shape`, by what is released."""
+"""Makers of plans from a `Pixelization` (pictures) or a `Projection` (videos) and a `Shape`."""

@@ -1,8 +1,8 @@
-"""What people lean on and sit in: crutches, walking frames, wheelchairs, made of boxes.
+"""Walking and seating aids: crutches, walking frames, wheelchairs, made of boxes.
 
-They are in the pictures of the split `aids` alone, and in what asks for them. That split shows one scene five times:
+Aids are in the pictures of the split `aids`, and in scenes that request them. That split shows one scene five times:
 the same person, room and light, standing without and with crutches or a walking frame, and seated on something else and
-in a wheelchair. Nothing is trained on it, so that it tells what an aid costs with a model that never saw one.
+in a wheelchair. Nothing is trained on it, so that it measures the effect of an aid on a model that never saw one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpose_scene.splits import SPLITS, check_place, scene_seed
 Floats = NDArray[np.float64]
 
 AIDS: dict[str, str] = {"crutches": "floor", "walking frame": "floor", "wheelchair": "seat"}
-"""Aids, and what a person rests on who has one."""
+"""Aids, and the support of a person who uses each."""
 
 _RIM = 14  # boxes of a wheel
 _TUBE = 0.013  # half the thickness of a frame's tubes, metres
@@ -30,11 +30,11 @@ _TUBE = 0.013  # half the thickness of a frame's tubes, metres
 
 @dataclass(frozen=True)
 class SceneChoice:
-    """Which scene a picture of a split is: arguments of `render.render_person`.
+    """The scene of a picture: arguments of `render.render_person`.
 
     Attributes:
-        seed: Of the scene.
-        action: What the person does; None as the seed draws it.
+        seed: Seed of the scene.
+        action: Action of the person; None for the one drawn by the seed.
         aid: One of `AIDS`, or None.
     """
 
@@ -44,7 +44,7 @@ class SceneChoice:
 
     @property
     def words(self) -> str:
-        """The aid in words, or how the person without one is seen beside those who have one."""
+        """The aid in words, or the words for a person without one."""
         return self.aid or ("none, seated" if self.action == "sit" else "none, standing")
 
 
@@ -55,7 +55,7 @@ _SHOWN = (
     ("sit", None),
     ("sit", "wheelchair"),
 )
-"""In the split `aids`: what follows each other of one scene."""
+"""Variants of one scene that follow each other in the split `aids`."""
 
 
 def choose_scene(look: str, split: str, index: int) -> SceneChoice:
@@ -72,14 +72,14 @@ def choose_scene(look: str, split: str, index: int) -> SceneChoice:
 
 
 def check_aid(aid: str | None, support: str) -> None:
-    """Refuse an aid that there is not, or that nobody uses like this.
+    """Refuse an unknown aid, or one that does not fit the action.
 
     Args:
-        aid: As the user gave it.
-        support: What the person rests on.
+        aid: Name given by the user.
+        support: Support of the person in the action.
 
     Raises:
-        DposeError: it is unknown, or for others.
+        DposeError: the aid is unknown, or needs another support.
     """
     if aid is None:
         return
@@ -88,14 +88,14 @@ def check_aid(aid: str | None, support: str) -> None:
     if support != AIDS[aid]:
         raise DposeError(
             "aid-unsupported",
-            f"nobody uses it who rests on a {support}",
+            f"is not used by a person who rests on a {support}",
             f"aid {aid!r}",
             "choose the action sit" if AIDS[aid] == "seat" else "choose the action lean",
         )
 
 
 def add_aid(things: Things, aid: str, joints: Floats, yaw: float, seat: float) -> None:
-    """Put an aid where a person is who uses it.
+    """Add an aid at the place of the person who uses it.
 
     Args:
         things: Written.

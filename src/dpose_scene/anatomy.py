@@ -10,15 +10,15 @@ from dpose_scene.mesh import FORWARD
 
 @dataclass(frozen=True)
 class BodyShape:
-    """What an identity's build is.
+    """Build of an identity.
 
     Attributes:
         scale: Body height over 1.76 m.
         heavy: -0.75 thin to 1.1 stout.
         feminine: 0 to 1: hips against shoulders, bust, narrow waist.
         head: Head height over an average adult's.
-        build: Its word.
-        elderly: Whether grey hair and a slight stoop fit.
+        build: Build in words.
+        elderly: True for grey hair and a slight stoop.
     """
 
     scale: float

@@ -77,7 +77,7 @@ class Blanket:
         frame: (3,) x, z and yaw of the bed.
         grid: (4,) half widths and ends, see `mesh.add_cloth`.
         base: Height of the mattress, metres.
-        scale: Body size, which scales what lies under it.
+        scale: Body size.
         loose: How far clothes stand off the body, metres.
     """
 

@@ -1,4 +1,4 @@
-"""Who a person is: proportions, skin, hair, face and clothes, all drawn from an identity number alone."""
+"""Identities: proportions, skin, hair, face and clothes of a person, drawn from an identity number alone."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Body:
     """A person's shape and looks, ready for the renderer.
 
     Attributes:
-        identity: The number it was drawn from.
+        identity: Number that the body is drawn from.
         bones: (14,) lengths, metres, in the order of `BONES`.
         tubes: The surface as rings on the skeleton; the first tube of the head is the bare skull.
         skull: First and last + 1 vertex of the bare skull in the surface that `mesh.sweep` makes.
         palette: (32, 12) materials of the person; see `materials.Palette`.
-        attributes: What a witness would say of this person.
+        attributes: Description of the person, as a witness would give it.
         arm_spread: Least angle between arms and trunk, radians.
     """
 

@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 REPORTED = ("age", "build", "skin", "bottom", "glasses")
-"""Attributes of people by which scores are told apart."""
+"""Attributes of people by which scores are reported separately."""
 
 
 def identity_at(look: str, split: str, index: int) -> int:
-    """Who is in picture `index` of a split.
+    """Identity of the person in picture `index` of a split.
 
     Raises:
         DposeError: unknown look or split, or an index outside the split.
@@ -45,7 +45,7 @@ def render_at(look: str, split: str, index: int, size: tuple[int, int]) -> Scene
 
 
 def groups_at(look: str, split: str, index: int) -> dict[str, str]:
-    """What a witness would say of the person in picture `index`, and in the split `aids` which aid is shown.
+    """Description of the person in picture `index`, with the aid in the split `aids`.
 
     Raises:
         DposeError: as `identity_at`.
@@ -53,5 +53,5 @@ def groups_at(look: str, split: str, index: int) -> dict[str, str]:
     chosen = choose_scene(look, split, index)
     who = identity_of(look, chosen.seed)
     attributes = body_of(who, wears_gown(look, who)).attributes
-    said = {key: attributes[key] for key in REPORTED}
-    return {**said, "aid": chosen.words} if split == "aids" else said
+    reported = {key: attributes[key] for key in REPORTED}
+    return {**reported, "aid": chosen.words} if split == "aids" else reported

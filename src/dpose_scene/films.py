@@ -1,4 +1,4 @@
-"""Films: short rendered recordings of a few actions, with who is in them and what a witness would say of them."""
+"""Films: short rendered recordings of a few actions, with identity and description of the person shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpose_scene.splits import IDENTITIES, check_place
 from dpose_scene.stage import identity_of, wears_gown
 
 FILM_ACTIONS = ("walk", "wave", "bend", "squat", "star_jump", "kick")
-"""What people in films do; film i of a split shows action i modulo their number."""
+"""Actions in films; film i of a split shows action i modulo their number."""
 
 FILM_SPLITS: dict[str, int] = {"train": 480, "val": 120, "test": 120}
 """Number of films in each split of a look. No person is in two of them."""
@@ -31,14 +31,14 @@ _FIRST = 1 << 19
 
 @dataclass(frozen=True)
 class FilmLabels:
-    """What is known of a film without rendering it.
+    """Labels of a film, known without rendering it.
 
     Attributes:
-        name: As in "ward-train-0007".
-        seed: Of its scene.
+        name: Name, as in "ward-train-0007".
+        seed: Seed of the scene.
         action: One of `FILM_ACTIONS`.
-        identity: Who is in it.
-        attributes: What a witness would say of that person.
+        identity: Number of the person shown.
+        attributes: Description of that person.
     """
 
     name: str
@@ -56,7 +56,7 @@ def film_labels(look: str, split: str, index: int) -> FilmLabels:
     """
     number = look_index(look)
     check_place("film", FILM_SPLITS, split, index)
-    # the remainder modulo four tells which people a scene may show (`splits.people_of`)
+    # the remainder modulo four determines which people a scene may show (`splits.people_of`)
     seed = 4 * (number * _LOOK_STRIDE + _FIRST + index) + tuple(IDENTITIES).index(split)
     who = identity_of(look, seed)
     return FilmLabels(

@@ -35,7 +35,7 @@ STYLES = ("short", "buzz", "bald", "side", "bob", "long", "ponytail", "bun", "af
 
 @dataclass(frozen=True)
 class HeadWords:
-    """What a head looks like in words, and the shader's flags."""
+    """A head's looks in words, and the shader's flags."""
 
     style: str
     glasses: bool

@@ -1,4 +1,4 @@
-"""How every numba kernel of this room is compiled, besides what holds for all of dpose's."""
+"""Compilation of the numba kernels of `dpose_scene`, on top of dpose's own settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from dpose import jit
 
 VALUES_STAY = {"nnan", "ninf", "nsz"}
-"""What the compiler may assume: none of it changes a finite value. Sums that it may reorder would come out
-differently when a kernel is compiled anew, and a run over these pictures could not be told from a run over others."""
+"""Assumptions for the compiler; none changes a finite value. Reordered sums could differ when a kernel is compiled
+anew, and a run on these pictures could then not be distinguished from a run on others."""
 ARITHMETIC: dict[str, Any] = {"fastmath": VALUES_STAY, "error_model": "numpy"}
 
 

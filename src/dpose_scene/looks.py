@@ -1,4 +1,4 @@
-"""The two looks: what people do in each, how the camera stands to them, and the light."""
+"""The two looks: actions, camera positions and light of each."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ACTION_WEIGHTS: dict[str, dict[str, float]] = {
         turn=0.9,
     ),
 }
-"""How common each action is when none is asked for."""
+"""Frequency of each action when none is requested."""
 
 GOWNS = {"studio": 0.0, "ward": 0.45}
 """Share of identities in a hospital gown."""
@@ -95,13 +95,13 @@ def look_index(look: str) -> int:
 
 @dataclass(frozen=True)
 class CameraView:
-    """How the camera stands to the person; angles in radians, lengths in metres.
+    """Position of the camera relative to the person; angles in radians, lengths in metres.
 
     Attributes:
-        heading: Which way the person faces; 0 towards the camera.
-        elevation: Of the camera over the horizon.
-        roll: Of the camera.
-        distance: Of the camera.
+        heading: Direction that the person faces; 0 towards the camera.
+        elevation: Elevation of the camera over the horizon.
+        roll: Roll of the camera.
+        distance: Distance of the camera.
         fill: Extent of the person over the picture's.
         shift: Offset from the middle, shares of width and height.
     """
@@ -115,7 +115,7 @@ class CameraView:
 
 
 def draw_view(draws: Draws, look: str, support: str) -> CameraView:
-    """Where the camera stands."""
+    """Draw the position of the camera."""
     ward = look == "ward"
     degrees = draws.weighted({0: 5.0, 1: 2.0, 2: 1.2, 3: 1.1})
     heading = (

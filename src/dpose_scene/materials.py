@@ -1,4 +1,4 @@
-"""What surfaces are made of: numbers that name materials, and the table the shader reads."""
+"""Materials of surfaces: their numbers, and the table that the shader reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Colour = tuple[float, float, float]
 
 SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, HAND, TRIM, HAT, LEGWEAR, SLEEVE = range(13)
 FIRST_OBJECT = 16
-"""Materials from here on are things, not the person."""
+"""First material of things; smaller numbers belong to the person."""
 FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, CUSHION, SCREEN = range(16, 26)
 MATERIALS = 32
 
@@ -72,7 +72,7 @@ class Palette:
             kind: One of `KINDS`.
             folds: How strongly cloth wrinkles, 0 to 1.
             gloss: Strength of highlights.
-            flags: What the shader of this kind makes of it (glasses, beard, neckline).
+            flags: Flags for the shader of this kind (glasses, beard, neckline).
         """
         first = linear(colour)
         self.table[material] = (

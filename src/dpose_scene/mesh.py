@@ -51,7 +51,7 @@ def _segment_table() -> Ints:
 SEGMENT_TABLE: Ints = _segment_table()
 
 UP, FORWARD = 1, 2
-"""Which axis of the segment's frame a ring's second radius points along."""
+"""Axes of the segment's frame for a ring's second radius."""
 
 
 class Ring(NamedTuple):
@@ -95,7 +95,7 @@ class Tubes(NamedTuple):
 
 
 def pack_tubes(tubes: list[tuple[list[Ring], int]], first_part: int = 1) -> Tubes:
-    """Arrays of a list of (rings, sides)."""
+    """Make the arrays of a list of (rings, sides)."""
     rows = [(SEGMENTS[r.segment], *r[1:]) for rings, _ in tubes for r in rings]
     table, start = [], 0
     for part, (rings, sides) in enumerate(tubes):
@@ -123,13 +123,13 @@ class Mesh(NamedTuple):
 
 
 def tube_sizes(tubes: Ints) -> tuple[int, int]:
-    """How many vertices and quads `sweep` appends for `tubes` (T, 4)."""
+    """Numbers of vertices and quads that `sweep` appends for `tubes` (T, 4)."""
     rings, sides = tubes[:, 1], tubes[:, 2]
     return int((rings * (sides + 1)).sum()), int(((rings - 1) * sides).sum())
 
 
 def empty_mesh(vertices: int, quads: int) -> Mesh:
-    """Buffers with room for this much and nothing in them; the kernels that append do not check."""
+    """Allocate empty buffers of this size; the kernels that append do not check it."""
     return Mesh(
         np.empty((vertices, 3)),
         np.empty((vertices, 3)),
@@ -156,7 +156,7 @@ def _patch_quads(mesh: Mesh, start: int, rows: int, columns: int, material: int,
 
 @scene_kernel
 def _patch_normals(mesh: Mesh, start: int, rows: int, columns: int, closed: bool, centres: Floats) -> None:
-    """Normals of a grid by central differences; `centres` (rows, 3) tell a closed tube's outside."""
+    """Normals of a grid by central differences; `centres` (rows, 3) determine a closed tube's outside."""
     p = mesh.points
     for r in range(rows):
         above, below = min(r + 1, rows - 1), max(r - 1, 0)

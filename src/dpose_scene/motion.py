@@ -58,14 +58,14 @@ _RIGHT_ARM = np.array([name.startswith(("r_shoulder", "r_elbow", "r_pronation", 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing people do.
+    """An action of people.
 
     Attributes:
         keys: (time in [0, 1], pose) pairs in order of time.
-        seconds: How long 0 to 1 takes.
-        cyclic: Whether time 1 goes on with time 0 (walking) or the last pose holds (sitting down).
-        support: What the person rests on: `floor`, `seat` or `bed`.
-        free_arms: Whether arms of the table `ARMS` may replace the action's own.
+        seconds: Duration from time 0 to 1.
+        cyclic: True if time 0 follows time 1 (walking), False if the last pose holds (sitting down).
+        support: Support of the person: `floor`, `seat` or `bed`.
+        free_arms: True if arms of the table `ARMS` may replace the action's own.
         noise: Standard deviation of every joint angle, degrees.
     """
 
@@ -86,7 +86,7 @@ _DRIFT = {"spine_side": 4.0, "neck_twist": 14.0, "spine_flex": 3.0, "elbow": 14.
 
 
 def _still(base: Floats, support: str = "floor", noise: float = 8.0, **drift: float) -> Action:
-    """Hardly a movement: the pose drifts a little and comes back."""
+    """Keys of a nearly still pose, which drifts a little and returns."""
     away = base + pose(None, **(drift or _DRIFT))
     return Action(((0.0, base), (0.5, away), (1.0, base)), 3.0, True, support, True, noise)
 
@@ -148,7 +148,7 @@ _ACTIONS: dict[str, Action] = {
 }
 
 ACTIONS: tuple[str, ...] = tuple(_ACTIONS)
-"""What people in scenes do."""
+"""Actions of people in scenes, by name."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +156,12 @@ class Motion:
     """An action as one person performs it in one scene.
 
     Attributes:
-        action: Its name.
+        action: Name of the action.
         support: `floor`, `seat` or `bed`.
         times: (K,) key times in seconds.
         poses: (K, 36) key poses, varied and clamped.
         seconds: Duration of one cycle.
-        cyclic: Whether it repeats.
+        cyclic: True if the action repeats.
         start: The time of frame 0, seconds.
         heading: The person's yaw, radians.
     """
@@ -200,10 +200,10 @@ class Motion:
 
 
 def action_named(name: str) -> Action:
-    """The action of this name.
+    """Look up an action by name.
 
     Raises:
-        DposeError: there is none.
+        DposeError: there is no such action.
     """
     if name not in _ACTIONS:
         raise DposeError(
@@ -250,7 +250,7 @@ def draw_motion(draws: Draws, name: str, heading: float, moment: bool, spread: f
         draws: The scene's random numbers.
         name: One of `ACTIONS`.
         heading: The person's yaw in radians.
-        moment: Whether frame 0 is a random moment of the action rather than its beginning.
+        moment: True if frame 0 is a random moment of the action, False for its beginning.
         spread: Least angle between arm and trunk in radians (stout people hold their arms further out).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Key poses: what bodies look like at the turning points of what people do.
+"""Key poses: bodies at the turning points of actions.
 
 Angles are in degrees, and read like a description: a name without its side sets both sides.
 """
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def pose(base: Floats | None = None, **degrees: float) -> Floats:
-    """A pose array (36,) from angles in degrees and lengths in metres.
+    """Make a pose array (36,) from angles in degrees and lengths in metres.
 
     A name without its side (`elbow=90`) sets both sides. Joints not named keep the value of `base`, or zero.
     """
@@ -97,7 +97,7 @@ ARMS: dict[str, Floats] = {
         "high_low": {"shoulder_abd": 12, "elbow": 20, "r_shoulder_flex": 150, "r_shoulder_abd": 20},
     }.items()
 }
-"""What arms do while the rest of the body does something else."""
+"""Arm poses that may replace an action's own."""
 
 STEP = pose(
     STAND,

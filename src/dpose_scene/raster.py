@@ -48,7 +48,7 @@ def project_vertices(mesh: Mesh, camera: Floats, screen: Floats) -> None:
 
 @scene_kernel
 def project_light(mesh: Mesh, light: Floats, screen: Floats) -> None:
-    """The same for the light's parallel view: texels, and height towards the light.
+    """Project vertices in the light's parallel view: texels, and height towards the light.
 
     Args:
         mesh: Read.

@@ -1,4 +1,4 @@
-"""The front door: one person in one room, as a picture with exact labels."""
+"""Rendering of a person in a room, as a picture with exact labels."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Scene:
             joint that only the person's own body hides counts as visible, as annotators mark it.
         head_box: float32 (4,) x0, y0, x1, y1 tight around the skull, chin to crown, in pixels.
         mask: bool (H, W): pixels at least half covered by the visible person.
-        identity: Who it is.
-        attributes: What a witness would say; the same in every picture of this identity and look.
-        action: What the person does.
-        frame: Which frame of it.
+        identity: Number of the person.
+        attributes: Description of the person; the same in every picture of this identity and look.
+        action: Action of the person.
+        frame: Number of the frame.
         aid: One of `AIDS`, or None.
     """
 
@@ -123,7 +123,7 @@ def _visible(
     quads: NDArray[np.int32],
     visible: NDArray[np.bool_],
 ) -> None:
-    """Which joints are in the picture with no thing in front of them."""
+    """Flags of joints that are in the picture with no thing in front of them."""
     height, width = depth.shape
     for k in range(len(pixels)):
         x, y = (pixels[k, 0] + 0.5) * SAMPLES, (pixels[k, 1] + 0.5) * SAMPLES
@@ -177,9 +177,9 @@ def render_person(
 
     Args:
         look: `studio` or `ward`.
-        seed: Names the scene: room, light, camera, pose, and who it is unless `identity` says so.
+        seed: Seed of the scene: room, light, camera, pose, and the identity unless `identity` is given.
         size: (height, width) in pixels.
-        identity: Who it is, >= 0; by default one of the people the seed's split may show.
+        identity: Number of the person, >= 0; by default one of the people that the seed's split may show.
         action: One of `ACTIONS`, from its beginning; by default the seed draws one, and a moment of it.
         frame: Frames since then, twelve a second. Everything but the person stands still.
         aid: One of `AIDS`, for an action of those who use it; all else stays as it is without.

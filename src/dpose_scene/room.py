@@ -1,4 +1,4 @@
-"""The empty room behind everybody: a floor, two walls, and the soft shadow of what stands there."""
+"""The empty room behind the person: a floor, two walls, and the soft shadows of things."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = NDArray[np.int32]
 
 @scene_kernel
 def _trace_row(y: float, camera: Floats, room: Floats, hits: Singles) -> None:
-    """Where the rays of a picture row (at height y over focal length) meet the room.
+    """Intersect the rays of a picture row (at height y over focal length) with the room.
 
     `hits` (6, W) gets the surface (0 floor, 1 back wall, 2 side wall), world x, y, z, and position across
     and along the room's own axes. Free of branches, so that the compiler works on many pixels at once.

@@ -32,7 +32,7 @@ def _shadow(x: float, y: float, h: float, depth: Singles, bias: float) -> float:
 
 @inlined
 def _hidden(here: float, there: float, scale: float) -> float:
-    """How much of the sky something at closeness `there` hides from a point at closeness `here`."""
+    """Share of the sky that a point at closeness `there` hides from a point at closeness `here`."""
     ahead = (there - here) * scale  # metres towards the camera
     hidden = 0.0
     if 0.03 < ahead < 0.5:

@@ -48,7 +48,7 @@ DOFS: tuple[str, ...] = (*_TRUNK, *(f"r_{n}" for n in _SIDE), *(f"l_{n}" for n i
 """The degrees of freedom of a pose, in the order of a pose array: 33 angles in radians, 3 lengths in m."""
 
 DOF: dict[str, int] = {name: i for i, name in enumerate(DOFS)}
-"""Where each degree of freedom stands in a pose array."""
+"""Index of each degree of freedom in a pose array."""
 
 _LIMITS_DEGREES = {
     "spine_flex": (-25, 75),
@@ -283,7 +283,7 @@ def forward(pose: Floats, bones: Floats, joints: Floats, frames: Floats) -> None
 CONTACT_RADII: Floats = np.array(
     [0.1, 0.1, 0.1, 0.07, 0.03] + [0.065, 0.045, 0.03, 0.015] * 2 + [0.10, 0.06, 0.045, 0.02, 0.02] * 2
 )
-"""How far the body's surface lies from each joint, metres: what touches the ground first."""
+"""Distance of the body's surface from each joint, metres: decides which part touches the ground first."""
 
 
 def place(pose: Floats, bones: Floats, support: float = 0.0) -> tuple[Floats, Floats]:

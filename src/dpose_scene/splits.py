@@ -16,7 +16,7 @@ SPLITS: dict[str, int] = {
     "aids": 1000,
 }
 """Number of pictures in each split of a synthetic look. `large` is more of what `train` is, with the same people;
-`aids` shows people of `public` with and without what helps them to walk (`dpose_scene.aids`)."""
+`aids` shows people of `public` with and without walking aids (`dpose_scene.aids`)."""
 
 IDENTITIES: dict[str, range] = {
     "train": range(0, 1400),
@@ -24,7 +24,7 @@ IDENTITIES: dict[str, range] = {
     "test": range(1600, 1800),
     "public": range(1800, 2000),
 }
-"""Who may appear in the pictures: no person is in two of these groups."""
+"""Groups of people by split: no person is in two of them."""
 
 _ORDER = tuple(IDENTITIES)
 _PLACES = {name: (name, 0) for name in IDENTITIES} | {
@@ -37,7 +37,7 @@ _LOOK_STRIDE = 1 << 20
 def scene_seed(look: str, split: str, index: int) -> int:
     """The seed of picture `index` of a split; no two looks, splits or pictures share one.
 
-    A seed's remainder modulo four tells which people it may show.
+    A seed's remainder modulo four determines which people it may show.
 
     Raises:
         DposeError: unknown look or split, or an index outside the split.
@@ -49,13 +49,13 @@ def scene_seed(look: str, split: str, index: int) -> int:
 
 
 def check_place(what: str, splits: Mapping[str, int], split: str, index: int) -> None:
-    """Refuse a place that is not there.
+    """Refuse an unknown split, or an index outside it.
 
     Args:
-        what: As in "picture".
-        splits: How many of them each split has.
-        split: Of these.
-        index: Of one of them.
+        what: Word for an item, such as "picture".
+        splits: Number of items of each split.
+        split: Name of the split.
+        index: Index of the item.
 
     Raises:
         DposeError: unknown split, or an index outside it.

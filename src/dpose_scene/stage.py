@@ -1,4 +1,4 @@
-"""Setting a scene: everything that stays as it is while the person moves."""
+"""Setting a scene: everything that stays the same while the person moves."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _REACH = 1.45  # metres around the person that the light's map covers
 
 @dataclass(frozen=True)
 class SceneStage:
-    """All of a scene that does not change from frame to frame.
+    """Parts of a scene that do not change from frame to frame.
 
     Attributes:
-        body: Who.
-        motion: Doing what.
-        camera: Seen from where.
+        body: Body of the person.
+        motion: Motion of the person.
+        camera: Camera.
         room: (22,) see `background.draw_room`.
         light: (17,) see `looks.draw_light`.
         light_axes: (14,) the light's parallel view, see `raster.project_light`.
         palette: (32, 12) materials of the person and of things.
         boxes: (N, 9) furniture, see `mesh.add_boxes`.
         blanket: Bedding, if any.
-        sensor: Photographed how.
-        support: Height of what the person rests on, metres.
+        sensor: Sensor of the camera.
+        support: Height of the support under the person, metres.
     """
 
     body: Body
@@ -75,7 +75,7 @@ def posed(body: Body, motion: Motion, support: float, frame: float) -> tuple[Flo
 
 
 def identity_of(look: str, seed: int) -> int:
-    """Who a scene shows unless it is told otherwise."""
+    """Draw the identity that a scene shows by default."""
     return _drawn_identity(Draws(look_index(look), seed), seed)
 
 
@@ -103,7 +103,7 @@ def build_stage(
     view = draw_view(draws, look, action_named(name).support)
     motion = draw_motion(draws, name, view.heading, action is None, body.arm_spread)
     support = BED_HEIGHT[look] if motion.support == "bed" else 0.0
-    # the camera frames the moment of a still, or the whole of an action that was asked for
+    # the camera frames the moment of a still, or the whole of a requested action
     last = motion.seconds * FRAMES_PER_SECOND
     moments = [0.0] if action is None else [0.0, 0.25 * last, 0.5 * last, 0.75 * last, last]
     joints = np.concatenate([posed(body, motion, support, m)[0] for m in moments])
@@ -150,7 +150,7 @@ def build_stage(
 
 @lru_cache(maxsize=8192)
 def wears_gown(look: str, identity: int) -> bool:
-    """Whether this person wears a hospital gown in this look: always or never."""
+    """True if this person wears a hospital gown in this look, in every picture."""
     return Draws(look_index(look), identity, _GOWN_STREAM).chance(GOWNS[look])
 
 
@@ -186,7 +186,7 @@ def _bed(
 
 
 def _light_axes(light: Floats, middle: Floats) -> Floats:
-    """The light's parallel view of what stands around `middle`, see `raster.project_light`."""
+    """The light's parallel view of the things around `middle`, see `raster.project_light`."""
     x, y, z = (float(v) for v in light[:3])
     flat = math.hypot(x, z) + 1e-9
     ax, az = z / flat, -x / flat  # across: level, at right angles to the light

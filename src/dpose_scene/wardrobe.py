@@ -1,4 +1,4 @@
-"""What people put on: garments, their lengths, colours and patterns."""
+"""Garments: their lengths, colours and patterns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ V_NECK, OPEN_JACKET, BUTTONS, BELT, BARE_SHOULDERS, LOGO = 1, 2, 4, 8, 16, 32
 
 @dataclass(frozen=True)
 class Outfit:
-    """What a person wears, in numbers.
+    """Outfit of a person, in numbers.
 
     Attributes:
         top: Word for the top.
@@ -68,7 +68,7 @@ class Outfit:
 
 
 def draw_outfit(draws: Draws, shape: BodyShape, gown: bool) -> Outfit:
-    """What this person puts on."""
+    """Draw the outfit of a person."""
     woman = shape.feminine > 0.5
     if gown:
         return Outfit(

@@ -1,4 +1,4 @@
-"""Films: reproducible, balanced, with nobody in two splits."""
+"""Films: reproducible, balanced, with no person in two splits."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_a_film_is_the_same_every_time_and_moves():
     assert not np.array_equal(first, film("studio", "train", 3))
 
 
-def test_nobody_is_in_two_splits():
+def test_no_person_is_in_two_splits():
     people = {
         split: {film_labels("studio", split, i).identity for i in range(count)}
         for split, count in FILM_SPLITS.items()

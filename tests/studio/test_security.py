@@ -1,4 +1,4 @@
-"""Nobody gets in: what a page of another site, another name for this machine, or an old address is answered."""
+"""Refusals: what a page of another site, another name for this machine, or an old address is answered."""
 
 import http.client
 import os
@@ -87,7 +87,7 @@ def test_no_secret_or_yesterdays_opens_nothing(stranger, studio, path):
     assert stranger.request(method_of(path), path, headers=twice).status_code == 403
 
 
-def test_cookies_let_nobody_in_and_lock_nobody_out(stranger, client, studio):
+def test_cookies_let_no_one_in_and_lock_no_one_out(stranger, client, studio):
     """A browser sends a machine's cookies to every port of it: other programs get ours, and we get theirs."""
     for found in (client.get("/"), client.post("/api/jobs", json={})):
         assert "set-cookie" not in found.headers
@@ -365,7 +365,7 @@ def test_a_header_that_declares_a_huge_picture_is_refused(client, tmp_path):
 
 
 def test_the_secret_is_on_no_command_line(tmp_path, monkeypatch):
-    """Whoever has an account on this machine reads everybody's command lines, a browser's too."""
+    """Every user of this machine can read all command lines, a browser's too."""
     seen, opened = [], threading.Event()
 
     class NoServer:

@@ -1,4 +1,4 @@
-"""A page on one's own machine: release pictures, plan trainings, look at runs and at the account. Nobody else gets in.
+"""A page on one's own machine: release pictures, plan trainings, look at runs and at the account. Closed to others.
 
     dpose studio --folder photos --folder runs
 

@@ -15,11 +15,11 @@ def whole_account() -> dict[str, Any]:
     """All datasets that the account knows of.
 
     Raises:
-        DposeError: it cannot be read.
+        DposeError: the account cannot be read.
     """
     words.check_there()
     return {
-        "datasets": [_as_shown(one) for one in words.datasets()],
+        "datasets": [spending_json(one) for one in words.datasets()],
         "notes": [
             f"Figures are {words.PLANNED}. A budget is kept by a filter, whose count is larger and holds for what was "
             "chosen after seeing results, too.",
@@ -29,21 +29,21 @@ def whole_account() -> dict[str, Any]:
 
 
 def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
-    """What one picture or clip has given.
+    """History and budgets of one picture or clip.
 
     Args:
         name: For readers.
-        hashes: Its digests, as the worker found them.
+        hashes: Digests of the picture or clip, as computed by the worker.
 
     Raises:
         DposeError: the account cannot be read.
     """
     words.check_there()
-    return _as_shown(words.picture_of(name, marks_of(hashes)))
+    return spending_json(words.picture_of(name, marks_of(hashes)))
 
 
-def _as_shown(one: words.DataSpending) -> dict[str, Any]:
-    """What a page is told of one dataset or picture."""
+def spending_json(one: words.DataSpending) -> dict[str, Any]:
+    """Spending on one dataset or picture, as JSON for the page."""
     lines = words.lines_of(one.entries)
     return {
         "name": one.name,

@@ -1,4 +1,4 @@
-"""The studio's pages and what they ask: one table of calls, each a function from what is sent to what is got."""
+"""The studio's pages and their calls: a table of functions, each from a request's JSON to its answer's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpose.studio.workplace import Workplace
 
 HERE = Path(__file__).parent
 MOST_JSON = 64 << 10
-"""Bytes of what a page asks."""
+"""Largest body of a call, bytes."""
 NESTED = "the page sent what is nested too deeply: a value is a text, a number, or a list of numbers"
 VIEWS = {"/": "release", "/plan": "plan", "/runs": "runs", "/account": "account"}
 Body = Mapping[str, Any]
@@ -36,16 +36,16 @@ Body = Mapping[str, Any]
 
 @dataclass
 class Studio:
-    """What the calls work on.
+    """State that the calls share.
 
     Attributes:
-        door: Who is let in.
-        roots: What may be read.
-        out: Where releases are written.
-        workplace: Where copies lie.
-        files: What is open.
+        door: Decides which requests are let in.
+        roots: Folders that may be read.
+        out: Folder that releases are written to.
+        workplace: Private folder for copies of opened files.
+        files: Opened files.
         jobs: Releases.
-        resumed: Trainings; made when first asked for.
+        resumed: Trainings that were resumed from here; created on first use.
     """
 
     door: Door
@@ -60,25 +60,25 @@ class Studio:
         self.files = OpenedFiles(self.workplace)
 
     def close(self) -> None:
-        """Stop what runs, remove what lies about."""
+        """Stop all jobs and remove the private folder."""
         self.jobs.close()
         self.workplace.close()
 
 
 def _open_file(studio: Studio, body: Body) -> dict[str, Any]:
     """Open a picture or clip of a folder."""
-    return _told_file(studio, studio.files.open(studio.roots.find(body.get("place")), studio.roots))
+    return _file_json(studio, studio.files.open(studio.roots.find(body.get("place")), studio.roots))
 
 
 def _browse(studio: Studio, body: Body) -> dict[str, Any]:
-    """What a folder holds, and where releases go."""
+    """List a folder, with the folder that releases are written to."""
     from dpose.studio.runs_view import folder_entries
 
     return folder_entries(studio.roots, body) | {"out": str(studio.out)}
 
 
 def _preview(studio: Studio, body: Body) -> dict[str, Any]:
-    """What a release would look like, and what is known of it."""
+    """Preview a release, with the numbers of its plan."""
     from dpose.studio.preview import previewed
     from dpose.studio.settings import wanted
 
@@ -87,7 +87,7 @@ def _preview(studio: Studio, body: Body) -> dict[str, Any]:
 
 
 def _standing(studio: Studio, body: Body) -> dict[str, Any]:
-    """What the account says of the release beforehand."""
+    """Compare a planned release with the account."""
     from dpose.studio.settings import wanted
     from dpose.studio.standing import stands
 
@@ -103,7 +103,7 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
 
     opened = studio.files.get(body.get("file"))
     height, width = opened.size
-    wanted(body, height, width, clip=opened.clip)  # what is wrong with it is said now
+    wanted(body, height, width, clip=opened.clip)  # refuse wrong settings before queueing
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
     if folder is not None and (opened.clip or not folder.is_dir() or folder not in opened.source.parents):
         raise DposeError(
@@ -122,7 +122,7 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     )
     if folder is not None:
         task |= {"source": str(folder), "seen": task["source"]}
-    elif opened.dropped:  # by its name alone: the account is to know nothing of the copy's folder
+    elif opened.dropped:  # by name alone: the copy's folder must not enter the account
         task["source"] = opened.source.name
     studio.files.hold(opened.id, busy=True)
     job = studio.jobs.add(
@@ -131,21 +131,21 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
         opened.source.parent if opened.dropped else None,
         lambda: studio.files.hold(opened.id, busy=False),
     )
-    return _told_job(studio, job)
+    return _job_json(studio, job)
 
 
 def _jobs(studio: Studio, body: Body) -> dict[str, Any]:
-    """All jobs and how far they are."""
-    return {"jobs": [_told_job(studio, job) for job in studio.jobs.all()]}
+    """List all jobs with their progress."""
+    return {"jobs": [_job_json(studio, job) for job in studio.jobs.all()]}
 
 
 def _stop_job(studio: Studio, body: Body) -> dict[str, Any]:
-    """Stop one."""
-    return _told_job(studio, studio.jobs.stop(body.get("job")))
+    """Stop a job."""
+    return _job_json(studio, studio.jobs.stop(body.get("job")))
 
 
 def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
-    """Verify what a job wrote."""
+    """Verify the files that a job wrote."""
     from dpose.release.verify import verify_release
     from dpose.studio.jobs import ENDED
 
@@ -164,57 +164,57 @@ def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
 
 
 def _methods(studio: Studio, body: Body) -> dict[str, Any]:
-    """The methods that can be planned."""
+    """List the methods that can be planned."""
     from dpose.studio.planning import private_methods
 
     return {"methods": private_methods()}
 
 
 def _plan(studio: Studio, body: Body) -> dict[str, Any]:
-    """A plan."""
+    """Plan a training."""
     from dpose.studio.planning import planned
 
     return planned(body)
 
 
 def _curve(studio: Studio, body: Body) -> dict[str, Any]:
-    """Epsilon against noise."""
+    """Compute epsilon against noise for a plan."""
     from dpose.studio.planning import noise_curve
 
     return noise_curve(body)
 
 
 def _runs(studio: Studio, body: Body) -> dict[str, Any]:
-    """All runs."""
+    """List all runs."""
     from dpose.studio.runs_view import run_list
 
     return {"runs": run_list(studio.roots), "folders": len(studio.roots.folders)}
 
 
 def _run(studio: Studio, body: Body) -> dict[str, Any]:
-    """One run."""
+    """Describe one run."""
     from dpose.studio.runs_view import run_detail
 
-    found = run_detail(_folder(studio, body), _resumed(studio))
-    return found | {"report": studio.door.keyed(f"/report/{body['run']}") if found["report"] else ""}
+    detail = run_detail(_folder(studio, body), _resumed(studio))
+    return detail | {"report": studio.door.keyed(f"/report/{body['run']}") if detail["report"] else ""}
 
 
 def _verify(studio: Studio, body: Body) -> dict[str, Any]:
-    """Verify one."""
+    """Verify a run."""
     from dpose.studio.runs_view import verify_lines
 
     return verify_lines(_folder(studio, body))
 
 
 def _stop(studio: Studio, body: Body) -> dict[str, Any]:
-    """Stop one that trains."""
+    """Stop a training run."""
     from dpose.studio.runs_view import stop_run
 
     return stop_run(_folder(studio, body))
 
 
 def _resume(studio: Studio, body: Body) -> dict[str, Any]:
-    """Go on with one that was stopped."""
+    """Resume a stopped run."""
     _resumed(studio).start(_folder(studio, body))
     return {"said": "It goes on from its last checkpoint. It may take a minute until the next step is there."}
 
@@ -235,20 +235,20 @@ def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     out = opened.room / "predicted.jpg"
     box = drawn_box(body["box"], *opened.size) if body.get("box") else None
     task = opened.task(run=str(folder), out=str(out), box=box)
-    # how much a model takes nobody knows beforehand
+    # the memory that a model takes is not known beforehand
     joints = answer("predict", task, seconds=180, memory=0)["joints"]
     return {"joints": joints, "picture": studio.door.keyed(f"/files/{opened.id}/{out.name}")}
 
 
 def _account(studio: Studio, body: Body) -> dict[str, Any]:
-    """The account."""
+    """Show the whole account."""
     from dpose.studio.account_view import whole_account
 
     return whole_account()
 
 
 def _history(studio: Studio, body: Body) -> dict[str, Any]:
-    """What one opened picture or clip has given."""
+    """Show the history of one opened picture or clip."""
     from dpose.studio import account_view
     from dpose.studio.children import answer
 
@@ -267,16 +267,16 @@ CALLS: Mapping[str, Callable[[Studio, Body], dict[str, Any]]] = {
         *(_account, _history),
     )
 }
-"""By the name that a page asks by."""
+"""Calls by the name that a page uses."""
 
 
-def _told_file(studio: Studio, opened: OpenedFile) -> dict[str, Any]:
-    return opened.told() | {"shown": studio.door.keyed(f"/files/{opened.id}/shown.jpg")}
+def _file_json(studio: Studio, opened: OpenedFile) -> dict[str, Any]:
+    return opened.as_json() | {"shown": studio.door.keyed(f"/files/{opened.id}/shown.jpg")}
 
 
-def _told_job(studio: Studio, job: ReleaseJob) -> dict[str, Any]:
+def _job_json(studio: Studio, job: ReleaseJob) -> dict[str, Any]:
     links = [studio.door.keyed(f"/written/{job.id}/{path.name}") for path in job.files]
-    return job.told() | {"links": links}
+    return job.as_json() | {"links": links}
 
 
 def _folder(studio: Studio, body: Body) -> Path:
@@ -292,7 +292,7 @@ def _resumed(studio: Studio) -> Any:
 
 
 def make_app(studio: Studio) -> ASGIApp:
-    """The studio as an ASGI application, guarded."""
+    """Build the studio's ASGI application, behind its guard."""
     pages = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=select_autoescape(default=True),
@@ -301,7 +301,7 @@ def make_app(studio: Studio) -> ASGIApp:
 
     def page(view: str) -> Any:
         async def shown(request: Request) -> Response:
-            # the same for everybody: what a studio reads and writes is told to who asks with the secret
+            # the same for everybody: names of folders are sent only in answer to the secret
             return HTMLResponse(pages.get_template(f"{view}.html").render(view=view, views=VIEWS))
 
         return shown
@@ -315,7 +315,7 @@ def make_app(studio: Studio) -> ASGIApp:
 
     async def upload(request: Request) -> Response:
         path = await studio.files.receive(request.query_params.get("name", ""), request.stream())
-        return _Answer(_told_file(studio, await run_in_threadpool(studio.files.open, path)))
+        return _Answer(_file_json(studio, await run_in_threadpool(studio.files.open, path)))
 
     async def file(request: Request) -> Response:
         opened, name = studio.files.get(request.path_params["file"]), request.path_params["name"]
@@ -325,15 +325,15 @@ def make_app(studio: Studio) -> ASGIApp:
 
     async def written(request: Request) -> Response:
         job = studio.jobs.get(request.path_params["job"])
-        found = [path for path in job.files if path.name == request.path_params["name"]]
-        if not found or not found[0].is_file():
+        matches = [path for path in job.files if path.name == request.path_params["name"]]
+        if not matches or not matches[0].is_file():
             raise DposeError("file-missing", "there is no such file any more", request.path_params["name"])
         kind = (
             "inline"
-            if found[0].suffix in (".png", ".jpg") and "show" in request.query_params
+            if matches[0].suffix in (".png", ".jpg") and "show" in request.query_params
             else "attachment"
         )
-        return FileResponse(found[0], filename=found[0].name, content_disposition_type=kind)
+        return FileResponse(matches[0], filename=matches[0].name, content_disposition_type=kind)
 
     async def report(request: Request) -> Response:
         folder = await run_in_threadpool(_folder, studio, {"run": request.path_params["run"]})
@@ -347,9 +347,9 @@ def make_app(studio: Studio) -> ASGIApp:
         return _Answer({"error": error.line(), "code": error.code}, 400)
 
     async def broken(request: Request, error: Exception) -> Response:
-        # what a program's fault says may hold a path or a value: its kind is enough to report it by
-        said = f"this is a fault of dpose ({type(error).__name__}); nothing was released by this request"
-        return _Answer({"error": said}, 500)
+        # an internal error's message may hold a path or a value: only its type is shown
+        message = f"this is a fault of dpose ({type(error).__name__}); nothing was released by this request"
+        return _Answer({"error": message}, 500)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -372,7 +372,7 @@ def make_app(studio: Studio) -> ASGIApp:
 
 
 class _Answer(JSONResponse):
-    """JSON in ASCII: half pairs of surrogates, in a file's name or what a page has sent, are told as they are."""
+    """JSON in ASCII: lone surrogates, in a file's name or in what a page has sent, are escaped."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False).encode()

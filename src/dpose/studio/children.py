@@ -17,13 +17,13 @@ from dpose.errors import DposeError
 from dpose.interpreter import child_environment, python
 
 DECODE_MEMORY = 4 << 30
-"""Of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
+"""Memory limit of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
 RELEASE_MEMORY, PICTURE_PIXEL, CLIP_PIXEL, CLIP_PROCESSOR = 3 << 30, 250, 1000, 20
-"""Of a process that releases files, bytes: to begin with, for each pixel of the largest picture, for each of a clip's
-frame, and for that by processor, since each decodes and encodes a frame of its own. On two processors a picture in
-blocks of one pixel takes 0.2 GB and 95 a pixel, a clip of 1920 x 1080 0.3 GB and 320 a pixel."""
+"""Memory limit of a process that releases files, bytes: a constant, and for each pixel of the largest picture, of
+the largest frame of a clip, and of that by processor, since each decodes and encodes a frame of its own.
+On two processors a picture in blocks of one pixel takes 0.2 GB and 95 a pixel, a clip of 1920 x 1080 0.3 GB and 320."""
 DECODE_SECONDS = 60
-"""Of processor time, and of waiting."""
+"""Limit on processor time, and on waiting, seconds."""
 TOO_MUCH = "decoding it took more memory or time than a file may here; nothing was kept"
 TOO_LARGE = (
     "the release ended before it was done: it took more than the {:,} MB of memory that its size allows, or was "
@@ -32,7 +32,7 @@ TOO_LARGE = (
 
 
 class Child:
-    """A worker at work."""
+    """A running worker process."""
 
     def __init__(self, work: str, task: dict[str, Any], *, cwd: Path | None = None) -> None:
         self._process = subprocess.Popen(
@@ -43,7 +43,7 @@ class Child:
             text=True,
             cwd=cwd,
             env=child_environment(),
-            start_new_session=True,  # Ctrl-C in the studio's terminal is the studio's to pass on
+            start_new_session=True,  # Ctrl-C in the studio's terminal is passed on by the studio
         )
         self._stopped = False
         self._lost = TOO_LARGE.format(task["memory"] >> 20) if work == "release" else TOO_MUCH
@@ -52,7 +52,7 @@ class Child:
             json.dump(task, stdin)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What it says, until it ends; the last one has "done", "error" or "stopped"."""
+        """Yield the worker's lines until it ends; the last one has "done", "error" or "stopped"."""
         assert self._process.stdout is not None
         ended = False
         for text in self._process.stdout:
@@ -65,7 +65,7 @@ class Child:
             yield {"stopped": True} if self._stopped else {"error": self._lost}
 
     def stop(self, after: float = 10.0) -> None:
-        """Ask it to stop: what it has finished stays, what it has begun is taken away. Kill it if it does not."""
+        """Stop the worker, by force if needed: finished files stay, an unfinished one is removed."""
         self._stopped = True
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)  # SIGINT may be ignored, by inheritance
@@ -77,9 +77,9 @@ class Child:
 
 
 def release_memory(pixels: int, *, clip: bool) -> int:
-    """Bytes that the release of a clip, or of pictures, may take whose largest frame has so many pixels.
+    """Memory limit, bytes, for a release of pictures or a clip whose largest frame has so many pixels.
 
-    No more than three quarters of the machine's: beyond that the system would end whatever process it likes.
+    At most three quarters of the machine's memory: beyond that the system may kill any process.
     """
     each = CLIP_PIXEL + CLIP_PROCESSOR * (os.cpu_count() or 1) if clip else PICTURE_PIXEL
     needed = RELEASE_MEMORY + each * pixels
@@ -91,16 +91,16 @@ def release_memory(pixels: int, *, clip: bool) -> int:
 def answer(
     work: str, task: dict[str, Any], *, seconds: float = DECODE_SECONDS, memory: int = DECODE_MEMORY
 ) -> Any:
-    """What a worker found, with a limit on its memory and time, in an empty folder.
+    """Run a worker in an empty folder, with a limit on memory and time, and return its answer.
 
     Args:
         work: A name in `worker.WORK`.
-        task: What it is given; paths are absolute.
-        seconds: Of processor time, and of waiting.
-        memory: Bytes; 0 for any.
+        task: The worker's input; paths are absolute.
+        seconds: Limit on processor time, and on waiting.
+        memory: Limit in bytes; 0 for no limit.
 
     Raises:
-        DposeError: it says what is wrong, or passes a limit.
+        DposeError: the worker reports an error, or passes a limit.
     """
     with tempfile.TemporaryDirectory() as empty:
         child = Child(work, task | {"memory": memory, "seconds": int(seconds)}, cwd=Path(empty))

@@ -1,4 +1,4 @@
-"""Releases that were asked for, one after the other: each in a process of its own, that can be followed and stopped.
+"""A queue of releases, one after the other: each in a process of its own, that can be followed and stopped.
 
 What a job has finished stays whatever happens to the rest of it. A page that was closed, or a machine that slept, finds
 the job where it is.
@@ -18,29 +18,29 @@ from dpose.errors import DposeError
 from dpose.studio.children import Child
 
 LINES = 200
-"""Of what a job said, the last so many are kept."""
+"""Largest number of a job's lines that are stored; older ones are dropped."""
 ENDED = ("done", "failed", "stopped")
 
 
 @dataclass
 class ReleaseJob:
-    """One release of one or several files.
+    """A release of one or several files.
 
     Attributes:
         id: Names it in requests.
         name: For readers.
-        task: What the worker is given.
+        task: The worker's input.
         state: "waiting", "running", or one of `ENDED`.
-        at: How far it is, of `of`.
-        of: How much there is to do; 0 where nobody knows yet.
-        said: What it is at.
-        lines: What else its owner must know.
-        files: What it has written so far.
-        statement: The last one.
-        cwd: Where the worker is: names that are dropped are told without the folder that the copy lies in.
-        after: Called when it has ended.
-        child: The worker, once it has one.
-        unwanted: Whether it was stopped.
+        at: Progress, of `of`.
+        of: Amount of work; 0 if it is not known yet.
+        message: What the job is doing, in words.
+        lines: Further messages for the user.
+        files: Files written so far.
+        statement: Paragraph of the last statement.
+        cwd: The worker's folder; names of dropped files are shown without it.
+        after: Called when the job has ended.
+        child: The worker, once it has started.
+        unwanted: True if the user stopped the job.
     """
 
     id: str
@@ -49,7 +49,7 @@ class ReleaseJob:
     state: str = "waiting"
     at: int = 0
     of: int = 0
-    said: str = "waiting for the one before"
+    message: str = "waiting for the one before"
     lines: list[str] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     statement: str = ""
@@ -58,15 +58,15 @@ class ReleaseJob:
     child: Child | None = None
     unwanted: bool = False
 
-    def told(self) -> dict[str, Any]:
-        """What a page is told."""
+    def as_json(self) -> dict[str, Any]:
+        """The job as JSON for the page."""
         return {
             "id": self.id,
             "name": self.name,
             "state": self.state,
             "at": self.at,
             "of": self.of,
-            "said": self.said,
+            "said": self.message,
             "lines": self.lines,
             "files": [path.name for path in self.files],
             "folder": str(self.files[0].parent) if self.files else "",
@@ -74,34 +74,34 @@ class ReleaseJob:
         }
 
     def hear(self, line: dict[str, Any]) -> None:
-        """Take up what the worker says."""
+        """Update the job from a line of the worker."""
         self.at, self.of = line.get("at", self.at), line.get("of", self.of)
-        self.said = line.get("say", self.said)
+        self.message = line.get("say", self.message)
         self.lines = [*self.lines, *([line["line"]] if "line" in line else [])][-LINES:]
         self.files += [Path(name) for name in line.get("files", ())]
         self.statement = line.get("statement", self.statement)
         count = f"{len(self.files):,} file{'' if len(self.files) == 1 else 's'}"
         if "done" in line:
-            self.state, self.said = (
+            self.state, self.message = (
                 "done",
                 f"finished: {count} written" if self.files else "nothing was left to do",
             )
         elif "error" in line:
-            self.state, self.said = "failed", line["error"]
+            self.state, self.message = "failed", line["error"]
         elif "stopped" in line:
-            self.state, self.said = (
+            self.state, self.message = (
                 "stopped",
                 f"stopped; {count} finished before that stay, and what was begun is counted",
             )
 
 
 class Jobs:
-    """The jobs of a studio; a thread does them in order."""
+    """The jobs of a studio, run in order by a thread."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, ReleaseJob] = {}
         self._queue: queue.Queue[ReleaseJob | None] = queue.Queue()
-        self._lock = threading.Lock()  # of what a job's states and child are
+        self._lock = threading.Lock()  # guards the jobs' states and children
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -115,24 +115,24 @@ class Jobs:
         return job
 
     def get(self, name: Any) -> ReleaseJob:
-        """The job of this id.
+        """The job with this id.
 
         Raises:
-            DposeError: there is none.
+            DposeError: there is no such job.
         """
         if str(name) not in self._jobs:
             raise DposeError("job-unknown", "there is no such job in this studio")
         return self._jobs[str(name)]
 
     def all(self) -> list[ReleaseJob]:
-        """All of them, the newest first."""
+        """All jobs, the newest first."""
         return list(self._jobs.values())[::-1]
 
     def stop(self, name: Any) -> ReleaseJob:
-        """Stop a job, or take it out of the queue."""
+        """Stop a job, or remove it from the queue."""
         job = self.get(name)
         with self._lock:
-            job.unwanted = True  # one that begins just now is stopped as soon as it has a process
+            job.unwanted = True  # a job that is just starting is stopped as soon as it has a process
             child = job.child if job.state == "running" else None
             if job.state == "waiting":
                 job.hear({"stopped": True})
@@ -141,7 +141,7 @@ class Jobs:
         return job
 
     def close(self) -> None:
-        """Stop all of them, and wait for that."""
+        """Stop all jobs and wait until they have ended."""
         for job in self._jobs.values():
             if job.state not in ENDED:
                 self.stop(job.id)
@@ -153,7 +153,7 @@ class Jobs:
             with self._lock:
                 begins = job.state == "waiting"
                 if begins:
-                    job.state, job.said = "running", "starting"
+                    job.state, job.message = "running", "starting"
             if begins:
                 self._run(job)
             if job.after is not None:

@@ -22,31 +22,31 @@ from dpose.studio.roots import Roots
 from dpose.studio.workplace import Workplace, open_private
 
 MOST_BYTES = 2 << 30
-"""Of a file that is dropped."""
+"""Largest size of a dropped file, bytes."""
 KEPT = 6
-"""Opened files that are kept; the one that was longest unused goes first."""
+"""Largest number of opened files; the least recently used one is closed first."""
 DIGESTED = 100 << 20
-"""Bytes of a file whose digest is surely taken in a second."""
+"""Bytes of a file that can be hashed within a second."""
 DROPPED = "dropped"
 """The folder in a room that a dropped file lies in, whatever its name."""
 CLOSED = ("the file is not open any more", "", "choose it again")
 LONGEST_NAME = 100
-"""Bytes of a dropped file's name that are kept."""
+"""Longest stored name of a dropped file, bytes."""
 
 
 @dataclass
 class OpenedFile:
-    """A picture or clip.
+    """An opened picture or clip.
 
     Attributes:
         id: Names it in requests.
         source: The file.
-        roots: What it must lie in whenever it is read.
+        roots: Folders that the file must be in whenever it is read.
         room: A private folder that the studio alone writes into: "pixels.npy", "shown.jpg", "predicted.jpg". A file
             that was dropped lies in a folder below it.
-        facts: What the decoder found, with the digest of the bytes that it was found in.
-        caches: What previews keep.
-        lock: Held by the preview at work.
+        facts: The decoder's answer, with the digest of the bytes that it decoded.
+        caches: Arrays that previews reuse.
+        lock: Held while a preview is computed.
     """
 
     id: str
@@ -59,17 +59,17 @@ class OpenedFile:
 
     @property
     def dropped(self) -> bool:
-        """Whether it is a copy of what a browser sent."""
+        """True for a copy of a file that a browser sent."""
         return self.source.is_relative_to(self.room)
 
     def task(self, **more: Any) -> dict[str, Any]:
-        """What a worker is given that reads the file again: it refuses other bytes, and what lies outside the roots."""
+        """Input of a worker that reads the file again: it refuses other bytes, and files outside the roots."""
         roots = [str(folder) for folder in self.roots.folders]
         return {"source": str(self.source), "roots": roots, "digest": self.facts["digest"], **more}
 
     @property
     def clip(self) -> bool:
-        """Whether it is one."""
+        """True for a clip, False for a picture."""
         return bool(self.facts["kind"] == "clip")
 
     @property
@@ -96,8 +96,8 @@ class OpenedFile:
         """A clip's time stamps, seconds."""
         return [Fraction(text) for text in self.facts.get("times", ())]
 
-    def told(self) -> dict[str, Any]:
-        """What a page is told of it."""
+    def as_json(self) -> dict[str, Any]:
+        """The opened file as JSON for the page."""
         names = ("kind", "height", "width", "channels", "frames", "seconds")
         return {"id": self.id, "name": self.source.name} | {
             k: self.facts[k] for k in names if k in self.facts
@@ -105,7 +105,7 @@ class OpenedFile:
 
 
 class OpenedFiles:
-    """All that are open."""
+    """All opened files."""
 
     def __init__(self, workplace: Workplace) -> None:
         self._workplace, self._files = workplace, OrderedDict[str, OpenedFile]()
@@ -113,7 +113,7 @@ class OpenedFiles:
         self._lock = Lock()
 
     async def receive(self, name: str, body: AsyncIterator[bytes]) -> Path:
-        """Write what a browser sends into a private folder, below the one that the studio writes into.
+        """Write an upload into a private folder below the one that the studio writes into.
 
         Raises:
             DposeError: it is larger than allowed, or the disk is full.
@@ -143,8 +143,8 @@ class OpenedFiles:
         """Decode a file.
 
         Args:
-            source: It.
-            roots: What it must lie in; None where it was received.
+            source: The file.
+            roots: Folders that it must be in; None for a file that was received.
 
         Raises:
             DposeError: it is no picture or clip, is broken, or passes a limit; then nothing is left of it.
@@ -153,7 +153,7 @@ class OpenedFiles:
         roots = roots or Roots((source.parent,))
         folders = [str(folder) for folder in roots.folders]
         try:
-            # all of it is read for its digest
+            # the whole file is read for its digest
             seconds = DECODE_SECONDS + source.stat().st_size / DIGESTED
             facts = answer(
                 "decode", {"source": str(source), "roots": folders, "room": str(room)}, seconds=seconds
@@ -163,7 +163,7 @@ class OpenedFiles:
             raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", source.name) from error
         except DposeError as error:
             shutil.rmtree(room, ignore_errors=True)
-            # a copy's own folder says nothing to whoever dropped it
+            # the folder of a copy means nothing to the user who dropped the file
             raise DposeError(error.code, error.line().replace(str(source), source.name)) from error
         made = OpenedFile(secrets.token_hex(8), source, roots, room, facts)
         with self._lock:
@@ -173,7 +173,7 @@ class OpenedFiles:
         return made
 
     def get(self, name: Any) -> OpenedFile:
-        """The file of this id.
+        """The opened file with this id.
 
         Raises:
             DposeError: it is not open any more.
@@ -185,7 +185,7 @@ class OpenedFiles:
             return self._files[str(name)]
 
     def hold(self, name: str, *, busy: bool) -> None:
-        """Keep a file open for as long as a job is to read it: each job says when it comes and when it goes.
+        """Count the jobs that will read a file: it stays open until the last of them has ended.
 
         Raises:
             DposeError: it is not open any more.
@@ -197,11 +197,11 @@ class OpenedFiles:
 
 
 def safe_name(name: str) -> str:
-    """A file's own name, of the letters that names have; its folders and whatever hides in it are left out.
+    """The last part of a path as a safe file name: no folders, no unusual characters, not hidden.
 
     >>> safe_name("../../etc/pass<wd>.png"), safe_name(".png")
     ('pass_wd_.png', 'file.png')
     """
-    kept = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", name)[-1]).strip()
-    kept = kept.encode()[-LONGEST_NAME:].decode(errors="ignore")
-    return f"file{kept}" if not kept or kept.startswith(".") else kept
+    letters = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", name)[-1]).strip()
+    letters = letters.encode()[-LONGEST_NAME:].decode(errors="ignore")
+    return f"file{letters}" if not letters or letters.startswith(".") else letters

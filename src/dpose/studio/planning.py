@@ -1,4 +1,4 @@
-"""The plan page: what noise a budget asks for, what an attacker can reach, and epsilon against noise. Reads no data."""
+"""The plan page: the noise that a budget requires, an attacker's limits, and epsilon against noise. Reads no data."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dpose.training.methods import METHODS
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 RATES = tuple(k / 50 for k in range(51))
-"""False-positive rates that the curve is shown at."""
+"""False-positive rates at which the trade-off curve is drawn."""
 TIMES = (0.5, 0.6, 0.75, 1.0, 1.3, 1.6, 2.0)
-"""Noise that epsilon is shown for, in multiples of the plan's."""
+"""Noise multipliers at which epsilon is drawn, in multiples of the plan's."""
 
 
 def planned(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as a page shows it; the numbers are the plan's own, rounded as everywhere.
+    """A training plan as JSON for the page; numbers are the plan's, rounded to the safe side.
 
     Args:
-        body: units, epochs, batch, epsilon, delta; method, relation and accountant where they are not the usual ones.
+        body: units, epochs, batch, epsilon, delta; method, relation and accountant if they are not the defaults.
 
     Raises:
         DposeError: something is missing or out of range, or no noise meets the budget.
@@ -68,8 +68,8 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "attack": [list(point) for point in zip(RATES, attack, strict=True)],
         "reached": (
-            "At 1 % false alarms, whoever guesses whether one given unit was in the data is right about at most "
-            f"{upper(100 * _power(event, plan.relation, 0.01), places=1)} % of those that were."
+            "At 1 % false alarms, an attacker who guesses whether one given unit was in the data is right about "
+            f"at most {upper(100 * _power(event, plan.relation, 0.01), places=1)} % of those that were."
         ),
         "sigma": event.sigma,
         "steps": bound.steps,
@@ -86,7 +86,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def noise_curve(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Epsilon of the plan for less noise and for more.
+    """Epsilon of the plan at smaller and larger noise.
 
     Raises:
         DposeError: as `planned`.

@@ -1,6 +1,6 @@
-"""What a release would look like, at once. It is none: nothing is saved or charged, its noise is thrown away.
+"""Fast previews of a release. A preview is no release: nothing is saved or charged, its noise is discarded.
 
-The exact sums of a picture's cells are kept, and noise of the plan's own size is drawn on them by a generator that no
+The exact sums of a picture's cells are cached, and noise of the plan's own size is drawn on them by a generator that no
 release has. They are restored at the size that a screen has: cells that are smaller than its dots are taken together.
 A clip's preview is its first frame, by the mechanism itself under a key of its own that is thrown away.
 """
@@ -38,26 +38,26 @@ from dpose.studio.settings import Wanted
 SCREEN = 900
 """The longer side of a preview, dots, at most."""
 SUMS = 4
-"""Partitions whose sums are kept of an opened picture."""
+"""Number of partitions whose sums are cached for an opened picture."""
 LEARNED_CELLS = 40_000
-"""Of more cells than this the network takes longer than a preview may."""
+"""Largest number of cells that are restored by the network: more take too long for a preview."""
 QUICK = "This preview is smoothed in a quicker way than the release will be, which may look a little better."
 
 
-def previewed(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
+def previewed(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
     """A preview and what is known of the release beforehand.
 
     Args:
         opened: The picture or clip.
-        asked: The settings.
+        wanted: The settings.
 
     Raises:
-        DposeError: they do not fit it.
+        DposeError: the settings do not fit the file.
     """
-    plan = plan_for(opened, asked.config)
+    plan = plan_for(opened, wanted.config)
     with opened.lock:
         picture, note = _of_clip(opened, plan) if opened.clip else _of_picture(opened, plan)
-    return facts(opened, plan, asked) | {
+    return facts(opened, plan, wanted) | {
         "picture": "data:image/jpeg;base64,"
         + base64.b64encode(encode_image(picture, ".jpg", quality=86)).decode(),
         "note": note,
@@ -81,8 +81,8 @@ def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | Li
     return plan
 
 
-def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted) -> dict[str, Any]:
-    """What is known of a release before it is made, for a person: every number from the plan, none from the picture."""
+def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, wanted: Wanted) -> dict[str, Any]:
+    """Facts about a release before it is made: every number from the plan, none from the picture."""
     config, shape, block = plan.config, plan.shape, None
     if isinstance(config, Pixelization):
         expected = [c for c in cell_choices(config, shape) if c.factor == (config.chroma or 1)]
@@ -94,8 +94,8 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
         cells = f"{grid[1]} x {grid[0]} cells, {shape.frames / grid[2]:.3g} frames long"
     face = face_in(shape)
     epsilons = [("what is hidden", upper(config.epsilon), "")]
-    if asked.drawn:
-        drawn = upper(box_epsilon(plan, asked.drawn))
+    if wanted.drawn:
+        drawn = upper(box_epsilon(plan, wanted.drawn))
         epsilons.append(("the box you drew", drawn, " in one frame" if opened.clip else ""))
     epsilons.append(
         (
@@ -108,8 +108,8 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
         "psnr": f"{expected[0].psnr:.1f}" if expected else None,
         "cells": cells,
         "block": block,
-        "hidden": asked.hidden,
-        "open": asked.left_open,
+        "hidden": wanted.hidden,
+        "open": wanted.left_open,
         "epsilons": epsilons,
         "visible": visible_words(plan),
         "larger": [line for line in object_lines(plan) if line not in warning_lines(plan)],
@@ -118,19 +118,19 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
 
 
 def visible_words(plan: PixelizationPlan | LinearPlan) -> str:
-    """What can still be seen, by the size of cells and of the noise on them; no picture is looked at."""
+    """Describe what stays visible, from the sizes of cells and noise alone; no picture is read."""
     if isinstance(plan, PixelizationPlan):
         side = plan.config.side
         noise = plan.stages[0].variance ** 0.5 / (side**2 * plan.colour.scales[0]) * 255 / plan.shape.peak
         cell = "a pixel" if side == 1 else f"a cell of {side} pixels"
     else:
         noise, cell = plan.noise, "a cell"
-    told = f"{lower(noise, 2)} gray levels of noise on {cell}"
+    noise_words = f"{lower(noise, 2)} gray levels of noise on {cell}"
     if noise > MOSTLY_NOISE:
-        return f"Little but noise: {told}."
+        return f"Little but noise: {noise_words}."
     if noise > MOSTLY_NOISE / 4:
-        return f"Broad light and dark, wider than several cells: {told}."
-    return f"Whatever is wider than a cell, such as colours, postures and places: only {told}."
+        return f"Broad light and dark, wider than several cells: {noise_words}."
+    return f"Whatever is wider than a cell, such as colours, postures and places: only {noise_words}."
 
 
 def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[NDArray[Any], str]:
@@ -174,7 +174,7 @@ def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tupl
 
 
 def _noise(event: Any, merged: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Noise as large as the release's, for looking at: not exact, and of no secret key."""
+    """Noise of the release's size for display: not exact, and not from a secret key."""
     if isinstance(event, Laplace) and merged == 1:
         drawn = rng.laplace(scale=float(event.scale), size=shape)
     else:
@@ -184,15 +184,15 @@ def _noise(event: Any, merged: int, shape: tuple[int, ...], rng: np.random.Gener
 
 
 def _sums(opened: OpenedFile, side: int) -> NDArray[np.int64]:
-    """Exact sums over cells of this side, kept: (rows, columns, C)."""
-    kept: OrderedDict[int, NDArray[np.int64]] = opened.caches.setdefault("sums", OrderedDict())
-    if side not in kept:
+    """Exact sums over cells of this side, cached: (rows, columns, C)."""
+    cached: OrderedDict[int, NDArray[np.int64]] = opened.caches.setdefault("sums", OrderedDict())
+    if side not in cached:
         pixels = opened.pixels
-        kept[side] = block_sums(pixels if pixels.ndim == 3 else pixels[:, :, None], side)
-        while len(kept) > SUMS:
-            kept.popitem(last=False)
-    kept.move_to_end(side)
-    return kept[side]
+        cached[side] = block_sums(pixels if pixels.ndim == 3 else pixels[:, :, None], side)
+        while len(cached) > SUMS:
+            cached.popitem(last=False)
+    cached.move_to_end(side)
+    return cached[side]
 
 
 def _of_clip(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[NDArray[Any], str]:

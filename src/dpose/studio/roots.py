@@ -1,4 +1,4 @@
-"""The folders that the studio may read: nothing else, whatever a request says and wherever a link points."""
+"""The folders that the studio may read, and nothing else: requests and links cannot lead out of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from dpose.errors import DposeError
 
 MOST = 2_000
-"""Entries of a folder that are listed."""
+"""Largest number of entries listed of a folder."""
 OUTSIDE = "lies outside the folders that were given with --folder"
 
 
@@ -27,10 +27,10 @@ class Roots:
 
     @classmethod
     def of(cls, folders: Sequence[Path]) -> Roots:
-        """From the command line. A folder that is not there yet, `runs` before the first run, is read once it is.
+        """Make roots from the command line. A folder that does not exist yet is read once it does.
 
         Raises:
-            DposeError: one is no folder, or not even what it would lie in is there.
+            DposeError: one is not a folder, or neither it nor its parent exists.
         """
         for folder in folders:
             if not folder.is_dir() and (folder.exists() or not folder.resolve().parent.is_dir()):
@@ -44,7 +44,7 @@ class Roots:
 
     @property
     def absent(self) -> tuple[Path, ...]:
-        """Those that are not there yet."""
+        """Folders that do not exist yet."""
         return tuple(folder for folder in self.folders if not folder.is_dir())
 
     def find(self, place: Any) -> Path:
@@ -55,18 +55,18 @@ class Roots:
         """
         root, inner = self._split(place)
         try:
-            found = (root / inner).resolve(strict=True)
+            real = (root / inner).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             raise DposeError("file-missing", "there is no such file or folder", str(inner)) from None
-        if not found.is_relative_to(root):
+        if not real.is_relative_to(root):
             raise DposeError("file-outside-folders", OUTSIDE, str(inner))
-        return found
+        return real
 
     def name(self, path: Path) -> str:
-        """As `find` takes it, of a path below one of the folders as `find` gave it.
+        """Name a path returned by `find` as "NUMBER/path/below".
 
         Raises:
-            DposeError: it is below none.
+            DposeError: the path is below none of the folders.
         """
         for number, root in enumerate(self.folders):
             if path.is_relative_to(root):
@@ -74,7 +74,7 @@ class Roots:
         raise DposeError("file-outside-folders", OUTSIDE, path.name)
 
     def inside(self, folder: Path) -> Iterator[Path]:
-        """What a folder holds, by name: nothing hidden, and no link that leads out of the folders.
+        """Entries of a folder by name, without hidden files and links that lead out of the folders.
 
         Raises:
             DposeError: it is no folder, or may not be read.
@@ -84,7 +84,7 @@ class Roots:
                 yield entry
 
     def closed(self, folder: Path) -> Path:
-        """A folder of which nothing, at any depth, links out of the folders.
+        """Check that nothing in a folder, at any depth, links out of the folders, and return it.
 
         Raises:
             DposeError: something does, or it is no folder, or may not be read.
@@ -99,17 +99,17 @@ class Roots:
                         "links out of the folders that were given with --folder",
                         entry.name,
                     )
-                if entry.is_dir() and (found := entry.resolve()) not in seen:
-                    left.append(found)
+                if entry.is_dir() and (real := entry.resolve()) not in seen:
+                    left.append(real)
         return folder
 
     def holds(self, path: Path) -> bool:
-        """Whether a path is there and lies in one of the folders, links followed."""
+        """True if the path exists and lies in one of the folders after following links."""
         try:
-            found = path.resolve(strict=True)
+            real = path.resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             return False
-        return any(found.is_relative_to(root) for root in self.folders)
+        return any(real.is_relative_to(root) for root in self.folders)
 
     def _split(self, place: Any) -> tuple[Path, PurePosixPath]:
         number, _, inner = str(place).partition("/")

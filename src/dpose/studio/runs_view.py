@@ -1,6 +1,6 @@
-"""The runs page: what stands in run folders, verified on demand, followed while they train, stopped and gone on with.
+"""The runs page: run folders, verified on demand, followed while they train, stopped and resumed.
 
-Only what `dpose.runs.reading` lets through is shown of a log: of a private run nothing without noise.
+Of a log only what `dpose.runs.reading` lets through is shown: nothing without noise if the run is private.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.studio.roots import Roots
 
 DEPTH = 3
-"""How many floors below a folder runs are looked for."""
+"""Depth below a folder to which runs are searched."""
 RECORDS = ("log.jsonl", "ledger.jsonl", "privacy.json")
 LOCKS = Path("/proc/locks")
 
 
 @dataclass
 class Resumed:
-    """Runs that were gone on with from here. They are the person's, and outlive the studio."""
+    """Runs that were resumed from here. They belong to the user and outlive the studio."""
 
     processes: dict[Path, subprocess.Popen[str]] = field(default_factory=dict)
 
     def start(self, folder: Path) -> None:
-        """`dpose train --resume`, in a session of its own.
+        """Start `dpose train --resume` in a session of its own.
 
         Raises:
-            DposeError: it is training already, or is no run that was stopped.
+            DposeError: the run is training already, or is not a stopped run.
         """
         if trains(folder) is not None:
             raise DposeError("run-training", "is training already", folder.name)
@@ -59,7 +59,7 @@ class Resumed:
         )
 
     def complaint(self, folder: Path) -> str:
-        """Why a run that was started from here ended; "" where it did not, or ended well."""
+        """Why a run that was started from here failed; "" if it still trains or ended well."""
         process = self.processes.get(folder)
         if process is None or process.poll() in (None, 0, 130):
             return ""
@@ -70,17 +70,17 @@ class Resumed:
         return " ".join(map(str, process.args)) if isinstance(process.args, list) else ""
 
     def starting(self, folder: Path) -> bool:
-        """Whether it was started from here and has not ended."""
+        """True if the run was started from here and has not ended."""
         process = self.processes.get(folder)
         return process is not None and process.poll() is None
 
 
 def run_list(roots: Roots) -> list[dict[str, Any]]:
     """All runs below the folders, the last changed first. Opens no model."""
-    found = [
+    pairs = [
         (folder, _brief(folder, roots)) for root in roots.folders for folder in _runs(root, roots, DEPTH)
     ]
-    return [told for _, told in sorted(found, key=lambda one: _changed(one[0]), reverse=True)]
+    return [details for _, details in sorted(pairs, key=lambda one: _changed(one[0]), reverse=True)]
 
 
 def _runs(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
@@ -94,11 +94,11 @@ def _runs(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
 
 
 def _changed(folder: Path) -> float:
-    return max((found.stat().st_mtime for name in RECORDS if (found := folder / name).exists()), default=0.0)
+    return max((path.stat().st_mtime for name in RECORDS if (path := folder / name).exists()), default=0.0)
 
 
 def _brief(folder: Path, roots: Roots) -> dict[str, Any]:
-    told = {
+    details = {
         "run": roots.name(folder),
         "name": folder.name,
         "method": "",
@@ -108,28 +108,28 @@ def _brief(folder: Path, roots: Roots) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, DposeError, AttributeError):
         roots.closed(folder)
         config = file_json(folder / "config.json")
-        told["method"] = str((config.get("run") or {}).get("plan", {}).get("method", ""))
-        told["task"] = str(config.get("task", ""))
+        details["method"] = str((config.get("run") or {}).get("plan", {}).get("method", ""))
+        details["task"] = str(config.get("task", ""))
         if (folder / "privacy.json").is_file():
             statement = PrivacyStatement.from_json(file_text(folder / "privacy.json"))
-            told["kind"] = statement.kind.value
-            told["epsilon"] = "" if statement.epsilon is None else upper(statement.epsilon)
+            details["kind"] = statement.kind.value
+            details["epsilon"] = "" if statement.epsilon is None else upper(statement.epsilon)
     if trains(folder) is not None:
-        told["kind"] = "training"
-    return told
+        details["kind"] = "training"
+    return details
 
 
 def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
-    """What may be shown of a run.
+    """Details of a run that may be shown.
 
     Args:
         folder: The run folder.
-        resumed: The runs that were gone on with from here.
+        resumed: The runs that were resumed from here.
 
     Raises:
-        DposeError: it is none, or its statement is broken or claims less than its events cost.
+        DposeError: the folder is no run, or its statement is broken or claims less than its events cost.
     """
-    # here: it brings what models are made of, which the other pages do without
+    # imported here: it needs torch, which the other pages do without
     from dpose.runs.reading import read_run
 
     run = read_run(folder)
@@ -185,12 +185,12 @@ def _thin(points: tuple[tuple[int, float], ...], most: int = 300) -> list[tuple[
 
 
 def verify_lines(folder: Path) -> dict[str, Any]:
-    """What `dpose verify` says of a run; a run that does not verify is no error of the page.
+    """Lines of `dpose verify` for a run; a run that does not verify is not an error of the page.
 
     Args:
-        folder: The run's.
+        folder: The run folder.
     """
-    from dpose.runs.verify import verify_run  # here, since it imports what trains
+    from dpose.runs.verify import verify_run  # imported here, since it imports the training code
 
     try:
         return {"holds": True, "lines": list(verify_run(folder).lines)}
@@ -199,10 +199,10 @@ def verify_lines(folder: Path) -> dict[str, Any]:
 
 
 def stop_run(folder: Path) -> dict[str, Any]:
-    """Ask a training run to stop at its next step: what is saved is complete, and it can go on.
+    """Ask a training run to stop at its next step: it saves its state and can be resumed.
 
     Raises:
-        DposeError: it is not training, or not on this machine, or not this user's.
+        DposeError: the run is not training, or not on this machine, or belongs to another user.
     """
     pid = trains(folder)
     if pid is None:
@@ -233,7 +233,7 @@ def trains(folder: Path) -> int | None:
         folder: A run folder.
 
     Returns:
-        None where there is none, or the system has no such list; 0 where there is one that is not seen from here.
+        None if no process holds it, or the system has no such list; 0 for a process that is not visible from here.
     """
     try:
         lock = (folder / ".lock").stat()
@@ -252,7 +252,7 @@ def trains(folder: Path) -> int | None:
 
 
 def _has_open(pid: int, path: Path) -> bool:
-    """Whether the process has the file open: numbers of files repeat on other disks."""
+    """True if the process has the file open: inode numbers repeat on other disks."""
     try:
         return any(
             os.path.samefile(entry, path) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.exists()
@@ -262,14 +262,14 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page is told of a folder that files are chosen from.
+    """Entries of a folder to choose files from, as JSON for the page.
 
     Args:
         roots: The folders.
         place: "place", as `Roots.find` takes it; empty for the folders themselves.
 
     Raises:
-        DposeError: it is not there, or not below one of the folders.
+        DposeError: the folder does not exist, or is not below one of the roots.
     """
     from dpose.release.jobs import READABLE
 

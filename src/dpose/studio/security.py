@@ -1,13 +1,13 @@
-"""Who may talk to the studio: this machine, this browser, a page of the studio itself. Checked before anything else.
+"""Access to the studio: from this machine, this browser, a page of the studio itself. Checked before anything else.
 
 A page of another site can make a browser send requests to 127.0.0.1, and can make its own name point there (DNS
 rebinding). So the order is: the Host header, which such a page cannot choose; then the Origin; then the secret of this
 start, which no other page knows.
 
-The secret is no cookie, since a browser sends a machine's cookies to every port of it, whoever listens there. It stands
+The secret is not a cookie, since a browser sends a host's cookies to every port, whichever program listens. It stands
 in the printed address after "#", which no request carries; the page's script keeps it for its own tab and sends it in a
 header. What a browser fetches without a script (a picture, a download, a report's frame) has a key of its one path in
-its address. A view itself and the scripts hold nothing of anybody's, and are sent to who asks.
+its address. Views and scripts hold no user data, and are sent without the secret.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content-Security-Policy of every page: nothing inline, nothing from elsewhere, in nobody's frame."""
+"""Content-Security-Policy of every page: nothing inline, nothing from other hosts, not in any frame."""
 REPORT_POLICY = (
     "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'; "
     "base-uri 'none'"
 )
-"""Of a report from a run folder, which may be a stranger's: it runs nothing, whatever it holds."""
+"""Content-Security-Policy of a report from a run folder, which may come from a stranger: no script runs."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -55,11 +55,11 @@ HEADER = "x-dpose-studio"
 
 @dataclass(frozen=True)
 class Door:
-    """What opens the studio.
+    """Port and secret that open the studio.
 
     Attributes:
-        port: That it listens on.
-        secret: Of this start.
+        port: Port that the studio listens on.
+        secret: Secret of this start.
     """
 
     port: int
@@ -67,19 +67,19 @@ class Door:
 
     @property
     def address(self) -> str:
-        """What the person opens."""
+        """Address that the user opens."""
         return f"http://{LOOPBACK}:{self.port}/#{self.secret}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """What a browser on this machine calls the studio."""
+        """Host headers of a browser on this machine."""
         return frozenset(f"{name}:{self.port}" for name in NAMES)
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Why a request is not answered; None where it may go on to have its secret looked at.
+        """Reason to refuse a request before its secret is checked; None if there is none.
 
         Args:
-            scope: Of an HTTP request.
+            scope: ASGI scope of an HTTP request.
         """
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
@@ -95,7 +95,7 @@ class Door:
         return None
 
     def knows(self, scope: Scope) -> bool:
-        """Whether the request has the secret of this start, or a key of just its path."""
+        """True if the request has the secret of this start, or a key for exactly its path."""
         given = Headers(scope=scope).getlist(HEADER)
         if len(given) == 1 and hmac.compare_digest(given[0].encode(), self.secret.encode()):
             return True
@@ -103,32 +103,32 @@ class Door:
         return len(keys) == 1 and hmac.compare_digest(keys[0].encode(), self._key(scope["path"]).encode())
 
     def keyed(self, path: str) -> str:
-        """The address of a path that a browser may get without the header, with the key that lets it."""
+        """Address of a path with a key, so that a browser may fetch it without the header."""
         return f"{quote(path, errors='surrogateescape')}?key={self._key(path)}"
 
     def _key(self, path: str) -> str:
         return hmac.digest(self.secret.encode(), path.encode(errors="surrogateescape"), "sha256").hex()
 
     def _visits(self, scope: Scope) -> bool:
-        """Whether a browser goes to the first page, from wherever: a link in a terminal, a file that leads here."""
+        """True if a browser opens the first page, from a link in a terminal or from a file."""
         whither = Headers(scope=scope).get("sec-fetch-dest")
         return bool(scope["path"] == "/" and scope["method"] == "GET" and whither == "document")
 
 
 class Guard:
-    """Lets requests through to `app` that `door` allows, and puts `HEADERS` on every answer.
+    """Middleware that passes requests allowed by `door` on to `app`, and sets `HEADERS` on every answer.
 
     Args:
-        app: The studio.
-        door: Knows who may ask it.
-        views: Paths of pages that hold nothing of anybody's: they are shown without the secret.
+        app: The studio's application.
+        door: Decides which requests are allowed.
+        views: Paths of pages without user data, which are sent without the secret.
     """
 
     def __init__(self, app: ASGIApp, door: Door, views: Set[str]) -> None:
         self.app, self.door, self.views = app, door, views
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it. Of other kinds of connection there are none."""
+        """Handle an ASGI connection; only HTTP is served."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return

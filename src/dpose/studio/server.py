@@ -1,4 +1,4 @@
-"""Starting the studio: a socket on loopback alone, an address with a secret, a browser; and the end of it."""
+"""Starting and stopping the studio: a socket on loopback alone, an address with a secret, a browser."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dpose.studio.security import LOOPBACK, Door
 from dpose.studio.workplace import Workplace, open_private
 
 WAIT = 1.5
-"""Seconds that the first page has for itself."""
+"""Seconds before the code for previews is loaded, so that the first page is fast."""
 MOST_HEADERS = 2 << 20
-"""Bytes of a request's head: it has the cookies of all programs that listened on this machine, which nothing reads."""
+"""Largest request head, bytes: it holds the cookies of all programs on this host, which are not read."""
 
 
 def serve_studio(
@@ -32,11 +32,11 @@ def serve_studio(
     """Serve the studio until it is stopped by Ctrl-C or SIGTERM.
 
     Args:
-        folders: What it may read.
-        out: Where releases go.
-        port: To listen on; 0 for any that is free.
-        browser: Open one.
-        console: Where the address is printed.
+        folders: Folders that the studio may read.
+        out: Folder that releases are written to.
+        port: Port to listen on; 0 for any free one.
+        browser: True to open a browser.
+        console: Console that the address is printed on.
 
     Raises:
         DposeError: a folder is missing, or the port is taken.
@@ -68,7 +68,7 @@ def serve_studio(
             console.print(
                 "What an earlier studio had left when it was killed has been removed.", soft_wrap=True
             )
-        # what the first preview needs is loaded while the page is looked at, and not before
+        # code for previews is loaded while the user looks at the page, not before
         warming = threading.Timer(WAIT, _warm)
         warming.daemon = True
         warming.start()
@@ -83,11 +83,11 @@ def serve_studio(
 
 
 def _page_to_open(folder: Path, address: str) -> Path:
-    """A page of this user's alone that leads to `address`: a browser's own command line is there for everybody to read.
+    """Write a page, readable by this user alone, that leads to `address`: every user can read a browser's command line.
 
     Args:
-        folder: A private one, which goes with the studio.
-        address: With the secret.
+        folder: A private folder, which is removed with the studio.
+        address: Address with the secret.
     """
     page = folder / "open.html"
     with os.fdopen(open_private(page), "w", encoding="utf-8") as file:
@@ -114,7 +114,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _warm() -> None:
-    """Load and compile what a preview needs: never what a model needs."""
+    """Load and compile the code for previews, but none of the code for models."""
     with contextlib.suppress(DposeError):
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a person sets on the release page, as the settings of a release; and the public ladders that sizes go up."""
+"""Settings of the release page as a release's configuration; sizes are rounded up to public ladders."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ SIDES = (
 )
 """Sides of a clip's box, pixels."""
 SECONDS = 10
-"""For how long a box drawn on a clip may be there."""
+"""Time for which a box drawn on a clip is protected, seconds."""
 BOX_LEFT = "what is larger is protected less, and whatever the rest of the picture tells of it stays"
 SEEN = (
     "the settings were chosen by somebody who saw the picture: what the choice itself tells of it is outside this "
     "guarantee; sizes went up a public ladder"
 )
-"""What the statement of whatever the studio releases says besides."""
+"""Caveat in the statement of every release by the studio."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be released, and how.
+    """A requested release: its configuration and what it hides.
 
     Attributes:
         config: The settings.
-        hidden: What they hide, in words.
-        left_open: What they do not.
-        drawn: Width and height of the box, before it went up the ladder; None where none was drawn.
+        hidden: What the release hides, in words.
+        left_open: What the release does not hide, in words.
+        drawn: Width and height of the drawn box, before rounding up; None without a box.
     """
 
     config: ReleaseConfig
@@ -63,7 +63,7 @@ class Wanted:
 
 
 def up_the_ladder(pixels: int, most: int) -> int:
-    """The next power of two, and no more than the picture has: so m tells a box's size within a factor of two.
+    """The next power of two, at most the picture's pixels, so that m shows a box's size only within a factor of two.
 
     >>> up_the_ladder(1000, 10**6), up_the_ladder(1024, 10**6), up_the_ladder(1000, 1010)
     (1024, 1024, 1010)
@@ -72,14 +72,14 @@ def up_the_ladder(pixels: int, most: int) -> int:
 
 
 def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> Wanted:
-    """The release that a page asks for.
+    """Parse the release that a page requests.
 
     Args:
         body: hide ("detail", "face", "person" or "box"), box [x, y, width, height], face "WxH", epsilon, delta, block,
             restore.
-        height: Pixels.
-        width: Pixels.
-        clip: Whether it is one.
+        height: Height of the picture, pixels.
+        width: Width of the picture, pixels.
+        clip: True for a clip.
 
     Raises:
         DposeError: something is missing or out of range.
@@ -92,10 +92,10 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         if clip:
             wide, tall = (next((s for s in SIDES if s >= side), side) for side in (wide, tall))
             near: Any = f"box:{min(wide, width)}x{min(tall, height)}/seconds:{SECONDS}"
-            said = f"whatever lies in a box of {min(wide, width)} x {min(tall, height)} pixels for {SECONDS} seconds"
+            hidden = f"whatever lies in a box of {min(wide, width)} x {min(tall, height)} pixels for {SECONDS} seconds"
         else:
             m = up_the_ladder(pixels, height * width)
-            near, said = (
+            near, hidden = (
                 f"pixels:{m}",
                 f"any {m:,} pixels: the box has {pixels:,}, and the ladder's next step is taken",
             )
@@ -103,7 +103,7 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
     elif hide in LEFT:
         parse_face(face)
         near, left_open = protected_neighbours(hide, face), LEFT[hide]
-        said = preset_line(hide, face).partition(": ")[2].removesuffix(f"; {left_open}")
+        hidden = preset_line(hide, face).partition(": ")[2].removesuffix(f"; {left_open}")
     else:
         raise DposeError("hide-unknown", f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
     epsilon, delta = (_number(body, name, usual) for name, usual in (("epsilon", "2"), ("delta", "0")))
@@ -115,14 +115,14 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         block = body.get("block", "auto")
         side = block if block == "auto" else _whole(block, "block")
         config = Pixelization.of(epsilon, near, side, delta=delta, restore=restore)
-    return Wanted(config, said, left_open, drawn)
+    return Wanted(config, hidden, left_open, drawn)
 
 
 def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
     """The corners of a box [x, y, width, height], cut to the picture: left, top, right, bottom.
 
     Raises:
-        DposeError: there is none, or none of it lies on the picture.
+        DposeError: there is no box, or it lies outside the picture.
     """
     if not isinstance(box, list) or len(box) != 4:
         raise DposeError(

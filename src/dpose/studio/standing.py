@@ -1,4 +1,4 @@
-"""Where the account stands before the release of a picture: what it costs with earlier ones; nothing is reserved."""
+"""Cost of a planned release with all earlier ones of the same picture, from the account; nothing is reserved."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dpose.studio.preview import plan_for
 from dpose.studio.settings import Wanted
 
 
-def stands(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
-    """What the release would cost with all earlier ones of this picture, and what is left of its budgets.
+def stands(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
+    """Cost of the release with all earlier ones of this picture, and what is left of the picture's budgets.
 
     Args:
         opened: A picture. A clip is compared when its job begins: all of it has to be decoded for that.
-        asked: The settings.
+        wanted: The settings.
 
     Raises:
         DposeError: the account cannot be read.
@@ -30,8 +30,8 @@ def stands(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
         }
     hashes, (height, width) = tuple(opened.facts["hashes"]), opened.size
     original = Original(opened.source.name, hashes, height * width, file=hashes[0])
-    found = release_history(release_charge(original, plan_for(opened, asked.config), "", seeded=False))
-    here = picture_history(opened.source.name, list(hashes))
-    count = len(found.before)
-    words = found.words() if count else "the account knows of no earlier release of this picture"
-    return {"before": count, "words": words[:1].upper() + words[1:] + ".", "budgets": here["budgets"]}
+    history = release_history(release_charge(original, plan_for(opened, wanted.config), "", seeded=False))
+    spending = picture_history(opened.source.name, list(hashes))
+    count = len(history.before)
+    words = history.words() if count else "the account knows of no earlier release of this picture"
+    return {"before": count, "words": words[:1].upper() + words[1:] + ".", "budgets": spending["budgets"]}

@@ -1,4 +1,4 @@
-"""A process of its own for what reads a stranger's file or takes long: it has limits, and can be stopped.
+"""The worker process: reads untrusted files and runs long tasks, with limits, and can be stopped.
 
     echo '{"source": "a.jpg", "room": "/private"}' | python -m dpose.studio.worker decode
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 Task = Mapping[str, Any]
 SHOWN = 1400
-"""The longer side of a picture as a page shows it, pixels."""
+"""Longer side of a picture as shown on a page, pixels."""
 CLIP_FRAMES, CLIP_BYTES = 40, 256 << 20
-"""So many of a clip's first frames are kept for its preview, and no more of them than this takes."""
+"""Largest number of frames, and of bytes of frames, stored from a clip's beginning for its preview."""
 
 
 def _decode(task: Task) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _write_shown(room: Path, pixels: Any) -> None:
 
 
 def _release(task: Task) -> dict[str, Any]:
-    """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole.
+    """Release files as `dpose pixelize` and `dpose release-video` do: charged beforehand, each written atomically.
 
     The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
     """
@@ -132,14 +132,14 @@ def _release(task: Task) -> dict[str, Any]:
     clip = task["kind"] == "clip"
     config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
     work = Work(config, again=again)
-    found = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
+    jobs = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
-    sifted = skip_finished(_inside(found, task), work)
-    for line in sifted.lines:
+    pending = skip_finished(_inside(jobs, task), work)
+    for line in pending.lines:
         say(line=line)
-    todo, unread = _checked(sifted.todo, task, work)
+    todo, unread = _checked(pending.todo, task, work)
     if not todo:
-        raise_failed(unread, len(found))
+        raise_failed(unread, len(jobs))
         return {"files": 0}
     frames = sum(probe(job.source).frames if job.video else 1 for job in todo)
     record_names(todo, out)
@@ -160,25 +160,25 @@ def _release(task: Task) -> dict[str, Any]:
             files=[str(path) for path in job.outputs],
             statement=statement.paragraph(),
         )
-    raise_failed(unread, len(found))
+    raise_failed(unread, len(jobs))
     return {"files": len(todo)}
 
 
 def _inside(jobs: Sequence[Job], task: Task) -> list[Job]:
-    """Those of a folder's files that lie in the roots, wherever links lead; of others a line is said."""
-    roots, kept = _roots(task), []
+    """Jobs whose files lie in the roots after following links; the others are reported and left out."""
+    roots, accepted = _roots(task), []
     for job in jobs:
         if roots.holds(job.source):
-            kept.append(job)
+            accepted.append(job)
         else:
             say(line=f"{job.source.name} {OUTSIDE}: it is left out")
-    return kept
+    return accepted
 
 
 def _checked(todo: Sequence[Job], task: Task, work: Work) -> tuple[list[Job], list[tuple[Job, DposeError]]]:
-    """What may be released of what was read, and what could not be read, with the reason.
+    """Jobs that may be released, and jobs whose files could not be read, with the reason.
 
-    A release takes only bytes whose digest was taken when their file was read: one that could not be read has none.
+    A release uses only bytes whose digest was computed when the file was read; an unreadable file has none.
 
     Raises:
         DposeError: the file that the settings were chosen on has other bytes than when it was opened, or is gone.
@@ -187,7 +187,7 @@ def _checked(todo: Sequence[Job], task: Task, work: Work) -> tuple[list[Job], li
 
     _source(task)
     opened = task.get("seen", task["source"])
-    seen, kept, unread = {opened, os.path.realpath(opened)}, [], []
+    seen, accepted, unread = {opened, os.path.realpath(opened)}, [], []
     for job in _inside(todo, task):
         if job.original is None:
             try:
@@ -201,8 +201,8 @@ def _checked(todo: Sequence[Job], task: Task, work: Work) -> tuple[list[Job], li
             continue
         if not seen.isdisjoint((str(job.source), os.path.realpath(job.source))):
             _check_same(job.original.file, task)
-        kept.append(job)
-    return kept, unread
+        accepted.append(job)
+    return accepted, unread
 
 
 def _roots(task: Task) -> Roots:
@@ -210,10 +210,10 @@ def _roots(task: Task) -> Roots:
 
 
 def _source(task: Task) -> Path:
-    """The file or folder that is to be read.
+    """The file or folder to read.
 
     Raises:
-        DposeError: it is not there, or lies outside the roots, by a link that has come since.
+        DposeError: it does not exist, or lies outside the roots, by a link created since it was opened.
     """
     source = Path(task["source"])
     if not _roots(task).holds(source):
@@ -225,7 +225,7 @@ def _check_same(digest: str, task: Task) -> None:
     """Refuse a file of other bytes than the one that was opened.
 
     Raises:
-        DposeError: it is none.
+        DposeError: the digest differs.
     """
     if digest != task["digest"]:
         name = Path(task.get("seen", task["source"])).name
@@ -263,11 +263,11 @@ def _predict(task: Task) -> dict[str, Any]:
     model = load_model(Path(task["run"]))
     skeleton = SKELETONS[model.config.skeleton]
     box = tuple(task["box"]) if task.get("box") else None
-    found = predict_image(model, image, box, flip_test=True)
-    joints, lines = (found.keypoints, found.scores), (skeleton.edges, skeleton.colours)
+    pose = predict_image(model, image, box, flip_test=True)
+    joints, lines = (pose.keypoints, pose.scores), (skeleton.edges, skeleton.colours)
     drawn = draw_skeleton(image, *joints, *lines, threshold=0.0)
     Path(task["out"]).write_bytes(encode_image(drawn, ".jpg", quality=90))
-    rows = zip(skeleton.joints, found.keypoints, found.scores, strict=True)
+    rows = zip(skeleton.joints, pose.keypoints, pose.scores, strict=True)
     return {"joints": [[name, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}"] for name, (x, y), score in rows]}
 
 
@@ -277,19 +277,19 @@ WORK: Mapping[str, Callable[[Task], dict[str, Any]]] = {
 
 
 def say(**line: Any) -> None:
-    """Tell the studio. One that is gone does not stop what was begun."""
+    """Send a line to the studio. If the studio is gone, the task continues."""
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(line), flush=True)
 
 
 def limit(memory: int, seconds: int) -> None:
-    """Take no more memory (bytes of its own to write) or processor time than this; 0 for any. Where the system can.
+    """Limit memory (writable bytes of its own) and processor time (seconds), where the system can; 0 for no limit.
 
-    Address space is no measure: threads reserve much of it, on a machine with many processors many times what they use.
+    Address space is no measure: threads reserve much more of it than they use, on machines with many processors.
     """
     try:
         import resource
-    except ImportError:  # Windows has none: the time limit of whoever waits is left
+    except ImportError:  # not on Windows: there the parent's time limit is the only one
         return
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -299,9 +299,9 @@ def limit(memory: int, seconds: int) -> None:
 
 
 def _main() -> None:
-    """Read the task, do it, answer."""
+    """Read the task from standard input, run it and print the answer."""
     os.umask(0o077)
-    # as Ctrl-C does, so that what was begun is taken away
+    # as Ctrl-C does, so that unfinished files are removed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     task = json.load(sys.stdin)
     try:
@@ -309,7 +309,7 @@ def _main() -> None:
         say(done=WORK[sys.argv[1]](task))
     except DposeError as error:
         say(error=error.line(), code=error.code)
-    except MemoryError:  # whoever waits knows the limit, and says it also where this process has no word left
+    except MemoryError:  # the parent knows the limit and reports it
         sys.exit(1)
     except KeyboardInterrupt:
         say(stopped=True)

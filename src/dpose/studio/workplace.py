@@ -1,4 +1,4 @@
-"""Where copies of private pictures lie while the studio works: one folder, its owner's alone, gone with the studio.
+"""The private folder for copies of pictures while the studio runs: readable by its owner alone, removed at the end.
 
 A studio that was killed leaves its folder; the next one removes it. A folder whose lock is held belongs to a studio
 that runs.
@@ -21,10 +21,10 @@ LOCK = ".lock"
 
 
 class Workplace:
-    """A private folder, held by a lock for as long as the studio lives.
+    """A private folder, locked for as long as the studio runs.
 
     Raises:
-        DposeError: it cannot be made, or cannot be kept to its owner.
+        DposeError: the folder cannot be made, or cannot be made private.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -38,32 +38,32 @@ class Workplace:
         except OSError as error:
             raise explain_os_error(error, self.folder) from error
         lock = take_lock(self.folder / LOCK)
-        assert lock is not None  # nobody else knows the name
+        assert lock is not None  # no other process knows the name
         self._lock: FileLock = lock
 
     def room(self) -> Path:
-        """A new folder in it, 0700."""
+        """Make a new folder in the private folder, mode 0700."""
         made = self.folder / secrets.token_hex(8)
         made.mkdir(mode=0o700)
         return made
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove the private folder and everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.release()
 
 
 def open_private(path: Path) -> int:
-    """A descriptor of a new file that nobody else may read (0600).
+    """Open a new file that no other user may read (mode 0600), and return its descriptor.
 
     Raises:
-        OSError: it is there already, or cannot be made.
+        OSError: the file exists already, or cannot be made.
     """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _sweep(base: Path) -> int:
-    """Remove what studios left that did not come to their end; how many."""
+    """Remove folders left by studios that were killed; return how many."""
     swept = 0
     for folder in base.iterdir():
         if folder.is_symlink() or not folder.is_dir():

@@ -1,1 +1,1 @@
-"""What an adversary can do: audits of training and of single mechanisms, membership inference, planted faults."""
+"""Attacks on released pictures: re-identification, linkage, attribute inference, reconstruction."""

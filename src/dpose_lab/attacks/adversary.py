@@ -1,4 +1,4 @@
-"""What the attackers learnt from public people; of rendered ones kept in the user's cache under its recipe's hash."""
+"""Models that attackers learn from public people; those learnt from rendered people are cached by recipe."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from dpose_lab.attacks.learners import Restorer, learn_restoring, resized, steps
 from dpose_lab.attacks.transforms import RAW, Transform
 
 RECIPE = 1
-"""Raised where a change of the code makes other attackers of the same settings."""
+"""Version of the recipe: raised when a change of the code changes the learnt models."""
 TEACHING = "teaching"
 Arrays = Mapping[str, NDArray[Any]]
 
 
 MOST_SIDE = 4096
-"""An embedder's input is no larger, pixels."""
+"""Largest side of an embedder's input, pixels."""
 
 
 @dataclass(frozen=True)
 class AttackerEffort:
-    """What the attacker puts into it.
+    """Data and seed of an attacker.
 
     Attributes:
-        people: Public people to learn from.
-        pictures: Of each.
-        seed: Of everything.
+        people: Number of public people to learn from.
+        pictures: Number of pictures of each.
+        seed: Seed of all randomness.
     """
 
     people: int = 500
@@ -63,12 +63,12 @@ class AttackerEffort:
 
 @dataclass
 class AttackerTraining:
-    """Public people, and what is learnt from them; their pictures are loaded when something first needs them.
+    """Public people and the models learnt from them; their pictures are loaded on first use.
 
     Attributes:
-        identities: Whose public people.
-        effort: How much.
-        note: Called with a line when something long begins, and how many steps it has; gives what counts them.
+        identities: The data whose public people are used.
+        effort: Number of people and pictures.
+        note: Called with a line and a number of steps before a long task; returns a function that counts the steps.
     """
 
     identities: Identities
@@ -84,7 +84,7 @@ class AttackerTraining:
 
     @cached_property
     def _digest(self) -> str:
-        """What tells these pictures from those of another renderer or folder: a digest of the first ones."""
+        """Digest of the first pictures, which differs for another renderer or folder."""
         few = self.identities.load([(who, 0) for who in self.identities.public[:2]], lambda: None)
         digest = hashlib.sha256(json.dumps(self.identities.public).encode())
         for picture in few.pictures:
@@ -92,26 +92,26 @@ class AttackerTraining:
         return digest.hexdigest()
 
     def embedder(self, release: Transform) -> DescriptorProjection:
-        """Who is it, learnt from pictures shown in this way."""
+        """Learn to recognise people from pictures released in this way."""
 
         def learn() -> Arrays:
             return learn_people(self._taught(release).described(), self.album.people).arrays()
 
-        return DescriptorProjection.of(self._kept("people", release, learn))
+        return DescriptorProjection.of(self._cached("people", release, learn))
 
     def scorer(
         self, release: Transform, label: Callable[[PersonPictures], NDArray[np.bool_]], names: Sequence[str]
     ) -> Scorer:
-        """What do they look like, learnt from pictures shown in this way."""
+        """Learn to recognise attributes from pictures released in this way."""
 
         def learn() -> Arrays:
             taught = self._taught(release)
             return learn_attributes(taught.described(), label(taught), taught.people).arrays()
 
-        return Scorer.of(self._kept(f"attributes: {', '.join(names)}", release, learn))
+        return Scorer.of(self._cached(f"attributes: {', '.join(names)}", release, learn))
 
     def restorer(self, release: Transform, size: tuple[int, int], epochs: int) -> Restorer:
-        """What was the picture, learnt from pictures shown in this way, all at `size`, in so many passes over them."""
+        """Learn to reconstruct pictures from releases at `size`, in so many passes over them."""
 
         def learn() -> Arrays:
             taught = self._taught(release)
@@ -120,7 +120,7 @@ class AttackerTraining:
             net = learn_restoring(*pairs, epochs, self.effort.seed, progress)
             return {name: tensor.numpy() for name, tensor in net.state_dict().items()}
 
-        arrays = self._kept(f"restoring {size[0]}x{size[1]}, {epochs} epochs", release, learn)
+        arrays = self._cached(f"restoring {size[0]}x{size[1]}, {epochs} epochs", release, learn)
         net = Restorer()
         net.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
         return net.eval()
@@ -130,9 +130,9 @@ class AttackerTraining:
         progress = self.note(f"showing them to the attacker: {release.title}", len(album))
         return release.album(album, self.effort.seed, TEACHING, progress)
 
-    def _kept(self, what: str, release: Transform, learn: Callable[[], Arrays]) -> Arrays:
+    def _cached(self, what: str, release: Transform, learn: Callable[[], Arrays]) -> Arrays:
         if not self.identities.look:
-            return learn()  # what was learnt from somebody's files stays nowhere
+            return learn()  # models learnt from a user's files are not stored
         versions = software_versions()
         recipe = {
             "what": what,
@@ -146,29 +146,29 @@ class AttackerTraining:
         }
         name = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:32]
         path = platformdirs.user_cache_path("dpose") / "attackers" / f"{name}.safetensors"
-        found = _read(path)
-        if found is None:
-            found = {key: np.ascontiguousarray(array) for key, array in learn().items()}
-            write_atomic(path, safetensors.numpy.save(found))
-        return found
+        arrays = _read(path)
+        if arrays is None:
+            arrays = {key: np.ascontiguousarray(array) for key, array in learn().items()}
+            write_atomic(path, safetensors.numpy.save(arrays))
+        return arrays
 
 
 def _read(path: Path) -> Arrays | None:
-    """What the cache holds; a file that is missing or damaged is as good as none."""
+    """Read a cached model; None if the file is missing or damaged."""
     try:
-        found: Arrays = safetensors.numpy.load(file_bytes(path))
+        arrays: Arrays = safetensors.numpy.load(file_bytes(path))
     except (OSError, safetensors.SafetensorError):
         return None
-    return found
+    return arrays
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """From pictures of people to vectors of length 1.
+    """A map from pictures of people to vectors of length 1.
 
     Attributes:
-        title: For tables.
-        embed: From an album to (N, D).
+        title: Name in tables.
+        embed: Function from an album to (N, D).
     """
 
     title: str
@@ -176,7 +176,7 @@ class Embedder:
 
 
 def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
-    """The embedder that never saw a release: an ONNX file's, or one learnt from raw pictures of public people.
+    """The embedder that never saw a release: from an ONNX file, or learnt from raw pictures of public people.
 
     Raises:
         DposeError: the file is no embedder.
@@ -188,19 +188,19 @@ def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
 
 
 def adaptive_embedder(school: AttackerTraining, release: Transform) -> Embedder:
-    """The embedder of somebody who knows the mechanism and learnt from its releases of public people."""
+    """The embedder of an attacker who knows the mechanism and learnt from its releases of public people."""
     project = school.embedder(release)
     return Embedder("learnt from released pictures", lambda album: project(album.described()))
 
 
 def onnx_embedder(text: str) -> Embedder:
-    """An embedder from an ONNX file, run with onnxruntime (an optional dependency).
+    """Make an embedder from an ONNX file, run with onnxruntime (an optional dependency).
 
     It takes (1, 3, H, W) or (N, 3, H, W), float32, RGB, (x - 127.5) / 127.5 as ArcFace's models do, and gives one
-    vector a picture; H and W are 112 where it fixes none. It sees the picture cut to the person's box.
+    vector a picture; H and W are 112 if the model does not fix them. It sees the picture cut to the person's box.
 
     Args:
-        text: The file, with ",imagenet" behind it where its input is normalised by ImageNet's mean and deviation.
+        text: The file, with ",imagenet" appended if its input is normalised by ImageNet's mean and deviation.
 
     Raises:
         DposeError: onnxruntime is not installed, or the file is no such model.
@@ -217,7 +217,7 @@ def onnx_embedder(text: str) -> Embedder:
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
         (entry, *others) = session.get_inputs()
-    except Exception as error:  # onnxruntime's own classes share no base but this
+    except Exception as error:  # the only common base of onnxruntime's own exceptions
         raise DposeError("onnx-unreadable", "is not a readable ONNX model", file) from error
     if others or len(entry.shape) != 4:
         raise DposeError("onnx-input-wrong", "must take pictures, (1, 3, H, W)", file)
@@ -238,10 +238,10 @@ def onnx_embedder(text: str) -> Embedder:
             level = small.astype(np.float32)
             given = (level / 255 - IMAGENET[0]) / IMAGENET[1] if file != text else (level - 127.5) / 127.5
             try:
-                found = session.run(None, {entry.name: given.transpose(2, 0, 1)[None].astype(np.float32)})[0]
+                vector = session.run(None, {entry.name: given.transpose(2, 0, 1)[None].astype(np.float32)})[0]
             except Exception as error:
                 raise DposeError("onnx-run-failed", "the model cannot be run on a picture", file) from error
-            vectors.append(np.asarray(found, np.float64).reshape(-1))
+            vectors.append(np.asarray(vector, np.float64).reshape(-1))
         stacked = np.stack(vectors)
         return np.asarray(stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12))
 

@@ -1,4 +1,4 @@
-"""What somebody looks like, as a vector: colours by place, against the colour of the light."""
+"""Appearance of a person as a vector: colours by place, relative to the colour of the light."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 TALL, WIDE = 64, 32
-"""Rows and columns that a person is seen at."""
+"""Rows and columns that a person is resized to."""
 GRID_ROWS, GRID_COLUMNS = 24, 12
 STRIPES, BINS = 4, 12
 RANGES = ((0.0, 100.0), (-40.0, 40.0), (-40.0, 40.0))
-"""Of L, a and b in the histograms."""
+"""Numbers of histogram bins for L, a and b."""
 GREY = 0.35
-"""What the mean of a picture's colours is brought to."""
+"""Mean to which each channel of a picture is scaled."""
 SIZE = GRID_ROWS * GRID_COLUMNS // 2 * 3 + STRIPES * len(RANGES) * BINS
 
 Picture = NDArray[np.uint8]
@@ -24,7 +24,7 @@ Descriptors = NDArray[np.float64]
 
 
 def describe_appearance(pictures: Sequence[Picture], boxes: NDArray[np.int64]) -> Descriptors:
-    """One vector a picture, (N, `SIZE`): a mirrored colour grid and the histograms of four stripes, in CIELAB.
+    """Describe pictures by vectors, (N, `SIZE`): a mirrored colour grid and histograms of four stripes, in CIELAB.
 
     In the spirit of what person re-identification used before networks (colours in horizontal stripes, Liao et al.
     2015). Each channel is divided by its mean over the whole picture first, as lamps differ from room to room.
@@ -33,10 +33,10 @@ def describe_appearance(pictures: Sequence[Picture], boxes: NDArray[np.int64]) -
         pictures: uint8, (H, W, 3) or (H, W), of any sizes.
         boxes: (N, 4) x0, y0, x1, y1 around the person, pixels.
     """
-    found = np.empty((len(pictures), SIZE))
-    for row, picture, box in zip(found, pictures, boxes, strict=True):
+    vectors = np.empty((len(pictures), SIZE))
+    for row, picture, box in zip(vectors, pictures, boxes, strict=True):
         row[:] = _describe(picture, box)
-    return found
+    return vectors
 
 
 def _describe(picture: Picture, box: NDArray[np.int64]) -> Descriptors:

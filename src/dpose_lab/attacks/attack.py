@@ -1,4 +1,4 @@
-"""What an attack is, and the one way that attacks are run.
+"""The interface of attacks, and how they are run.
 
     @dataclass(frozen=True)
     class Guess(ReleaseAttack[PersonPictures, GuessRow]):
@@ -6,8 +6,8 @@
 
     ATTACKS["guess"] = "mine.guess:Guess"
 
-Its fields are its options on the command line. Beside its line in `attacks/registry.py` nothing knows it by name.
-What learns, and torch with it, is imported where an attack runs: `--help` answers at once.
+The fields of an attack are its options on the command line. It is registered by one line in `attacks/registry.py`.
+Learning code, and torch with it, is imported where an attack runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from dpose_lab.attacks.identities import Identities, PersonPictures, Picture
     from dpose_lab.attacks.transforms import Transform
 
-STRONGER = "Of the two attackers the stronger one counts: whoever attacks in earnest takes the better way."
+STRONGER = "Of the two attackers the stronger one counts: a real attacker would take the better way."
 TOLD_WHERE = "The attacker is told where in the picture the person is, as any detector would."
 SAMPLES = 4
-"""People in a sheet of pictures."""
+"""Number of people in a sheet of pictures."""
 STOPPED = "stopped"
 Row = TypeVar("Row", bound="AttackRow")
 Learnt = TypeVar("Learnt")
@@ -44,23 +44,23 @@ T = TypeVar("T")
 
 
 def option(default: Any, help: str, **limits: Any) -> Any:
-    """A field of an attack that is an option on the command line.
+    """Declare a field of an attack that is an option on the command line.
 
     Args:
-        default: Its value unless told otherwise.
-        help: A line for `--help`.
-        limits: `min`, `max`: as Typer has them.
+        default: Value of the option if it is not given.
+        help: Line in `--help`.
+        limits: `min` and `max`, passed to Typer.
     """
     return field(default=default, metadata={"help": help, **limits})
 
 
 @dataclass(frozen=True)
 class AttackRow(ABC):
-    """What one attacker found out from one release.
+    """Result of one attacker on one release.
 
     Attributes:
-        release: Which.
-        attacker: "plain", "adaptive", or "" where there is one only.
+        release: The attacked release.
+        attacker: "plain", "adaptive", or "" for the only attacker.
     """
 
     release: Transform
@@ -69,14 +69,14 @@ class AttackRow(ABC):
     @property
     @abstractmethod
     def strength(self) -> float:
-        """How well the attacker did: of two on one release the stronger counts."""
+        """Success of the attacker: of two on one release the stronger counts."""
 
     @abstractmethod
     def measures(self) -> dict[str, Any]:
-        """What was measured, as JSON."""
+        """The measurements as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The row as JSON."""
         return {
             "release": self.release.title,
             "key": self.release.key,
@@ -88,12 +88,12 @@ class AttackRow(ABC):
 
 @dataclass(frozen=True)
 class Attacked(Generic[Row]):
-    """A release after the attack.
+    """An attacked release.
 
     Attributes:
-        release: Which.
-        rows: One an attacker.
-        pictures: Titles and pictures of at most `SAMPLES` people, as somebody sees them.
+        release: The attacked release.
+        rows: One row per attacker.
+        pictures: Titles and pictures of at most `SAMPLES` people, as released.
     """
 
     release: Transform
@@ -102,44 +102,44 @@ class Attacked(Generic[Row]):
 
 
 class Attack(Protocol):
-    """What the command line needs to know of an attack: a frozen dataclass whose fields are its options."""
+    """Interface of an attack to the command line: a frozen dataclass whose fields are its options."""
 
     chooses_releases: ClassVar[bool]
-    """Whether the user says which releases are attacked."""
+    """True if the user chooses the attacked releases."""
     chooses_attackers: ClassVar[bool]
-    """Whether there are two attackers to choose from."""
+    """True if there are two attackers to choose from."""
 
     def run(self, config: AttackConfig, out: Path, console: Console) -> list[tuple[Path, AttackReport]]:
-        """Attack, and write the folder `out`: each report with the folder that it stands in.
+        """Attack, write the folder `out`, and return each report with its folder.
 
         Raises:
             DposeError: the data or a setting cannot be used, or `out` exists.
-            KeyboardInterrupt: it was stopped, and nothing is left.
+            KeyboardInterrupt: the attack was stopped, and nothing is written.
         """
 
 
 @dataclass(frozen=True)
 class ReleaseAttack(ABC, Generic[Learnt, Row]):
-    """An attack on release after release: what it learns, how it attacks one, and how that is told."""
+    """An attack on a list of releases: how it prepares, attacks one release, and reports the results."""
 
     name: ClassVar[str]
-    """As on the command line."""
+    """Name on the command line."""
     title: ClassVar[str]
-    """Of its report."""
+    """Title of the report."""
     chooses_releases: ClassVar[bool] = True
     chooses_attackers: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def pictures(self) -> int:
-        """How many pictures of each person it needs."""
+        """Number of pictures of each person that the attack needs."""
 
     def learns(self, config: AttackConfig) -> bool:
-        """Whether an attacker learns from people who are not attacked."""
+        """True if an attacker learns from people who are not attacked."""
         return True
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """Person and number of every picture that it may look at. Of files those are some who teach the attacker, too.
+        """(person, number) of every picture that the attack may read, with the public people's if they are files.
 
         Raises:
             DposeError: the data cannot be attacked so.
@@ -152,7 +152,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         return [*own, *people.first(taught, 0, config.effort.pictures)]
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
-        """All that is attacked.
+        """Releases to attack.
 
         Raises:
             DposeError: a setting is out of range.
@@ -161,7 +161,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 
     @abstractmethod
     def learn(self, context: AttackContext) -> Learnt:
-        """All that is there before the first release: pictures with and without names, and attackers.
+        """Prepare pictures with and without names, and the attackers.
 
         Raises:
             DposeError: the data cannot be used.
@@ -172,39 +172,39 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         """Attack one release.
 
         Raises:
-            DposeError: it cannot be made or attacked.
+            DposeError: the release cannot be made or attacked.
         """
 
     @abstractmethod
     def headline(self, learnt: Learnt, rows: Sequence[Row]) -> str:
-        """The result in a sentence."""
+        """Summarise the result in a sentence."""
 
     @abstractmethod
     def threat(self, context: AttackContext, learnt: Learnt) -> tuple[str, ...]:
-        """Who the attacker is, what they have, and who is public."""
+        """Describe the attacker, the attacker's data, and who is public."""
 
     @abstractmethod
     def tables(self, learnt: Learnt, rows: Sequence[Row]) -> tuple[Table, ...]:
-        """At least one."""
+        """Tables of the report, at least one."""
 
     def figures(self, learnt: Learnt, rows: Sequence[Row]) -> tuple[Figure, ...]:
-        """Charts; the sheet of pictures is drawn for all attacks alike."""
+        """Charts of the report; the sheet of pictures is added for every attack."""
         return ()
 
     def chance(self, learnt: Learnt) -> Mapping[str, Any]:
-        """What guessing finds, and whatever else goes beside the rows, as JSON."""
+        """Success of guessing, and further values of the report, as JSON."""
         return {}
 
     def settings(self, learnt: Learnt) -> Mapping[str, Any]:
-        """The attack's own, as JSON."""
+        """Settings of this attack, as JSON."""
         return asdict(self)
 
     def facts(self) -> Mapping[str, str]:
-        """For the head of the page."""
+        """Facts for the head of the page."""
         return {}
 
     def sheet(self, done: Sequence[Attacked[Row]]) -> Figure | None:
-        """A few people, a row each, as each release shows them."""
+        """Sheet of a few people, a row each, as each release shows them."""
         from dpose.report.plots import pictures
 
         shown = [one for one in done if one.pictures]
@@ -215,7 +215,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         return Figure("pictures", caption, png=pictures(panels, len(shown)))
 
     def run(self, config: AttackConfig, out: Path, console: Console) -> list[tuple[Path, AttackReport]]:
-        """See `Attack`."""
+        """Attack every release and write the report (`Attack.run`)."""
         from dpose_lab.attacks.context import open_context
 
         releases = self.releases(config)
@@ -231,11 +231,11 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 def carry_out(
     attack: ReleaseAttack[Learnt, Row], context: AttackContext, releases: Sequence[Transform]
 ) -> AttackReport:
-    """Attack release after release, and put together what is told of it.
+    """Attack release after release and assemble the report.
 
     Raises:
         DposeError: the data cannot be used, or raw pictures, or every release, cannot be attacked.
-        KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
+        KeyboardInterrupt: Ctrl-C before any release was attacked; later, results so far are returned.
     """
     learnt = attack.learn(context)
     with ExitStack() as held:
@@ -274,19 +274,19 @@ def carry_out(
 def attack_each(
     releases: Sequence[Transform], attack: Callable[[Transform], T]
 ) -> tuple[list[T], list[tuple[Transform, str]], bool]:
-    """Attack release after release: one that cannot be made or attacked is left out and the others go on.
+    """Attack release after release, leaving out those that cannot be made or attacked.
 
     Args:
-        releases: Raw pictures first, where they are attacked at all.
-        attack: Finds what one of them gives away.
+        releases: The releases, raw pictures first if they are attacked.
+        attack: Attacks one release.
 
     Returns:
-        What was found; releases that could not be attacked and those a stop left out, each with why; and whether
+        Results; releases that could not be attacked or were left out by a stop, each with the reason; and whether
         Ctrl-C ended it.
 
     Raises:
         DposeError: raw pictures, or every release, cannot be attacked.
-        KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
+        KeyboardInterrupt: Ctrl-C before any release was attacked; later, results so far are returned.
     """
     from dpose_lab.attacks.transforms import RAW
 
@@ -314,7 +314,7 @@ def attack_each(
 
 
 def strongest(rows: Sequence[Row]) -> list[Row]:
-    """Of each release the row of the stronger attacker, in the order of the releases; of equals the first."""
+    """The row of the stronger attacker for each release, in order; the first of equal ones."""
     best: dict[str, Row] = {}
     for row in rows:
         held = best.get(row.release.title)
@@ -326,7 +326,7 @@ def strongest(rows: Sequence[Row]) -> list[Row]:
 def samples(
     release: Transform, originals: PersonPictures, seen: PersonPictures
 ) -> tuple[tuple[str, Picture], ...]:
-    """One picture of each of the first people, as the release shows it."""
+    """Pictures of the first people, one each, as the release shows them."""
     first: dict[int, int] = {}
     for k, who in enumerate(originals.people.tolist()):
         first.setdefault(who, k)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpose_lab.attacks.transforms import Transform
 
 PICTURES = 2
-"""Of each person who is attacked."""
+"""Number of pictures of each attacked person."""
 RESAMPLES = 100
 
 ATTRIBUTES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
@@ -47,19 +47,19 @@ ATTRIBUTES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
     "beard": lambda a: a["beard"] == "yes",
     "glasses": lambda a: a["glasses"] == "yes",
 }
-"""What a witness might say of somebody: by name, each true or not of a rendered person."""
+"""Attributes that a witness might report, by name: functions of a rendered person's description."""
 
 
 def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
-    """(N, A), in the order of `ATTRIBUTES`.
+    """Attributes of the people in an album, (N, A), in the order of `ATTRIBUTES`.
 
     Raises:
-        DposeError: nothing says what the people look like.
+        DposeError: the data do not describe the people.
     """
     if not album.attributes:
         raise _unlabelled()
     return np.asarray(
-        [[true_of(said) for true_of in ATTRIBUTES.values()] for said in album.attributes], np.bool_
+        [[true_of(words) for true_of in ATTRIBUTES.values()] for words in album.attributes], np.bool_
     )
 
 
@@ -74,7 +74,7 @@ def _unlabelled() -> DposeError:
 
 @dataclass(frozen=True)
 class InferredAttributes(AttackRow):
-    """What one attacker told from one release.
+    """Attributes inferred by one attacker from one release.
 
     Attributes:
         precision: Mean over the attributes of the average precision.
@@ -94,19 +94,19 @@ class InferredAttributes(AttackRow):
         return self.precision.value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"map": self.precision.to_dict(), "f1": self.f1, "ap": self.each, "f1_each": self.each_f1}
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Who is attacked, and what they look like.
+    """The attacked people and their attributes.
 
     Attributes:
         album: The originals.
         truth: (N, A), in the order of `ATTRIBUTES`.
-        known: The columns of attributes that some have and not all, by name.
-        share: Of the pictures that show each of those.
+        known: Columns of the attributes that some people have and others not, by name.
+        share: Share of the pictures that show each of those.
     """
 
     album: PersonPictures
@@ -116,35 +116,35 @@ class Looks:
 
     @property
     def guessed(self) -> dict[str, float]:
-        """What guessing finds: a random order, and always saying yes."""
+        """Success of guessing: a random order, and always answering yes."""
         shares = list(self.share.values())
         return {"map": float(np.mean(shares)), "f1": float(np.mean([2 * p / (1 + p) for p in shares]))}
 
 
 @dataclass(frozen=True)
 class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
-    """What do they look like? Age, build, clothes, hair, glasses, told from released pictures."""
+    """What do they look like? Age, build, clothes, hair and glasses, inferred from released pictures."""
 
     name: ClassVar[str] = "attributes"
     title: ClassVar[str] = "What do they look like? Attributes told from released pictures"
 
     @property
     def pictures(self) -> int:
-        """Of each person."""
+        """Number of pictures of each person."""
         return PICTURES
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """Pictures of people of whom something says what they look like.
+        """Pictures of people whose attributes are known.
 
         Raises:
-            DposeError: nothing does.
+            DposeError: the data do not describe the people.
         """
         if not people.look:
             raise _unlabelled()
         return super().reads(config, people)
 
     def learn(self, context: AttackContext) -> Looks:
-        """The pictures, and what is true of them."""
+        """Load the pictures and their true attributes."""
         album = context.pictures(0, PICTURES, "the pictures")
         truth = labels_of(album)
         known = {n: k for k, n in enumerate(ATTRIBUTES) if truth[:, k].any() and not truth[:, k].all()}
@@ -153,7 +153,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
     def attack(
         self, context: AttackContext, learnt: Looks, release: Transform
     ) -> Attacked[InferredAttributes]:
-        """Tell from one release what everybody looks like."""
+        """Infer everybody's attributes from one release."""
         from dpose_lab.attacks.transforms import RAW
 
         seed = context.config.seed
@@ -162,17 +162,17 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         for attacker in context.config.attackers_of(release):
             taught = RAW if attacker == "plain" else release
             scorer = context.training.scorer(taught, labels_of, tuple(ATTRIBUTES))
-            rows.append(_told(release, attacker, scorer(descriptors), learnt, seed))
+            rows.append(_inferred(release, attacker, scorer(descriptors), learnt, seed))
         return Attacked(release, tuple(rows), samples(release, learnt.album, seen))
 
     def headline(self, learnt: Looks, rows: Sequence[InferredAttributes]) -> str:
-        """Mean average precision of guessing and of the first releases."""
-        said = f"Mean average precision over the attributes: guessing {percent(learnt.guessed['map'])}"
-        told = (f"; {row.release.title} {percent(row.strength)}" for row in strongest(rows)[:4])
-        return said + "".join(told) + "."
+        """Report the mean average precision of guessing and of the first releases."""
+        start = f"Mean average precision over the attributes: guessing {percent(learnt.guessed['map'])}"
+        parts = (f"; {row.release.title} {percent(row.strength)}" for row in strongest(rows)[:4])
+        return start + "".join(parts) + "."
 
     def threat(self, context: AttackContext, learnt: Looks) -> tuple[str, ...]:
-        """Who tells them."""
+        """Describe the attacker."""
         return (
             f"The attacker gets {len(learnt.album):,} released pictures of {len(context.identities.people):,} people "
             f"and says of each which of {len(learnt.known)} attributes it has.",
@@ -187,7 +187,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         )
 
     def tables(self, learnt: Looks, rows: Sequence[InferredAttributes]) -> tuple[Table, ...]:
-        """Means over the attributes, and each of them."""
+        """Tables of means over the attributes, and of each attribute."""
         guessed, best = learnt.guessed, strongest(rows)
         means = [(row.release.title, row.attacker, spread(row.precision), percent(row.f1)) for row in rows]
         means.append(("guessing", "", percent(guessed["map"]), percent(guessed["f1"])))
@@ -208,7 +208,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         )
 
     def figures(self, learnt: Looks, rows: Sequence[InferredAttributes]) -> tuple[Figure, ...]:
-        """Average precision by attribute."""
+        """Chart of average precision by attribute."""
         from dpose.report.plots import bars
 
         drawn = [(row.release.title, list(row.each.values())) for row in strongest(rows)]
@@ -218,11 +218,13 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         return (bars("attributes", title, list(learnt.share), drawn, "average precision", caption),)
 
     def chance(self, learnt: Looks) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": {**learnt.guessed, "share": learnt.share}}
 
 
-def _told(release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int) -> InferredAttributes:
+def _inferred(
+    release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int
+) -> InferredAttributes:
     from dpose.action.metrics import average_precision, f1_score
 
     truth, known = learnt.truth, learnt.known
@@ -232,12 +234,12 @@ def _told(release: Transform, attacker: str, scores: Floats, learnt: Looks, seed
 
     def mean(weights: Floats) -> float:
         drawn = np.repeat(np.arange(len(index)), weights[index].astype(int))
-        found = [
+        precisions = [
             average_precision(scores[drawn, k], truth[drawn, k])
             for k in known.values()
             if truth[drawn, k].any()
         ]
-        return float(np.mean(found))
+        return float(np.mean(precisions))
 
     interval = over_people(mean, int(index.max()) + 1, seed, RESAMPLES)
     return InferredAttributes(release, attacker, interval, float(np.mean(list(f1.values()))), each, f1)

@@ -1,4 +1,4 @@
-"""What the user asks of an attack, and what every attack stands on: people, and where attackers learn."""
+"""Settings of an attack, and what all attacks share: people, and data that attackers learn from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_PROOF = (
 )
 RESTORED = (
     "Private releases are attacked as their readers see them, restored as their names say, and the adaptive attacker "
-    "learns from releases restored alike. Whoever has the archive may restore it another way."
+    "learns from releases restored alike. A reader of the archive may restore it another way."
 )
 COUNTED = (
     "The account of these pictures has this attack as something that nothing bounds: its scores are functions of raw "
@@ -42,25 +42,25 @@ UNCOUNTED = "These pictures are declared public: the account does not count them
 
 @dataclass(frozen=True)
 class AttackConfig:
-    """What all attacks have in common.
+    """Settings that all attacks have in common.
 
     Attributes:
-        data: Whose pictures: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
-        releases: Of `transforms.RELEASES`.
+        data: Pictures to attack: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
+        releases: Names in `transforms.RELEASES`.
         blocks: Sides of blocks, pixels, or "auto", as releases choose them.
         subdivisions: Parts along a side of a complex block.
-        epsilons: As text.
-        neighbours: "pixels:M".
-        restorations: Of `restoration.METHODS`: how private releases are shown, also where an attacker learns.
-        attackers: Of `ATTACKERS`.
-        identities: How many people are attacked.
+        epsilons: Budgets as text.
+        neighbours: Neighbours, "pixels:M".
+        restorations: Names in `restoration.METHODS`: how private releases are shown, also to a learning attacker.
+        attackers: Names in `ATTACKERS`.
+        identities: Number of attacked people.
         size: (height, width) of rendered pictures.
-        in_grey: Whether pictures are grey, as in seed 002.
-        public: Whether nobody in the data needs protection: then the account does not count them.
-        effort: The attacker's; its seed is that of everything.
-        command: As it was typed.
-        engine: Who attacks the releases, as `dpose.engines.engine` has it; "" for this process.
-        workers: Of the engine.
+        in_grey: True for grey pictures, as in seed 002.
+        public: True if the data are public. Public data are not charged to the account.
+        effort: The attacker's data; their seed is the seed of all randomness.
+        command: The command line.
+        engine: Name of the engine that attacks the releases, see `dpose.engines.engine`; "" for this process.
+        workers: Number of the engine's workers.
     """
 
     data: str
@@ -102,11 +102,11 @@ class AttackConfig:
 
     @property
     def seed(self) -> int:
-        """Of everything."""
+        """Seed of all randomness."""
         return self.effort.seed
 
     def transforms(self) -> list[Transform]:
-        """All that is attacked, raw pictures first.
+        """Releases to attack, raw pictures first.
 
         Raises:
             DposeError: a setting is out of range.
@@ -121,13 +121,13 @@ class AttackConfig:
         )
 
     def attackers_of(self, release: Transform) -> tuple[str, ...]:
-        """Who attacks one release: as asked, and raw pictures the plain one always: they are the ceiling."""
+        """Attackers of one release: the chosen ones; the plain one alone for raw pictures, the upper limit."""
         if release.key == RAW.key:
             return ("plain",)
         return tuple(name for name in ATTACKERS if name in self.attackers)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The settings as JSON."""
         return {
             "data": self.data,
             "releases": list(self.releases),
@@ -146,50 +146,50 @@ class AttackConfig:
 
     @property
     def counted(self) -> bool:
-        """Whether the account counts what is attacked: all but what is public."""
+        """True if the attacked pictures are charged to the account: all but public ones."""
         return not (self.public or IdentitySpec.parse(self.data).public)
 
     @property
     def folder_mode(self) -> int:
-        """Who may look into the report's folder: its owner alone where it shows somebody's pictures."""
+        """Mode of the report's folder: readable by its owner alone if it shows private pictures."""
         return 0o755 if IdentitySpec.parse(self.data).dataset.rendered else 0o700
 
     def caveats(self) -> tuple[str, ...]:
-        """What a reader of the results must know."""
+        """Caveats of the results."""
         m = Neighbours.parse(self.neighbours, CELL_FORMS).area
-        said = [NO_PROOF]
+        caveats = [NO_PROOF]
         if "dp" in self.releases:
             value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"
             whole = " and ".join(
                 f"epsilon {epsilon} comes to {upper(epsilon_of_all(self.neighbours, epsilon, self.size))}"
                 for epsilon in self.epsilons
             )
-            said.append(
+            caveats.append(
                 f"Neighbours {self.neighbours} hide {value}. They do not promise that a person is not recognised: for "
                 f"pictures of {self.size[0]} x {self.size[1]} that differ everywhere, {whole}."
             )
-            said.append(RESTORED)
-        said.append(
+            caveats.append(RESTORED)
+        caveats.append(
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
-            "nobody; dpose pixelize draws its noise from the operating system."
+            "no one; dpose pixelize draws its noise from the operating system."
         )
-        said.append(COUNTED if self.counted else UNCOUNTED)
+        caveats.append(COUNTED if self.counted else UNCOUNTED)
         if not IdentitySpec.parse(self.data).dataset.rendered:
-            said.append(
+            caveats.append(
                 "This report shows raw pictures of some of the people: keep it where they may be seen."
             )
-        return tuple(said)
+        return tuple(caveats)
 
 
 @dataclass(frozen=True)
 class AttackContext:
-    """What every attack stands on.
+    """Data and settings that every attack uses.
 
     Attributes:
-        config: What was asked.
-        identities: Whom it was asked about.
-        training: Where the attackers learn.
-        note: Begins a line of the progress bar.
+        config: The settings.
+        identities: The attacked people.
+        training: Public people, and the models learnt from them.
+        note: Starts a line of the progress bar.
     """
 
     config: AttackConfig
@@ -198,17 +198,17 @@ class AttackContext:
     note: Callable[[str, int], Callable[[], None]]
 
     def pictures(self, first: int, count: int, what: str) -> PersonPictures:
-        """Pictures `first` to `first + count` of everybody who is attacked; `what` names them while they are made."""
+        """Pictures `first` to `first + count` of every attacked person; `what` names them in the progress bar."""
         people = self.identities
         return people.album(first, count, self.note(what, len(people.people) * count))
 
     @property
     def teachers(self) -> int:
-        """How many other people the attacker has pictures of."""
+        """Number of other people whose pictures the attacker has."""
         return min(self.config.effort.people, len(self.identities.public))
 
     def facts(self) -> Mapping[str, str]:
-        """For the head of a report."""
+        """Facts for the head of a report."""
         pictures = self.config.effort.pictures
         return {
             "Attacked": self.identities.title,
@@ -222,17 +222,17 @@ class AttackContext:
 def open_context(
     config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]], out: Path, console: Console
 ) -> Iterator[AttackContext]:
-    """The context, with a progress bar while it is in use; the account has it as reserved until it ends.
+    """Open the context, with a progress bar; its charge in the account is reserved until the block ends.
 
-    **Guarantee.** All pictures that the attacks may look at are read and reserved, in one charge, before anything is
-    computed from them; of files no other ones can be read afterwards. Nothing bounds what is found and shown, so that a
+    **Guarantee.** All pictures that the attacks may read are read and reserved, in one charge, before anything is
+    computed from them; no other files can be read afterwards. Nothing bounds what the results show, so that a
     budget refuses it. Pictures that are declared public are not counted.
 
     Args:
-        config: What is asked.
-        attacks: What will be done with it.
-        out: Where the reports go.
-        console: For the bar.
+        config: The settings.
+        attacks: The attacks to run.
+        out: Folder of the reports.
+        console: Console of the progress bar.
 
     Raises:
         DposeError: data that cannot be attacked, `out` exists, or a budget stands for some of the pictures.
@@ -254,11 +254,11 @@ def open_context(
 
 
 def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]) -> AttackContext:
-    """The context of a worker, whose command has counted what is attacked: the same pictures, and no others.
+    """Open the context of a worker, whose command has charged the pictures: the same pictures, and no others.
 
     Args:
-        config: As the command's.
-        attacks: As the command's.
+        config: The command's settings.
+        attacks: The command's attacks.
 
     Raises:
         DposeError: the data cannot be attacked.
@@ -276,7 +276,7 @@ def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, A
 def _chosen(
     config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]
 ) -> tuple[Identities, list[tuple[int, int]]]:
-    """Who is attacked, and all pictures that may be looked at."""
+    """The attacked people, and all pictures that may be read."""
     people = open_identities(config.data, config.size, in_grey=config.in_grey)
     people = people.chosen(config.identities, max(attack.pictures for attack in attacks))
     return people, [pair for attack in attacks for pair in attack.reads(config, people)]
@@ -289,19 +289,19 @@ def _reserved(
     out: Path,
     note: Callable[[str, int], Callable[[], None]],
 ) -> tuple[Identities, str]:
-    """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
+    """The people with the pictures that may be read, and the name of the charge for all of these."""
     people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
     data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
     return people, charge(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """(height, width) from "HEIGHTxWIDTH".
+    """Parse "HEIGHTxWIDTH" as (height, width).
 
     Raises:
-        DposeError: it is no size.
+        DposeError: the text is no size.
     """
-    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
-    if not found:
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
+    if not match:
         raise DposeError("size-malformed", f"must be HEIGHTxWIDTH, not {text!r}", "size", "as in 128x96")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

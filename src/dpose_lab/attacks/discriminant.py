@@ -1,4 +1,4 @@
-"""What an attacker learns from descriptors in closed form: what tells people apart, and what tells attributes."""
+"""Closed-form learning from descriptors: directions that separate people, and scores of attributes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpose_lab.attacks.appearance import Descriptors
 
 DIRECTIONS = 30
 RIDGE = 0.1
-"""Added to the variances, as a share of their mean."""
+"""Regularisation added to the variances, as a share of their mean."""
 HELD_OUT = 4
-"""Every so-manieth person chooses thresholds and is not learnt from."""
+"""Every n-th person is held out to choose thresholds."""
 
 
 @dataclass(frozen=True)
 class DescriptorProjection:
-    """Descriptors to vectors in which pictures of one person lie together.
+    """A linear map of descriptors to vectors in which pictures of one person lie together.
 
     Attributes:
         mean: (D,).
@@ -31,17 +31,17 @@ class DescriptorProjection:
     matrix: Floats
 
     def __call__(self, descriptors: Descriptors) -> Floats:
-        """(N, K), each of length 1."""
-        found = (descriptors - self.mean) @ self.matrix
-        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
+        """Project descriptors to vectors of length 1, (N, K)."""
+        projected = (descriptors - self.mean) @ self.matrix
+        return np.asarray(projected / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-12))
 
     def arrays(self) -> dict[str, Floats]:
-        """For a file."""
+        """The arrays to store in a file."""
         return {"mean": self.mean, "matrix": self.matrix}
 
     @classmethod
     def of(cls, arrays: Mapping[str, Floats]) -> DescriptorProjection:
-        """From a file."""
+        """Rebuild from stored arrays."""
         return cls(arrays["mean"], arrays["matrix"])
 
 
@@ -50,7 +50,7 @@ def learn_people(descriptors: Descriptors, people: Ints) -> DescriptorProjection
 
     Args:
         descriptors: (N, D) of public people.
-        people: (N,) who is shown; some several times.
+        people: (N,) numbers of the people shown; some occur several times.
     """
     mean = descriptors.mean(0)
     names, index, counts = np.unique(people, return_inverse=True, return_counts=True)
@@ -65,14 +65,14 @@ def learn_people(descriptors: Descriptors, people: Ints) -> DescriptorProjection
     white = axes / np.sqrt(variances)
     spread, turned = np.linalg.eigh(white.T @ between @ white)
     spread, turned = spread[::-1][:DIRECTIONS], turned[:, ::-1][:, :DIRECTIONS]
-    # the means of few pictures differ by chance alone: what is left of the spread beyond that
+    # means of few pictures differ by chance alone: subtract that part of the spread
     weight = np.sqrt(np.maximum(spread - 1 / counts.mean(), 1e-3))
     return DescriptorProjection(mean, white @ turned * weight)
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Descriptors to a score for each attribute: above 0 means there.
+    """A linear map of descriptors to a score for each attribute: above 0 means present.
 
     Attributes:
         mean: (D,).
@@ -85,16 +85,16 @@ class Scorer:
     shift: Floats
 
     def __call__(self, descriptors: Descriptors) -> Floats:
-        """(N, A)."""
+        """Scores of descriptors, (N, A)."""
         return np.asarray((descriptors - self.mean) @ self.matrix - self.shift)
 
     def arrays(self) -> dict[str, Floats]:
-        """For a file."""
+        """The arrays to store in a file."""
         return {"mean": self.mean, "matrix": self.matrix, "shift": self.shift}
 
     @classmethod
     def of(cls, arrays: Mapping[str, Floats]) -> Scorer:
-        """From a file."""
+        """Rebuild from stored arrays."""
         return cls(arrays["mean"], arrays["matrix"], arrays["shift"])
 
 
@@ -104,18 +104,18 @@ def learn_attributes(descriptors: Descriptors, labels: NDArray[np.bool_], people
     Args:
         descriptors: (N, D) of public people.
         labels: (N, A).
-        people: (N,) who is shown.
+        people: (N,) numbers of the people shown.
     """
     _, index = np.unique(people, return_inverse=True)
-    kept = index % HELD_OUT != 0
-    mean = descriptors[kept].mean(0)
-    given = descriptors[kept] - mean
-    wanted = labels[kept] - labels[kept].mean(0)
+    fitted = index % HELD_OUT != 0
+    mean = descriptors[fitted].mean(0)
+    given = descriptors[fitted] - mean
+    wanted = labels[fitted] - labels[fitted].mean(0)
     moments = given.T @ given / len(given)
     level = RIDGE * np.trace(moments) / len(moments) + 1e-12
     matrix = np.linalg.solve(moments + level * np.eye(len(moments)), given.T @ wanted / len(given))
-    scores = (descriptors[~kept] - mean) @ matrix
-    shift = [best_threshold(score, truth) for score, truth in zip(scores.T, labels[~kept].T, strict=True)]
+    scores = (descriptors[~fitted] - mean) @ matrix
+    shift = [best_threshold(score, truth) for score, truth in zip(scores.T, labels[~fitted].T, strict=True)]
     return Scorer(mean, matrix, np.asarray(shift))
 
 

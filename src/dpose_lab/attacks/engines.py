@@ -1,4 +1,4 @@
-"""Releases attacked by an engine's workers, each of whom learns for itself what the attackers know."""
+"""Attacks by an engine's workers, each of which trains the attackers' models itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttackWork:
-    """An attack that workers carry out. All that it does follows from its seed: to do it twice is to do it once.
+    """An attack for workers to run. It is a function of its seed, so that a repetition gives the same result.
 
     Attributes:
-        attack: It.
-        config: What was asked.
+        attack: The attack.
+        config: The settings.
     """
 
     attack: ReleaseAttack[Any, Any]
@@ -32,7 +32,7 @@ class AttackWork:
 
 
 def attack_item(work: AttackWork, number: int) -> Attacked[Any]:
-    """At a worker: attack release `number`. The command has counted the attack before.
+    """Attack release `number` at a worker. The command has charged the attack before.
 
     Raises:
         DposeError: the release cannot be made or attacked.
@@ -45,36 +45,36 @@ def attack_item(work: AttackWork, number: int) -> Attacked[Any]:
 def attacked_ahead(
     attack: ReleaseAttack[Any, Any], context: AttackContext, releases: Sequence[Transform]
 ) -> Iterator[Callable[[Transform], Attacked[Any]]]:
-    """What attacks a release, where an engine's workers are to do it: in any order, and waited for in turn.
+    """Yield a function that attacks a release by an engine's workers: they run in any order, results come in turn.
 
-    **Guarantee.** `open_context` has reserved all that the attack may look at; workers read the same pictures and no
-    others.
+    **Guarantee.** `open_context` has reserved all pictures that the attack may read; workers read the
+    same pictures and no others.
 
     Args:
         attack: The attack.
         context: The command's, which names the engine.
-        releases: All that will be asked for, in that order.
+        releases: All releases to attack, in order.
     """
     config = context.config
     work = AttackWork(attack, replace(config, engine="", workers=1))
     progress = context.note(f"attacking, {config.engine}", len(releases))
     with engine(config.engine, workers=config.workers) as at:
         stream = run_items(at, attack_item, range(len(releases)), shared=work)
-        found = {}
+        results = {}
 
-        def asked(release: Transform) -> Attacked[Any]:
+        def attacked(release: Transform) -> Attacked[Any]:
             number = releases.index(release)
-            while number not in found:
+            while number not in results:
                 ended = next(stream)
-                found[ended.item] = ended
+                results[ended.item] = ended
                 progress()
-            ended = found.pop(number)
+            ended = results.pop(number)
             if ended.failure is not None:
                 raise ended.failure.error
             assert ended.result is not None
             return _shown_as(ended.result, release)
 
-        yield asked
+        yield attacked
 
 
 @lru_cache(1)
@@ -86,7 +86,7 @@ def _learnt(work: AttackWork) -> tuple[AttackContext, Any, Sequence[Transform]]:
 
 
 def _bare(done: Attacked[Any]) -> Attacked[Any]:
-    """Without the function that shows pictures, which crosses no process."""
+    """Drop the function that shows pictures, which cannot be pickled."""
     return _shown_as(done, replace(done.release, apply=_nothing))
 
 

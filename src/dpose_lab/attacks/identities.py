@@ -1,4 +1,4 @@
-"""Pictures of people whose names are known to the attack: who is attacked, and whom the attacker learns from."""
+"""Pictures of people with known identities: the attacked people, and public ones that the attacker learns from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpose_scene.splits import IDENTITIES
 Picture = NDArray[np.uint8]
 Progress = Callable[[], None]
 Read = tuple[Picture, tuple[str, ...]]
-"""A picture, and the digests of its original."""
+"""A picture with the digests of its original."""
 Reader = Callable[[], Read]
 T = TypeVar("T")
 
@@ -45,14 +45,14 @@ _FIRST_SEED = 1 << 40
 
 @dataclass(frozen=True)
 class PersonPictures:
-    """Pictures with who is in them.
+    """Pictures with the identities of the people in them.
 
     Attributes:
         pictures: uint8, (H, W, 3) or (H, W) each.
-        people: (N,) who.
+        people: (N,) numbers of the people shown.
         boxes: (N, 4) x0, y0, x1, y1 around the person, pixels.
-        names: Of the pictures; the noise of seeded releases goes by them.
-        attributes: What a witness would say, one a picture; () where nothing says so.
+        names: Names of the pictures, which select the noise of seeded releases.
+        attributes: Descriptions of the people, one a picture; () if there are none.
         hashes: Digests of the originals (`dpose.media.identity`), those of each together.
     """
 
@@ -67,11 +67,11 @@ class PersonPictures:
         return len(self.pictures)
 
     def instead(self, pictures: Sequence[Picture]) -> PersonPictures:
-        """The same people in other pictures of the same sizes."""
+        """Replace the pictures by others of the same sizes."""
         return replace(self, pictures=tuple(pictures))
 
     def taken(self, indices: Sequence[int]) -> PersonPictures:
-        """Some of the pictures, in this order."""
+        """Select pictures, in this order."""
 
         def some(values: tuple[T, ...]) -> tuple[T, ...]:
             return tuple(values[k] for k in indices) if values else ()
@@ -86,21 +86,21 @@ class PersonPictures:
         )
 
     def described(self) -> Descriptors:
-        """The descriptor of the person in each picture: the attacker is told where somebody is, not who."""
+        """Describe the person in each picture: the attacker is given the person's place, not the identity."""
         return describe_appearance(self.pictures, self.boxes)
 
 
 @dataclass(frozen=True)
 class Identities:
-    """Data whose people are known.
+    """Data with known identities.
 
     Attributes:
-        title: What they are.
-        people: Who may be attacked.
-        public: Whom the attacker learns from; nobody is in both.
-        available: How many pictures a person has; None for as many as are asked for.
-        load: From (person, number) pairs to their pictures.
-        look: Of rendered people; "" for photographs.
+        title: The data in words.
+        people: People who may be attacked.
+        public: People whom the attacker learns from; no person is in both groups.
+        available: Number of pictures of each person; None if it is unlimited.
+        load: Function from (person, number) pairs to their pictures.
+        look: Look of rendered people; "" for photographs.
     """
 
     title: str
@@ -111,7 +111,7 @@ class Identities:
     look: str = ""
 
     def chosen(self, count: int, pictures: int) -> Identities:
-        """The crowd with at most `count` people to attack, of at least so many pictures each.
+        """Choose at most `count` people to attack who have at least so many pictures each.
 
         Raises:
             DposeError: fewer than two people have so many.
@@ -134,16 +134,16 @@ class Identities:
         """Pictures of public people, for the attacker to learn from.
 
         Raises:
-            DposeError: there are too few of them.
+            DposeError: there are too few public people.
         """
         self.check_taught()
         return self.load(self.first(self.public[:people], 0, pictures), progress)
 
     def check_taught(self) -> None:
-        """Refuse people who leave the attacker too few to learn from.
+        """Refuse data with too few public people to learn from.
 
         Raises:
-            DposeError: they do.
+            DposeError: there are too few public people.
         """
         if len(self.public) < FEWEST_TEACHERS:
             raise DposeError(
@@ -154,14 +154,14 @@ class Identities:
             )
 
     def album(self, first: int, count: int, progress: Progress) -> PersonPictures:
-        """Pictures `first` to `first + count` of everybody who is attacked."""
+        """Pictures `first` to `first + count` of every attacked person."""
         return self.load(self.first(self.people, first, count), progress)
 
     def read(self, wanted: Sequence[tuple[int, int]], progress: Progress) -> tuple[Identities, Marks]:
-        """The same people with these pictures read, and their marks: from now on no other ones of files can be read.
+        """Read these pictures and their marks; afterwards no other files can be read.
 
-        What is attacked is so what was counted, whatever becomes of the files meanwhile. Of rendered people the
-        attacker's own, who are in no data, are made when they are asked for.
+        So the attacked pictures are the charged ones, even if files change meanwhile. Rendered public people,
+        who are in no data, are rendered when needed.
 
         Args:
             wanted: (person, number) pairs.
@@ -174,32 +174,32 @@ class Identities:
         held, load = self.load(pairs, progress), self.load
         place = {pair: k for k, pair in enumerate(pairs)}
 
-        def known(asked: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
-            if self.look and all(who in self.public for who, _ in asked):
-                return load(asked, progress)
-            return held.taken([place[pair] for pair in asked])
+        def known(pairs: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
+            if self.look and all(who in self.public for who, _ in pairs):
+                return load(pairs, progress)
+            return held.taken([place[pair] for pair in pairs])
 
         return replace(self, load=known), marks_of(chain.from_iterable(held.hashes))
 
     def first(self, people: Sequence[int], first: int, count: int) -> list[tuple[int, int]]:
-        """Pictures `first` to `first + count` of some people, as far as there are so many."""
+        """(person, number) of pictures `first` to `first + count` of some people, as far as they exist."""
         most = self.available or {}
         return [(who, k) for who in people for k in range(first, min(first + count, most.get(who, 1 << 30)))]
 
 
 def open_identities(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Identities:
-    """The people that `spec` names.
+    """Open the people that `spec` names.
 
     Args:
         spec: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
-        size: (height, width) that rendered pictures get; files keep their own.
-        in_grey: Whether pictures are to be grey, as seed 002's are.
+        size: (height, width) of rendered pictures; files keep their own.
+        in_grey: True for grey pictures, as in seed 002.
 
     Raises:
-        DposeError: unknown data, or data that say nothing of who is shown.
+        DposeError: unknown data, or data without identities.
     """
-    asked = IdentitySpec.parse(spec).located("evaluate")
-    return asked.dataset.open(asked.place, asked.split, size, in_grey)
+    parsed = IdentitySpec.parse(spec).located("evaluate")
+    return parsed.dataset.open(parsed.place, parsed.split, size, in_grey)
 
 
 def _rendered(look: str, split: str, size: tuple[int, int], in_grey: bool) -> Identities:
@@ -221,7 +221,7 @@ def _rendered(look: str, split: str, size: tuple[int, int], in_grey: bool) -> Id
 
 
 def scene_of(person: int, number: int) -> int:
-    """The seed of a person's picture of this number; frames of one scene share it."""
+    """Seed of a person's picture with this number; frames of one scene share it."""
     return _FIRST_SEED + person * FRAME + number % FRAME
 
 
@@ -245,7 +245,7 @@ def _render_all(
     try:
         made = list(pool.map(one, wanted))
     finally:
-        # whoever stops it does not wait for what was not begun
+        # after a stop, pictures that were not begun are not waited for
         pool.shutdown(cancel_futures=True)
     return PersonPictures(
         tuple(picture for picture, *_ in made),
@@ -294,7 +294,7 @@ def _folder(root: Path, in_grey: bool) -> Identities:
 
 
 def _read(title: str, files: Mapping[int, Sequence[Reader]]) -> Identities:
-    """Everybody may be attacked; whoever is not becomes public (`Identities.chosen`)."""
+    """All people may be attacked; those who are not become public (`Identities.chosen`)."""
 
     def load(wanted: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
         pictures, hashes = [], []
@@ -312,16 +312,16 @@ def _read(title: str, files: Mapping[int, Sequence[Reader]]) -> Identities:
             hashes=tuple(hashes),
         )
 
-    return Identities(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)
+    return Identities(title, tuple(files), (), {who: len(pictures) for who, pictures in files.items()}, load)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityDataset(Dataset):
-    """What data say of themselves that know who is in their pictures.
+    """A kind of data with identities, for the registry.
 
     Attributes:
-        open: Gives the people; takes the root (a `Path`, or a name where the dataset has `roots`), the split, the
-            (height, width) that rendered pictures get, and whether pictures are to be grey.
+        open: Opens the people; takes the root (a `Path`, or a name where the dataset has `roots`), the split, the
+            (height, width) of rendered pictures, and whether pictures are to be grey.
     """
 
     open: Callable[..., Identities]
@@ -340,16 +340,16 @@ SOURCES: dict[str, IdentityDataset] = {
     "folder": IdentityDataset(open=lambda root, split, size, in_grey: _folder(root, in_grey)),
     "celeba": IdentityDataset(open=lambda root, split, size, in_grey: _celeba(root)),
 }
-"""Every kind of people by name."""
+"""Kinds of data with identities, by name."""
 
 
 class IdentitySpec(Spec):
-    """A parsed spec of people who may be attacked; `name` is a key of `SOURCES`."""
+    """A parsed spec of data with identities; `name` is a key of `SOURCES`."""
 
     datasets: ClassVar = SOURCES
     what = "people"
 
     @property
     def dataset(self) -> IdentityDataset:
-        """What the data say of themselves."""
+        """The kind of data."""
         return SOURCES[self.name]

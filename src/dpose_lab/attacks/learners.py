@@ -1,4 +1,4 @@
-"""Reconstruction: a small network from released pictures to raw ones, and how near it comes."""
+"""The network of the reconstruction attack, from released pictures to raw ones, and measures of its fidelity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Picture = NDArray[np.uint8]
 
 
 class Restorer(nn.Module):
-    """A U-Net (Ronneberger et al. 2015) with two levels, over 4 x 4 pixels at a time; it learns what to add."""
+    """A U-Net (Ronneberger et al. 2015) with two levels, over 4 x 4 pixels at a time; it learns the residual."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Restorer(nn.Module):
             nn.init.zeros_(parameter)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """From (N, 3, H, W), float about 0, to the same; H and W are multiples of 8."""
+        """Map (N, 3, H, W), float about 0, to the same shape; H and W are multiples of 8."""
         one = self.first(F.pixel_unshuffle(pictures, 4))
         two = self.second(one)
         one = self.up(torch.cat([F.interpolate(two, scale_factor=2.0), one], 1))
@@ -48,15 +48,15 @@ def _step(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 def resized(pictures: Sequence[Picture], size: tuple[int, int]) -> list[Picture]:
-    """Pictures in colour at `size` (height, width), averaged where that is smaller: uint8 (H, W, 3)."""
+    """Resize pictures to `size` (height, width), in colour: uint8 (H, W, 3); shrinking averages."""
     height, width = size
-    found = []
+    made = []
     for picture in pictures:
         colour = picture if picture.ndim == 3 else np.repeat(picture[:, :, None], 3, axis=2)
         method = cv2.INTER_AREA if colour.shape[0] > height else cv2.INTER_LINEAR
         small: Any = cv2.resize(colour, (width, height), interpolation=method)
-        found.append(np.asarray(small, np.uint8))
-    return found
+        made.append(np.asarray(small, np.uint8))
+    return made
 
 
 def learn_restoring(
@@ -66,9 +66,9 @@ def learn_restoring(
 
     Args:
         shown: uint8 (H, W, 3), released; H and W are multiples of 8.
-        raw: The originals, in the same order.
-        epochs: Passes over them.
-        seed: Of weights and order.
+        raw: Originals, in the same order.
+        epochs: Passes over the pairs.
+        seed: Seed of weights and order.
         progress: Called after each of `steps_of` steps.
     """
     given, wanted = _tensor(shown), _tensor(raw)
@@ -96,16 +96,16 @@ def learn_restoring(
 
 
 def steps_of(pictures: int, epochs: int) -> int:
-    """How many steps the learning takes."""
+    """Number of optimisation steps."""
     return epochs * math.ceil(pictures / BATCH)
 
 
 @torch.no_grad()
 def restored(net: Restorer, shown: Sequence[Picture]) -> list[Picture]:
-    """What the network makes of released pictures: uint8 (H, W, 3)."""
+    """Reconstruct released pictures: uint8 (H, W, 3)."""
     given = _tensor(shown)
-    found = torch.cat([net(given[k : k + 4 * BATCH]) for k in range(0, len(given), 4 * BATCH)])
-    levels = ((found + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
+    made = torch.cat([net(given[k : k + 4 * BATCH]) for k in range(0, len(given), 4 * BATCH)])
+    levels = ((made + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
     return list(levels.permute(0, 2, 3, 1).contiguous().numpy())
 
 
@@ -130,5 +130,5 @@ def ssim(one: Picture, other: Picture) -> float:
 def each(
     measure: Callable[[Picture, Picture], float], one: Sequence[Picture], other: Sequence[Picture]
 ) -> Floats:
-    """A measure of each pair, (N,)."""
+    """Measure each pair of pictures, (N,)."""
     return np.asarray([measure(a, b) for a, b in zip(one, other, strict=True)], np.float64)

@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 PLACES = 2
 FALSE_POSITIVES = (0.01, 0.001)
 LEAST = 1e-4
-"""Where the logarithmic axis begins."""
+"""Left end of the logarithmic axis."""
 PAIR_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of pictures, from the likest to the least alike.
+    """Pairs of pictures, from the most to the least similar.
 
     Attributes:
         score: (P,) similarity, falling.
-        same: (P,) whether both show one person.
-        one: (P,) who is in the first picture, as a number from 0.
-        other: (P,) who is in the second.
-        people: How many people there are.
+        same: (P,) True if both show one person.
+        one: (P,) person in the first picture, as a number from 0.
+        other: (P,) person in the second picture.
+        people: Number of people.
     """
 
     score: Floats
@@ -59,12 +59,12 @@ class Pairs:
 
     @classmethod
     def across(cls, similarity: Floats, first: Ints, second: Ints) -> Pairs:
-        """All pairs of one picture of each of two places.
+        """Pair every picture of one place with every picture of another.
 
         Args:
             similarity: (A, B).
-            first: (A,) who is shown at the first place.
-            second: (B,) who is shown at the second.
+            first: (A,) people shown at the first place.
+            second: (B,) people shown at the second place.
 
         Raises:
             ValueError: all pairs are of one kind.
@@ -86,16 +86,16 @@ class Pairs:
         """Area under the ROC curve: the probability that a pair of one person looks more alike than one of two."""
         return over_people(lambda weights: _area(*self._roc(weights)), self.people, seed, PAIR_RESAMPLES)
 
-    def found_at(self, false_positives: float, seed: int = 0) -> Interval:
-        """The true positive rate at the lowest threshold with at most this rate of false positives."""
-        return over_people(partial(self._found_at, false_positives), self.people, seed, PAIR_RESAMPLES)
+    def tpr_at(self, false_positives: float, seed: int = 0) -> Interval:
+        """True positive rate at the lowest threshold with at most this rate of false positives."""
+        return over_people(partial(self._tpr_at, false_positives), self.people, seed, PAIR_RESAMPLES)
 
-    def _found_at(self, most: float, weights: Floats) -> float:
+    def _tpr_at(self, most: float, weights: Floats) -> float:
         false, true = self._roc(weights)
         return float(true[np.flatnonzero(false <= most)[-1]])
 
     def _roc(self, weights: Floats) -> tuple[Floats, Floats]:
-        """A pair of one person counts as often as the person was drawn, one of two as often as both were."""
+        """Weights of pairs: a person's own as often as the person was drawn, a pair of two as often as both were."""
         each = np.where(self.same, weights[self.one], weights[self.one] * weights[self.other])
         last = np.append(self.score[1:] != self.score[:-1], True)
         rates = []
@@ -112,16 +112,16 @@ def _area(false: Floats, true: Floats) -> float:
 
 @dataclass(frozen=True)
 class Linked(AttackRow):
-    """One attacker on one release.
+    """Linkage of people by one attacker on one release.
 
     Attributes:
         auc: Area under the ROC curve.
-        found: True positive rate by rate of false positives.
+        tpr: True positive rate by rate of false positives.
         roc: False and true positive rates.
     """
 
     auc: Interval
-    found: dict[float, Interval]
+    tpr: dict[float, Interval]
     roc: tuple[Floats, Floats]
 
     @property
@@ -130,14 +130,14 @@ class Linked(AttackRow):
         return self.auc.value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
-        found = {f"tpr_at_{rate:g}": value.to_dict() for rate, value in self.found.items()}
-        return {"auc": self.auc.to_dict(), **found}
+        """The values as JSON."""
+        rates = {f"tpr_at_{rate:g}": value.to_dict() for rate, value in self.tpr.items()}
+        return {"auc": self.auc.to_dict(), **rates}
 
 
 @dataclass(frozen=True)
 class CameraPlaces:
-    """Everybody at each of two places, and the embedder that never saw a release."""
+    """Pictures of all people at each of two places, and the embedder that never saw a release."""
 
     albums: tuple[PersonPictures, ...]
     people: int
@@ -146,7 +146,7 @@ class CameraPlaces:
 
 @dataclass(frozen=True)
 class Linkage(ReleaseAttack[CameraPlaces, Linked]):
-    """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
+    """Is it the same person? Pairs of releases from two places: ROC, and true positives at few false alarms."""
 
     name: ClassVar[str] = "linkage"
     title: ClassVar[str] = "Is it the same person? Linkage of released pictures"
@@ -161,23 +161,23 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
 
     @property
     def pictures(self) -> int:
-        """Of each person."""
+        """Number of pictures of each person."""
         return PLACES
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
-        """Of clips both ways to count the pixels that neighbours differ in."""
+        """Releases to attack; clips are released with both counts of the pixels in which neighbours differ."""
         from dpose_lab.attacks.transforms import private_grid
 
         shown, frames = config.transforms(), self.frames
         if frames == 1:
             return shown
-        found = [
+        releases = [
             replace(one, title=f"{one.title}, {frames} frames")
             for one in shown
             if not one.key.startswith("dp-")
         ]
         if "dp" not in config.releases:
-            return found
+            return releases
         # m pixels in every frame: the frames' epsilons add up to the clip's
         shares = [str(Fraction(epsilon) / frames) for epsilon in config.epsilons]
         whole, each = (
@@ -187,14 +187,14 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         for one, other in zip(whole, each, strict=True):
             release, epsilon = one.title.split(", epsilon ")
             title = f"{release}, {frames} frames, epsilon {epsilon} for the clip, {config.neighbours}"
-            found += [
+            releases += [
                 replace(one, title=f"{title} in all"),
                 replace(other, title=f"{title} in every frame"),
             ]
-        return found
+        return releases
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """All frames at all places.
+        """(person, number) of all frames at all places.
 
         Raises:
             DposeError: the data have no clips.
@@ -209,7 +209,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return [(who, place + FRAME * f) for who, place in places for f in range(self.frames)]
 
     def learn(self, context: AttackContext) -> CameraPlaces:
-        """Both places, and the plain attacker."""
+        """Load both places and the plain attacker."""
         from dpose_lab.attacks.adversary import plain_embedder
         from dpose_lab.attacks.identities import FRAME
 
@@ -221,7 +221,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return CameraPlaces(tuple(albums), len(people.people), plain_embedder(context.training))
 
     def attack(self, context: AttackContext, learnt: CameraPlaces, release: Transform) -> Attacked[Linked]:
-        """Link everybody's releases from two places."""
+        """Link all people's releases from two places."""
         from dpose_lab.attacks.adversary import adaptive_embedder
 
         seed = context.config.seed
@@ -242,20 +242,20 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         people = [album.people[::frames] for album in seen]
         lengths = [np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, other)]
         pairs = Pairs.across((one / lengths[0]) @ (other / lengths[1]).T, people[0], people[1])
-        found = {rate: pairs.found_at(rate, seed) for rate in FALSE_POSITIVES}
-        return Linked(release, attacker, pairs.auc(seed), found, pairs.roc())
+        tpr = {rate: pairs.tpr_at(rate, seed) for rate in FALSE_POSITIVES}
+        return Linked(release, attacker, pairs.auc(seed), tpr, pairs.roc())
 
     def headline(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> str:
-        """The area of guessing and of the first releases."""
-        told = (f"; {row.release.title} {percent(row.strength)}" for row in strongest(rows)[:4])
-        return "Area under the ROC curve: guessing 50 %" + "".join(told) + "."
+        """Report the area under the curve of guessing and of the first releases."""
+        parts = (f"; {row.release.title} {percent(row.strength)}" for row in strongest(rows)[:4])
+        return "Area under the ROC curve: guessing 50 %" + "".join(parts) + "."
 
     @property
     def _clip(self) -> str:
         return f"{self.frames} frames" if self.frames > 1 else "one picture"
 
     def threat(self, context: AttackContext, learnt: CameraPlaces) -> tuple[str, ...]:
-        """Who links them."""
+        """Describe the attacker."""
         count = learnt.people
         return (
             f"The attacker gets a release ({self._clip}) of each of {count:,} people at each of two places, has no "
@@ -270,18 +270,18 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         )
 
     def facts(self) -> dict[str, str]:
-        """How much of each person there is."""
+        """Number of frames of each person."""
         return {"At each place": self._clip}
 
     def tables(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> tuple[Table, ...]:
-        """The area, and what is found at few false alarms."""
+        """Table of areas, and of true positives at few false alarms."""
         rates = (f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES)
         lines = [
             (
                 row.release.title,
                 row.attacker,
                 spread(row.auc),
-                *(spread(value) for value in row.found.values()),
+                *(spread(value) for value in row.tpr.values()),
             )
             for row in rows
         ]
@@ -292,7 +292,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return (Table(title, ("Release", "Attacker", "AUC", *rates), tuple(lines)),)
 
     def figures(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> tuple[Figure, ...]:
-        """The ROC curve."""
+        """Chart of the ROC curves."""
         from dpose.report.plots import curves
 
         drawn = [
@@ -311,5 +311,5 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return (curves("roc", "Is it the same person?", drawn, guess, titles, caption, log_x=True),)
 
     def chance(self, learnt: CameraPlaces) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": {"auc": 0.5}}

@@ -27,7 +27,7 @@ SUMMARY = "public-view.json"
 
 @dataclass(frozen=True)
 class PublicViewAttacks:
-    """What does the public view of feature privacy give away? All four attacks on both kinds of it."""
+    """What does the public view of feature privacy reveal? All four attacks on both kinds of public views."""
 
     chooses_releases: ClassVar[bool] = False
     chooses_attackers: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class PublicViewAttacks:
 
         Raises:
             DposeError: the data cannot be used, or `out` exists.
-            KeyboardInterrupt: it was stopped, and nothing is left.
+            KeyboardInterrupt: the attack was stopped, and nothing is written.
         """
         from dpose_lab.attacks.context import open_context
         from dpose_lab.attacks.transforms import VIEWS
@@ -60,7 +60,7 @@ class PublicViewAttacks:
             for attack in attacks:
                 report = reports[attack.name] = carry_out(attack, context, releases[attack.name])
                 if report.stopped:
-                    raise KeyboardInterrupt  # a summary of less than all would be taken for all
+                    raise KeyboardInterrupt  # a partial summary would be mistaken for a whole one
             for name, report in reports.items():
                 report.write(folder / name)
             write_atomic(folder / SUMMARY, json.dumps(summary(config, reports), indent=1) + "\n")
@@ -68,7 +68,7 @@ class PublicViewAttacks:
 
 
 def summary(config: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
-    """What the reports of runs quote: the stronger attacker on each view, beside raw pictures and guessing."""
+    """Summary that the reports of runs quote: the stronger attacker on each view, raw pictures and guessing."""
     from dpose.training.public_view import WIDTHS
     from dpose_lab.attacks.transforms import RAW, VIEWS
 
@@ -77,8 +77,8 @@ def summary(config: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[s
 
     def best(attack: str, measure: str, key: str) -> dict[str, float]:
         rows = [row[measure] for row in values[attack]["rows"] if row["key"] == key]
-        found: dict[str, float] = max(rows, key=lambda value: value["value"])
-        return found
+        best: dict[str, float] = max(rows, key=lambda value: value["value"])
+        return best
 
     def line(attack: str, measure: str, chance: float) -> dict[str, Any]:
         views = {kind: best(attack, measure, key) for kind, key in keys.items()}

@@ -1,4 +1,4 @@
-"""How well somebody is found again: ranks, CMC, mean average precision, and what guessing finds."""
+"""Measures of re-identification: ranks, CMC and mean average precision, also of guessing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search of the gallery found, query by query.
+    """Result of a search of the gallery, query by query.
 
     Attributes:
         rank: (Q,) place of the first picture of the right person, from 1.
@@ -30,18 +30,18 @@ class SearchResult:
 
 
 def search(similarity: Floats, gallery: Ints, queries: Ints, seed: int = 0) -> SearchResult:
-    """Rank the gallery for every query.
+    """Rank the gallery by similarity to every query.
 
-    Equal similarities are put in a random order: an embedding that is the same for everybody finds what guessing finds.
+    Equal similarities are put in a random order: a constant embedding is no better than guessing.
 
     Args:
         similarity: (Q, G), higher is nearer.
-        gallery: (G,) who is shown.
-        queries: (Q,) who is looked for; each is in the gallery.
-        seed: Of the order of equals.
+        gallery: (G,) people in the gallery.
+        queries: (Q,) people to search; each is in the gallery.
+        seed: Seed of the order of equal similarities.
 
     Raises:
-        ValueError: somebody who is looked for is not in the gallery.
+        ValueError: a query's person is not in the gallery.
     """
     order = np.random.default_rng(seed).permutation(len(gallery))
     places = order[np.argsort(-similarity[:, order], axis=1, kind="stable")]

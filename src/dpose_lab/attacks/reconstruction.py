@@ -1,4 +1,4 @@
-"""Reconstruction: a small network from released pictures to raw ones, and whether people are known in its pictures."""
+"""Reconstruction: a small network from released pictures to raw ones, and recognition in its pictures."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ GALLERY, QUERIES = 1, 1
 
 @dataclass(frozen=True)
 class Restored(AttackRow):
-    """What was made of one release.
+    """Reconstruction from one release.
 
     Attributes:
         before: PSNR and SSIM of the released pictures themselves.
-        after: Of the reconstructions.
-        found_before: Re-identification of released pictures by the plain attacker.
-        found: Of the reconstructions, by the same.
+        after: PSNR and SSIM of the reconstructions.
+        reid_before: Re-identification of released pictures by the plain attacker.
+        reid_after: Re-identification of the reconstructions by the same attacker.
     """
 
     before: tuple[Interval, Interval]
     after: tuple[Interval, Interval]
-    found_before: Row
-    found: Row
+    reid_before: Row
+    reid_after: Row
 
     @property
     def strength(self) -> float:
-        """How many are recognised."""
-        return self.found.strength
+        """Rank-1 accuracy on the reconstructions."""
+        return self.reid_after.strength
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         return {
             "released": {"psnr": self.before[0].to_dict(), "ssim": self.before[1].to_dict()},
             "reconstructed": {"psnr": self.after[0].to_dict(), "ssim": self.after[1].to_dict()},
-            "rank1_released": self.found_before.within[1].to_dict(),
-            "rank1_reconstructed": self.found.within[1].to_dict(),
+            "rank1_released": self.reid_before.within[1].to_dict(),
+            "rank1_reconstructed": self.reid_after.within[1].to_dict(),
         }
 
 
 @dataclass(frozen=True)
 class Originals:
-    """What reconstructions are compared with.
+    """Pictures and models that reconstructions are compared with.
 
     Attributes:
         gallery: Raw pictures with names.
         queries: The originals of what is released.
-        raw: The same in colour, at one size.
-        plain: Recognises people.
-        ceiling: How well, in raw pictures.
-        chance: What guessing finds.
+        raw: The originals in colour, at one size.
+        plain: The attacker who recognises people.
+        ceiling: Result of the attacker on raw pictures.
+        chance: Result of guessing.
     """
 
     gallery: PersonPictures
@@ -94,17 +94,17 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     @property
     def pictures(self) -> int:
-        """Of each person."""
+        """Number of pictures of each person."""
         return GALLERY + QUERIES
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
-        """All but raw pictures, which need no reconstruction."""
+        """Releases to attack: all but raw pictures, which need no reconstruction."""
         from dpose_lab.attacks.transforms import RAW
 
         return [release for release in config.transforms() if release.key != RAW.key]
 
     def learn(self, context: AttackContext) -> Originals:
-        """The originals, and how well people are recognised in them."""
+        """Load the originals and measure re-identification in them."""
         from dpose_lab.attacks.adversary import plain_embedder
         from dpose_lab.attacks.learners import resized
         from dpose_lab.attacks.transforms import RAW
@@ -141,15 +141,15 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
                 mean_over_people(each(ssim, shown, learnt.raw), people, seed),
             )
 
-        def found(shown: PersonPictures) -> Row:
+        def recognised(shown: PersonPictures) -> Row:
             return searched(release, "plain", learnt.plain, learnt.gallery, shown, seed)
 
         rebuilt = _album(learnt.queries, made, size)
-        row = Restored(release, "", quality(given), quality(made), found(seen), found(rebuilt))
+        row = Restored(release, "", quality(given), quality(made), recognised(seen), recognised(rebuilt))
         return Attacked(release, (row,), tuple(panels))
 
     def headline(self, learnt: Originals, rows: Sequence[Restored]) -> str:
-        """Of the first release."""
+        """Summarise the result for the first release."""
         if not rows:
             return "No release was attacked."
         first = rows[0]
@@ -160,7 +160,7 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
         )
 
     def threat(self, context: AttackContext, learnt: Originals) -> tuple[str, ...]:
-        """Who reconstructs."""
+        """Describe the attacker."""
         return (
             "The attacker knows the mechanism, releases pictures of other people with it, and trains a small U-Net "
             f"from released to raw, {self.epochs} passes. It is tested on people it never saw.",
@@ -170,7 +170,7 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
         )
 
     def tables(self, learnt: Originals, rows: Sequence[Restored]) -> tuple[Table, ...]:
-        """Fidelity and recognition, before and after."""
+        """Table of fidelity and recognition, before and after reconstruction."""
         head = (
             "Release", "PSNR released", "PSNR rebuilt", "SSIM released", "SSIM rebuilt", "rank-1 released",
             "rank-1 rebuilt",
@@ -178,32 +178,32 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
         lines = [
             (
                 row.release.title,
-                *(f"{found[0].value:.2f} dB" for found in (row.before, row.after)),
-                *(f"{found[1].value:.3f}" for found in (row.before, row.after)),
-                *(spread(found.within[1]) for found in (row.found_before, row.found)),
+                *(f"{each[0].value:.2f} dB" for each in (row.before, row.after)),
+                *(f"{each[1].value:.3f}" for each in (row.before, row.after)),
+                *(spread(each.within[1]) for each in (row.reid_before, row.reid_after)),
             )
             for row in rows
         ]
         lines.append(("raw pictures", "", "", "1.000", "", spread(learnt.ceiling.within[1]), ""))
         lines.append(("guessing", "", "", "", "", percent(learnt.chance.within(1)), ""))
-        title = f"{len(learnt.raw):,} pictures of people nobody learnt from; rank-1 with 95 % intervals"
+        title = f"{len(learnt.raw):,} pictures of people not learnt from; rank-1 with 95 % intervals"
         return (Table(title, head, tuple(lines)),)
 
     def sheet(self, done: Sequence[Attacked[Restored]]) -> Figure | None:
-        """A few people of each release, before and after."""
+        """Sheet of a few people of each release, before and after."""
         from dpose.report.plots import pictures
 
         panels = [panel for one in done for panel in one.pictures]
-        caption = "Raw, released, reconstructed, of people nobody learnt from"
+        caption = "Raw, released, reconstructed, of people not learnt from"
         return Figure("pictures", caption, png=pictures(panels, 6)) if panels else None
 
     def chance(self, learnt: Originals) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         return {"rank1_raw": learnt.ceiling.within[1].to_dict(), "chance": learnt.chance.to_dict()}
 
 
 def _album(queries: PersonPictures, made: Sequence[Picture], size: tuple[int, int]) -> PersonPictures:
-    """Reconstructions with the boxes moved to their size."""
+    """Reconstructions as an album, with boxes scaled to their size."""
     height, width = size
     scale = np.asarray([(width / p.shape[1], height / p.shape[0]) for p in queries.pictures])
     boxes = np.round(queries.boxes * np.tile(scale, 2)).astype(np.int64)

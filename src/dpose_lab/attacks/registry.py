@@ -15,7 +15,7 @@ ATTACKS: dict[str, str] = {
     "linkage": "dpose_lab.attacks.linkage:Linkage",
     "view": "dpose_lab.attacks.public_view:PublicViewAttacks",
 }
-"""Where each is defined, as "module:class": what learns is imported when its command is called."""
+"""Attacks by name, as "module:class": learning code is imported when its command is called."""
 
 
 def load_attack(name: str) -> type[Attack]:

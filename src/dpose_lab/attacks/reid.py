@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 RANKS = (1, 5, 10)
 DRAWN = 20
-"""Places in the CMC figure."""
+"""Number of places in the CMC figure."""
 
 
 @dataclass(frozen=True)
 class Row(AttackRow):
-    """One attacker on one release.
+    """Re-identification by one attacker on one release.
 
     Attributes:
-        title: What the attacker learnt from.
-        within: Rank-k accuracy by k.
+        title: The attacker's training data, in words.
+        within: Rank-k accuracy, by k.
         precision: Mean average precision.
-        cmc: The share found within 1, 2, ... places.
+        cmc: Share of queries answered within 1, 2, ... places.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Row(AttackRow):
         return self.within[1].value
 
     def measures(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {
             "embedder": self.title,
             **{f"rank{k}": value.to_dict() for k, value in self.within.items()},
@@ -68,10 +68,10 @@ class Row(AttackRow):
 
 @dataclass(frozen=True)
 class Chance:
-    """What guessing finds, averaged over the queries.
+    """Success of guessing, averaged over the queries.
 
     Attributes:
-        cmc: Within 1, 2, ... places.
+        cmc: Share of queries answered within 1, 2, ... places.
         precision: Mean average precision.
     """
 
@@ -80,7 +80,7 @@ class Chance:
 
     @classmethod
     def of(cls, gallery: Ints, queries: Ints) -> Chance:
-        """For these people."""
+        """Compute the success of guessing for these people."""
         right = [(gallery == who).sum() for who in queries]
         size = len(gallery)
         cmc = [
@@ -89,23 +89,23 @@ class Chance:
         return cls(tuple(cmc), float(np.mean([chance_precision(size, n) for n in right])))
 
     def within(self, k: int) -> float:
-        """Rank-k accuracy; 1 where the gallery has no more than k pictures."""
+        """Rank-k accuracy; 1 if the gallery has at most k pictures."""
         return self.cmc[k - 1] if k <= len(self.cmc) else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {**{f"rank{k}": self.within(k) for k in RANKS}, "map": self.precision, "cmc": list(self.cmc)}
 
 
 @dataclass(frozen=True)
 class GalleryAndQueries:
-    """Whom the attacker has pictures of, and who is looked for.
+    """The gallery that the attacker has, and the queries.
 
     Attributes:
         gallery: Raw pictures with names.
         queries: The originals of what is released.
         plain: The embedder that never saw a release.
-        chance: What guessing finds.
+        chance: Success of guessing.
     """
 
     gallery: PersonPictures
@@ -140,15 +140,15 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     @property
     def pictures(self) -> int:
-        """Of each person."""
+        """Number of pictures of each person."""
         return self.gallery + self.queries
 
     def learns(self, config: AttackConfig) -> bool:
-        """Not with an embedder of one's own alone."""
+        """True unless the only attacker is an embedder given by the user."""
         return not self.embedder or "adaptive" in config.attackers
 
     def learn(self, context: AttackContext) -> GalleryAndQueries:
-        """The gallery, the queries and the plain attacker."""
+        """Load the gallery, the queries and the plain attacker."""
         from dpose_lab.attacks.adversary import plain_embedder
 
         gallery = context.pictures(0, self.gallery, "the gallery")
@@ -157,7 +157,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         return GalleryAndQueries(gallery, queries, plain, Chance.of(gallery.people, queries.people))
 
     def attack(self, context: AttackContext, learnt: GalleryAndQueries, release: Transform) -> Attacked[Row]:
-        """Look for everybody in one release."""
+        """Search for all people in one release."""
         from dpose_lab.attacks.adversary import adaptive_embedder
 
         seed = context.config.seed
@@ -165,23 +165,23 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         for attacker in context.config.attackers_of(release):
             embedder, known = learnt.plain, learnt.gallery
             if attacker == "adaptive":
-                # who knows the mechanism passes the gallery through it too: like is compared with like
+                # an attacker who knows the mechanism applies it to the gallery too
                 known = release.album(known, seed, "gallery")
                 embedder = adaptive_embedder(context.training, release)
             rows.append(searched(release, attacker, embedder, known, seen, seed))
         return Attacked(release, tuple(rows), samples(release, learnt.queries, seen))
 
     def headline(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> str:
-        """Rank-1 of raw pictures, of guessing and of the first releases."""
+        """Report rank-1 of raw pictures, of guessing and of the first releases."""
         raw, *rest = strongest(rows)
-        said = (
+        start = (
             f"Of raw pictures {percent(raw.strength)} are recognised at the first guess; guessing finds "
             f"{percent(learnt.chance.cmc[0])}."
         )
-        return said + "".join(f" {row.release.title}: {percent(row.strength)}." for row in rest[:3])
+        return start + "".join(f" {row.release.title}: {percent(row.strength)}." for row in rest[:3])
 
     def threat(self, context: AttackContext, learnt: GalleryAndQueries) -> tuple[str, ...]:
-        """Seed 002's, and the adaptive attacker."""
+        """Describe the attacker of seed 002 and the adaptive one."""
         return (
             f"The attacker has {self.gallery} raw picture{'s' * (self.gallery > 1)} with a name of each of "
             f"{len(context.identities.people):,} people, gets {len(learnt.queries):,} released pictures of them in "
@@ -198,7 +198,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         )
 
     def tables(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Table, ...]:
-        """Rank-k accuracy and mAP."""
+        """Table of rank-k accuracy and mAP."""
         counted = {id(row) for row in strongest(rows)}
         lines = [
             (
@@ -219,7 +219,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         return (Table(title, ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP"), tuple(lines)),)
 
     def figures(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Figure, ...]:
-        """The cumulative match characteristic."""
+        """Chart of the cumulative match characteristic."""
         from dpose.report.plots import curves
 
         def curve(shares: Sequence[float]) -> list[tuple[float, float]]:
@@ -233,11 +233,11 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
         return (curves("cmc", "Who is it?", drawn, curve(learnt.chance.cmc), titles, caption),)
 
     def chance(self, learnt: GalleryAndQueries) -> dict[str, Any]:
-        """As JSON."""
+        """The values as JSON."""
         return {"chance": learnt.chance.to_dict(), "queries": len(learnt.queries)}
 
     def settings(self, learnt: GalleryAndQueries) -> dict[str, Any]:
-        """As JSON: the embedder that was used, not where it lies."""
+        """Settings as JSON: the embedder's name, not its path."""
         return {**asdict(self), "embedder": learnt.plain.title}
 
 
@@ -249,10 +249,10 @@ def searched(
     queries: PersonPictures,
     seed: int,
 ) -> Row:
-    """One attacker on one release."""
+    """Measure one attacker on one release."""
     likeness = embedder.embed(queries) @ embedder.embed(gallery).T
-    found: SearchResult = search(likeness, gallery.people, queries.people, seed)
-    within = {k: mean_over_people((found.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
-    precision = mean_over_people(found.precision, queries.people, seed)
-    cmc = tuple(found.cmc(min(DRAWN, len(gallery))).tolist())
+    result: SearchResult = search(likeness, gallery.people, queries.people, seed)
+    within = {k: mean_over_people((result.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
+    precision = mean_over_people(result.precision, queries.people, seed)
+    cmc = tuple(result.cmc(min(DRAWN, len(gallery))).tolist())
     return Row(release, attacker, embedder.title, within, precision, cmc)

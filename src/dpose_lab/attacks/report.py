@@ -1,4 +1,4 @@
-"""What an attack leaves in its folder: results.json, results.md, its figures, and one page with all of it."""
+"""The report of an attack: results.json, results.md, figures, and a page with all of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dpose.stats import Interval
 
 @dataclass(frozen=True)
 class AttackValues:
-    """What was asked and found, as JSON.
+    """Settings and measurements as JSON.
 
     Attributes:
-        settings: What was asked.
-        values: What was measured.
-        left: Releases that were not attacked, and why.
+        settings: Settings of the attack.
+        values: The measurements.
+        left: Releases that were not attacked, each with the reason.
     """
 
     settings: Mapping[str, Any]
@@ -31,20 +31,20 @@ class AttackValues:
 
 @dataclass(frozen=True)
 class AttackReport:
-    """What an attack found.
+    """The report of an attack.
 
     Attributes:
-        name: As on the command line.
-        title: Of the page.
+        name: Name on the command line.
+        title: Title of the page.
         headline: The result in a sentence.
-        threat: Who the attacker is, what they have, and who is public.
-        caveats: What the reader must know.
-        facts: For the head of the page.
-        tables: At least one.
+        threat: The attacker, the attacker's data, and who is public.
+        caveats: Caveats of the results.
+        facts: Facts for the head of the page.
+        tables: Tables, at least one.
         figures: Charts and pictures.
         measured: The numbers.
-        command: As it was typed.
-        stopped: Whether Ctrl-C ended it before all were attacked.
+        command: The command line.
+        stopped: True if Ctrl-C ended the attack early.
     """
 
     name: str
@@ -60,7 +60,7 @@ class AttackReport:
     stopped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The report as JSON."""
         return {
             "attack": self.name,
             "command": self.command,
@@ -96,10 +96,10 @@ class AttackReport:
 
 
 def percent(share: float) -> str:
-    """As in 12.5 %."""
+    """Format a share as in 12.5 %."""
     return f"{100 * share:.1f} %"
 
 
-def spread(found: Interval) -> str:
-    """A share with its interval."""
-    return f"{percent(found.value)} ({between(found.low, found.high, places=1, times=100)})"
+def spread(share: Interval) -> str:
+    """Format a share with its interval."""
+    return f"{percent(share.value)} ({between(share.low, share.high, places=1, times=100)})"

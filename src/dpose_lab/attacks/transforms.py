@@ -1,4 +1,4 @@
-"""What the attacker gets to see: private releases, obscured pictures, public views; all from seeds."""
+"""Releases that attackers see: private releases, obscured pictures, public views; all from seeds."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from dpose.training.public_view import PublicView
 from dpose_lab.attacks.identities import PersonPictures, Picture, Progress
 
 REFERENCE_HEIGHT = 256
-"""The blur without guarantee has its sigma for pictures of this height, as public views have theirs."""
+"""Picture height for which the sigma of the blur is given, as for public views."""
 VIEWS = {"view:gaussian-blur": "blur", "view:pixelization": "pixelize"}
 RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *VIEWS)
 NOTHING = "none"
 LEARNED = "learned"
-"""How releases are restored unless one asks for another way: what their readers see."""
+"""Restoration of private releases by default."""
 
 
 @dataclass(frozen=True)
 class Transform:
-    """One way to show a picture.
+    """A way to release a picture.
 
     Attributes:
-        key: Names it, also in files.
-        title: For tables.
-        guarantee: What is guaranteed, to which neighbours.
-        apply: From a picture and a seed to what is shown, of the same shape.
-        noise: Names its noise. One release that is restored in two ways has one noise; "" for the key.
+        key: Name, also in files.
+        title: Name in tables.
+        guarantee: The guarantee and its neighbours, in words.
+        apply: Function from a picture and a seed to a released picture of the same shape.
+        noise: Name of the noise, shared by two restorations of one release; "" for the key.
     """
 
     key: str
@@ -52,18 +52,18 @@ class Transform:
 
     @property
     def short_title(self) -> str:
-        """For above a small picture."""
+        """Caption above a small picture."""
         short = self.title.replace("dpose pixelize, ", "dp ").replace("public view, ", "")
         return short.replace("Gaussian blur of", "blur of").split(", sigma")[0]
 
     def album(
         self, album: PersonPictures, seed: int, purpose: str, progress: Progress = lambda: None
     ) -> PersonPictures:
-        """All pictures of an album, shown.
+        """Release all pictures of an album.
 
         Args:
             album: The originals.
-            seed: Of the noise.
+            seed: Seed of the noise.
             purpose: Pictures shown for another purpose have other noise.
             progress: Called after each picture.
         """
@@ -86,21 +86,21 @@ def all_transforms(
     neighbours: str,
     restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
-    """Everything that is attacked, raw pictures first: they are the ceiling.
+    """All releases to attack, raw pictures first: they are the upper limit.
 
     Args:
-        names: Of `RELEASES`.
-        blocks: Sides of blocks, pixels, for pixelate and dp; "auto" as a private release has it, and for pixelate
+        names: Names in `RELEASES`.
+        blocks: Sides of blocks, pixels, for pixelate and dp; "auto" as in a private release, and for pixelate
             `PAPER_BLOCK`.
         subdivisions: Parts along a side of a complex block; above 1 the regions are private (two stages).
-        epsilons: Total for a picture, as text.
-        neighbours: "pixels:M".
-        restorations: Of `restoration.METHODS`; for dp.
+        epsilons: Totals for a picture, as text.
+        neighbours: Neighbours, "pixels:M".
+        restorations: Names in `restoration.METHODS`; for dp.
 
     Raises:
         DposeError: an unknown name, a number that is out of range, or no private release that can be made.
     """
-    found = [RAW]
+    releases = [RAW]
     for name in names:
         if name not in RELEASES:
             raise DposeError(
@@ -111,14 +111,14 @@ def all_transforms(
             )
         if name == "gaussian-blur":
             title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
-            found.append(Transform("gaussian-blur", title, NOTHING, _blurred))
+            releases.append(Transform("gaussian-blur", title, NOTHING, _blurred))
         elif name == "pixelate":
-            found += [pixelated(PAPER_BLOCK if isinstance(block, str) else block) for block in blocks]
+            releases += [pixelated(PAPER_BLOCK if isinstance(block, str) else block) for block in blocks]
         elif name == "dp":
-            found += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
+            releases += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
         elif name in VIEWS:
-            found.append(public_view(name))
-    return list({shown.key: shown for shown in found}.values())
+            releases.append(public_view(name))
+    return list({shown.key: shown for shown in releases}.values())
 
 
 def private_grid(
@@ -128,31 +128,31 @@ def private_grid(
     subdivisions: Sequence[int],
     restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
-    """`private` at every combination; one that cannot be made says so when it is applied.
+    """`private` for every combination; one that cannot be made raises its error when it is applied.
 
     Raises:
-        DposeError: a number that is out of range whatever it meets, or no combination that can be made.
+        DposeError: a number is out of range in every combination, or no combination can be made.
     """
     for epsilon, block in product(epsilons, blocks):
         Pixelization.of(epsilon, neighbours, block)
     for method in restorations:
         Restoration.chosen(method)
-    found, refused = list[Transform](), list[DposeError]()
+    releases, refused = list[Transform](), list[DposeError]()
     for block, parts, epsilon, method in product(blocks, subdivisions, epsilons, restorations):
         try:
-            found.append(private(epsilon, neighbours, block, parts, method))
+            releases.append(private(epsilon, neighbours, block, parts, method))
         except DposeError as error:
             refused.append(error)
-            found.append(_impossible(epsilon, neighbours, block, parts, method, error))
-    if len(refused) == len(found):
+            releases.append(_impossible(epsilon, neighbours, block, parts, method, error))
+    if len(refused) == len(releases):
         raise refused[0]
-    return found
+    return releases
 
 
 def private(
     epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED
 ) -> Transform:
-    """`dpose pixelize`, from a seed, as its reader sees it: restored, unless it is to be painted ("none").
+    """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none".
 
     Raises:
         DposeError: a setting is out of range.
@@ -209,7 +209,7 @@ def _as_private(
 
 
 def pixelated(block: int) -> Transform:
-    """Means of blocks without noise."""
+    """Release means of blocks without noise."""
 
     def apply(picture: Picture, _: int) -> Picture:
         height, width = picture.shape[:2]
@@ -224,7 +224,7 @@ def pixelated(block: int) -> Transform:
 
 
 def public_view(name: str) -> Transform:
-    """The public view of feature privacy at its own settings: the trainer's own map."""
+    """The public view of feature privacy at its default settings, by the trainer's own map."""
     view = PublicView(VIEWS[name])  # type: ignore[arg-type]
 
     def apply(picture: Picture, _: int) -> Picture:
@@ -249,6 +249,6 @@ def _seed(text: str) -> int:
 
 
 def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> float:
-    """What the guarantee comes to for pictures of `size` that differ everywhere."""
+    """Epsilon of the guarantee for pictures of `size` that differ everywhere."""
     config = Pixelization.of(epsilon, neighbours, 1)
     return float(config.epsilon) * size[0] * size[1] / config.neighbours.area

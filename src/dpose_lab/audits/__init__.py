@@ -1,1 +1,1 @@
-"""Audits that research needs: mechanisms, membership by many runs, releasing commands."""
+"""Audits for research: of mechanisms, of membership by many runs, and of releasing commands."""

@@ -1,7 +1,7 @@
-"""A small black-box auditor for anything that can be run often on two neighbouring inputs.
+"""A black-box auditor for mechanisms that can be run many times on two neighbouring inputs.
 
-    found = audit_mechanism(with_unit, without, epsilon=1.0, delta=1e-5, samples=20_000)
-    found.flagged, found.epsilon_bound
+    findings = audit_mechanism(with_unit, without, epsilon=1.0, delta=1e-5, samples=20_000)
+    findings.flagged, findings.epsilon_bound
 
 `with_unit(count)` and `without(count)` return `count` independent outputs each. Events {score >= t} are chosen on the
 first half of the outputs and tested on the other half, so that choosing costs nothing. Where the output space is small
@@ -26,27 +26,27 @@ Sampler = Callable[[int], NDArray[Any]]
 Score = Callable[[NDArray[Any]], Floats]
 
 THRESHOLDS = 200
-"""Events tried for each score and direction, on the half that chooses."""
+"""Number of events tried for each score and direction, on the half of the outputs that chooses."""
 
 
 def value(outputs: NDArray[Any]) -> Floats:
-    """The output itself, where it is a number."""
+    """Score of an output: the output itself, a number."""
     return np.asarray(outputs, np.float64)
 
 
 def negated(outputs: NDArray[Any]) -> Floats:
-    """Minus the output."""
+    """Score of an output: minus the output."""
     return -np.asarray(outputs, np.float64)
 
 
 @dataclass(frozen=True)
 class OutputEvent:
-    """A set of outputs, {score >= threshold}, and on which of the two inputs it is the likelier.
+    """A set of outputs, {score >= threshold}, and the input on which it is more likely.
 
     Attributes:
         score: Name of the score.
         threshold: Outputs with at least this score are in the event.
-        first_likelier: Whether it is the likelier on the first input.
+        first_likelier: True if the event is more likely on the first input.
     """
 
     score: str
@@ -60,12 +60,12 @@ class OutputEvent:
 
 @dataclass(frozen=True)
 class Tested:
-    """An event and how often it came up on the half that tests.
+    """An event and its counts on the half of the outputs that tests.
 
     Attributes:
-        event: As chosen on the other half.
-        likelier: On the input where it is meant to be likelier.
-        rarer: On the other one.
+        event: Event chosen on the other half.
+        likelier: Count on the input on which the event is expected more often.
+        rarer: Count on the other input.
     """
 
     event: OutputEvent
@@ -75,14 +75,14 @@ class Tested:
 
 @dataclass(frozen=True)
 class MechanismFindings:
-    """What a black-box audit found.
+    """Result of a black-box audit.
 
     Attributes:
-        epsilon: As claimed.
-        delta: As claimed.
+        epsilon: Claimed epsilon.
+        delta: Claimed delta.
         alpha: The probability that a true claim is refuted.
         pair: The event for the claimed (epsilon, delta).
-        curve: The event for the claimed trade-off curve; None where no curve is claimed.
+        curve: The event for the claimed trade-off curve; None if no curve is claimed.
         epsilon_bound: A lower bound on epsilon at `delta`, from `pair`.
         hockey_stick: The estimate of P[event] - e^epsilon P'[event] from `pair`, which delta must not be below, and a
             lower bound for it.
@@ -100,17 +100,17 @@ class MechanismFindings:
 
     @property
     def flagged(self) -> bool:
-        """Whether the claim is refuted."""
+        """True if the claim is refuted."""
         return bool(self.refuted_by)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The findings as JSON."""
 
-        def tested(found: Tested | None) -> Any:
-            if found is None:
+        def tested(counts: Tested | None) -> Any:
+            if counts is None:
                 return None
-            rates = {"likelier": vars(found.likelier), "rarer": vars(found.rarer)}
-            return {"event": str(found.event), **rates}
+            rates = {"likelier": vars(counts.likelier), "rarer": vars(counts.rarer)}
+            return {"event": str(counts.event), **rates}
 
         return {
             "claim": {"epsilon": self.epsilon, "delta": self.delta},
@@ -140,12 +140,12 @@ def audit_mechanism(
     are; half of it goes to (epsilon, delta), half to the curve.
 
     Args:
-        first: Outputs on the one input.
-        second: Outputs on its neighbour.
-        epsilon: As claimed.
-        delta: As claimed.
-        samples: Outputs of each, half of which choose the events.
-        curve: The whole curve where one is claimed; far easier to refute than a pair.
+        first: Draws outputs on one input.
+        second: Draws outputs on its neighbour.
+        epsilon: Claimed epsilon.
+        delta: Claimed delta.
+        samples: Number of outputs of each, half of which choose the events.
+        curve: The claimed trade-off curve, if any; far easier to refute than a pair.
         scores: Functions of an array of outputs, (N, ...) to (N,); the output and its negative by default. A score
             may use whatever the adversary knows of the mechanism and of the two inputs.
         alpha: Probability that a true claim is refuted.
@@ -179,7 +179,7 @@ def audit_mechanism(
 
     pair = test(best)
     on_curve = test(best_on_curve) if best_on_curve else None
-    found = epsilon_by(pair.likelier, pair.rarer, delta, level)
+    bound_below = epsilon_by(pair.likelier, pair.rarer, delta, level)
     refuted = []
     if refuted_by(pair.likelier, pair.rarer, approximate(epsilon, delta), level):
         refuted.append("(epsilon, delta)")
@@ -188,20 +188,22 @@ def audit_mechanism(
     grown = math.exp(min(epsilon, 700.0))
     estimate = pair.likelier.rate - grown * pair.rarer.rate
     bound = pair.likelier.at_least(level / 2) - grown * pair.rarer.at_most(level / 2)
-    return MechanismFindings(epsilon, delta, alpha, pair, on_curve, found, (estimate, bound), tuple(refuted))
+    return MechanismFindings(
+        epsilon, delta, alpha, pair, on_curve, bound_below, (estimate, bound), tuple(refuted)
+    )
 
 
 def _candidates(name: str, one: Floats, other: Floats) -> list[tuple[OutputEvent, int, int]]:
-    """Events of one score with their counts on the likelier and on the rarer input."""
+    """Count the events of one score on the likelier and on the rarer input."""
     pooled = np.sort(np.concatenate([one, other]))
     ranks = np.unique(np.geomspace(1, len(pooled), THRESHOLDS).astype(np.int64))
     thresholds = np.unique(pooled[len(pooled) - ranks])
     counts = [len(s) - np.searchsorted(np.sort(s), thresholds, side="left") for s in (one, other)]
-    found = []
+    events = []
     for t, a, b in zip(thresholds, *counts, strict=True):
-        found.append((OutputEvent(name, float(t), True), int(a), int(b)))
-        found.append((OutputEvent(name, float(t), False), int(b), int(a)))
-    return found
+        events.append((OutputEvent(name, float(t), True), int(a), int(b)))
+        events.append((OutputEvent(name, float(t), False), int(b), int(a)))
+    return events
 
 
 Distribution = Mapping[Any, float]
@@ -223,7 +225,7 @@ def exact_delta(first: Distribution, second: Distribution, epsilon: float) -> fl
 
 
 def exact_epsilon(first: Distribution, second: Distribution, delta: float) -> float:
-    """The least epsilon at `delta`, to nine digits; infinity where no epsilon will do."""
+    """The least epsilon at `delta`, to nine digits; infinity if there is none."""
     if exact_delta(first, second, 700.0) > delta:
         return math.inf
     low, high = 0.0, 700.0

@@ -1,7 +1,7 @@
 """Membership inference by shadow models: was this unit in the run that made these weights?
 
     scores = logit_scaled(losses)                          # (runs, units)
-    found = adversaries(targets, shadows)                  # online and offline
+    guesses = adversaries(targets, shadows)                  # online and offline
 
 The likelihood-ratio attack of Carlini et al. 2022, "Membership inference attacks from first principles" (LiRA): shadow
 runs on random halves of the units show how each unit's own score is distributed where it is in and where it is out; a
@@ -24,18 +24,18 @@ from dpose.audits.findings import Adversary
 from dpose.privacy.tradeoff import Floats
 
 MANY = 64
-"""From so many shadows on, each unit has variances of its own; with fewer, all units share two (section VI-C there)."""
+"""Number of shadows from which on each unit has its own variances; with fewer, all units share two (section VI-C)."""
 LEAST_LOSS = 1e-9
-"""Smaller losses count as this."""
+"""Smallest loss; smaller ones are raised to it."""
 
 
 @dataclass(frozen=True)
 class ScoredUnits:
-    """What some runs say of every unit.
+    """Scores of every unit by several runs.
 
     Attributes:
         scores: (runs, units) float64, higher where the run knows the unit better.
-        included: (runs, units), which units were in.
+        included: (runs, units), True for units that were in.
 
     Raises:
         ValueError: the shapes differ.
@@ -49,7 +49,7 @@ class ScoredUnits:
             raise ValueError(f"scores {self.scores.shape} of coins {self.included.shape}")
 
     def without(self, run: int) -> ScoredUnits:
-        """All runs but one."""
+        """Leave out one run."""
         return ScoredUnits(np.delete(self.scores, run, axis=0), np.delete(self.included, run, axis=0))
 
 
@@ -62,9 +62,9 @@ def logit_scaled(losses: ArrayLike) -> Floats:
     Args:
         losses: >= 0, of any shape.
     """
-    kept = np.maximum(np.asarray(losses, np.float64), LEAST_LOSS)
+    clamped = np.maximum(np.asarray(losses, np.float64), LEAST_LOSS)
     # -log(e^loss - 1), written so that a large loss does not overflow
-    return np.asarray(-kept - np.log(-np.expm1(-kept)))
+    return np.asarray(-clamped - np.log(-np.expm1(-clamped)))
 
 
 def online(scores: Floats, shadows: ScoredUnits) -> Floats:
@@ -79,7 +79,7 @@ def online(scores: Floats, shadows: ScoredUnits) -> Floats:
 
 
 def offline(scores: Floats, shadows: ScoredUnits) -> Floats:
-    """How far above its "out" distribution the score lies, in its standard deviations, (units,).
+    """Distance of the score above the unit's "out" distribution, in standard deviations, (units,).
 
     Needs no shadow that had the unit in: an adversary can train such shadows after the fact.
     """
@@ -94,7 +94,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 def adversaries(targets: ScoredUnits, shadows: ScoredUnits) -> list[Adversary]:
-    """Every attack on every pair of a unit and a target, row by row.
+    """Run every attack on every pair of a unit and a target.
 
     Thresholds come from the shadows, each attacked with the help of the others.
 
@@ -103,20 +103,20 @@ def adversaries(targets: ScoredUnits, shadows: ScoredUnits) -> list[Adversary]:
     """
     if len(shadows.scores) < 3 or shadows.scores.shape[1] != targets.scores.shape[1]:
         raise ValueError(f"{shadows.scores.shape} shadows cannot judge {targets.scores.shape} targets")
-    found = []
+    attacks = []
     for name, attack in ATTACKS.items():
         own = [attack(row, shadows) for row in targets.scores]
         others = [attack(row, shadows.without(k)) for k, row in enumerate(shadows.scores)]
         calibration = np.stack(others)[~shadows.included]
-        found.append(Adversary(name, np.concatenate(own), calibration=calibration))
-    return found
+        attacks.append(Adversary(name, np.concatenate(own), calibration=calibration))
+    return attacks
 
 
 def _moments(shadows: ScoredUnits) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Means and standard deviations of every unit, where it was in and where it was out."""
+    """Means and standard deviations of every unit's scores, by runs with and without it."""
     sides = [shadows.included, ~shadows.included]
     means = [_mean(shadows.scores, side) for side in sides]
-    # a unit that no coin ever put on one side gets the other side's mean and the usual distance
+    # a unit that was in all runs, or in none, gets the mean of the other side and the average distance
     gap = means[0] - means[1]
     usual = float(np.nanmean(gap)) if np.isfinite(gap).any() else 0.0
     means = [

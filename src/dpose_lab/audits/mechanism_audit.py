@@ -13,11 +13,11 @@ from dpose_lab.audits.mechanisms import Mechanism, build
 from dpose_lab.audits.release_files import Command, file_mechanism
 
 FEW = 20_000
-"""Outputs of each input, where nothing else is asked for."""
+"""Number of outputs of each input by default."""
 OF_FILES = 2_560
-"""Outputs of a releasing command: 40 files of each input."""
+"""Number of outputs of a releasing command: 40 files of each input."""
 SAMPLES = {"poisson-gaussian": 160_000}
-"""Mechanisms that need more: twice the sampling rate moves each output's chance by a few percent and no more."""
+"""More outputs for some mechanisms: twice the sampling rate moves each output's chance by a few percent and no more."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class MechanismAudit:
     """An audit of one mechanism by name.
 
     Attributes:
-        mechanism: Its name.
-        samples: Outputs drawn of each input.
+        mechanism: Name of the mechanism.
+        samples: Number of outputs drawn of each input.
         planted: The fault, in words; "" for none.
-        findings: What the samples show.
-        exact: Epsilon by adding up all outputs, where that can be done.
+        findings: Findings from the samples.
+        exact: Epsilon by adding up all outputs; None if that is not possible.
         seed: None for keys from the operating system.
     """
 
@@ -42,12 +42,12 @@ class MechanismAudit:
 
     @property
     def flagged(self) -> bool:
-        """Whether the claim is refuted, by samples or by the sum."""
+        """True if the claim is refuted, by samples or by the sum."""
         exceeded = self.exact is not None and self.exact > self.findings.epsilon * (1 + 1e-6)
         return self.findings.flagged or exceeded
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The audit as JSON."""
         return {
             "schema": 1,
             "mechanism": self.mechanism,
@@ -74,10 +74,10 @@ def audit_named_mechanism(
     """Audit a mechanism of `dpose_lab.audits.mechanisms.MECHANISMS`.
 
     Args:
-        name: Which.
-        epsilon: As claimed.
-        delta: As claimed.
-        samples: Outputs of each input; half choose the events. By default what shows the mechanism's faults.
+        name: Name of the mechanism.
+        epsilon: Claimed epsilon.
+        delta: Claimed delta.
+        samples: Number of outputs of each input; half choose the events. By default enough to show the faults.
         plant: A fault to plant.
         seed: Makes the audit reproducible.
         alpha: Probability that a true claim is refuted.
@@ -102,10 +102,10 @@ def audit_release_command(
     """Audit a command of `dpose_lab.audits.release_files.COMMANDS`, on files.
 
     Args:
-        name: Which.
+        name: Name of the command.
         run: Runs one command line of dpose.
-        epsilon: Of each file, as claimed: a decimal or rational number.
-        delta: The same.
+        epsilon: Claimed epsilon of each file: a decimal or rational number.
+        delta: Claimed delta of each file.
         samples: Outputs of each input, 64 of a file; half choose the events.
         plant: A fault to plant.
         alpha: Probability that a true claim is refuted.

@@ -33,7 +33,7 @@ from dpose.training.step import StepInputs, private_gradient
 from dpose_lab.audits.hockey_stick import Distribution, Sampler, Score, negated, value
 
 BLOCK = 1000
-"""Outputs drawn in one step, each on a coordinate of its own."""
+"""Number of outputs drawn in one step, each on a coordinate of its own."""
 RATE = 0.1
 """Sampling rate of `poisson-gaussian`."""
 
@@ -57,16 +57,16 @@ ALL_FAULTS = frozenset({*FAULTS, *SAMPLING_FAULTS, *FLOAT_FAULT})
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Something to audit.
+    """A mechanism to audit.
 
     Attributes:
-        name: As on the command line.
+        name: Name on the command line.
         first: Draws outputs on the input with the unit.
         second: Draws outputs on its neighbour.
-        curve: The claimed trade-off curve; None where the claim is epsilon alone.
-        fault: What was planted, in words; "" for nothing.
-        scores: What the adversary looks at.
-        exact: The two output distributions where they are known in full.
+        curve: The claimed trade-off curve; None if the claim is epsilon alone.
+        fault: The planted fault, in words; "" for none.
+        scores: Scores that the adversary uses.
+        exact: The two output distributions, if they are known in full.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Mechanism:
 def build(
     name: str, epsilon: float, delta: float, plant: str | None = None, seed: int | None = None
 ) -> Mechanism:
-    """The mechanism called `name`, calibrated to the budget, with a fault where one is asked for.
+    """Make the mechanism called `name`, calibrated to the budget, with a fault if one is given.
 
     Args:
         name: A key of `MECHANISMS`.
-        epsilon: As claimed.
-        delta: As claimed; the two textbook mechanisms claim 0.
+        epsilon: Claimed epsilon.
+        delta: Claimed delta; the two textbook mechanisms claim 0.
         plant: A fault that this mechanism can have.
         seed: Makes the outputs reproducible.
 
@@ -144,7 +144,7 @@ def _calibrated(rate: float, epsilon: float, delta: float) -> tuple[BoundPlan, T
 
 
 def _step(bound: BoundPlan, present: bool, noise: AesNoise, call: int) -> Floats:
-    """One step over `BLOCK` units, each with a coordinate of its own: as many independent outputs, in C's units."""
+    """Run one step over `BLOCK` units, each on its own coordinate: `BLOCK` independent outputs, in units of C."""
     task = CanaryTask(ToyTask())
     model = task.build_model(None)
     add_parameter(model, BLOCK, never_used=0)
@@ -184,7 +184,7 @@ def _laplace(epsilon: float, delta: float, plant: str | None, key: Key) -> Mecha
 
 
 def _discrete_laplace(true: int, ratio: float, reach: int = 60) -> dict[int, float]:
-    """Probability by output, of outputs clamped to [-reach, reach], which moves no loss: beyond them it is constant."""
+    """Probability by output, clamped to [-reach, reach]; this keeps all losses, which are constant beyond."""
     scale = (1 - ratio) / (1 + ratio)
     inside = {k: scale * ratio ** abs(k - true) for k in range(1 - reach, reach)}
     tails = {end: ratio ** (reach - true * side) / (1 + ratio) for end, side in ((reach, 1), (-reach, -1))}
@@ -247,4 +247,4 @@ MECHANISMS: Mapping[str, tuple[Maker, tuple[str, ...]]] = {
     "laplace": (_laplace, (*SMALL_FAULTS, *FLOAT_FAULT)),
     "randomized-response": (_randomized_response, tuple(SMALL_FAULTS)),
 }
-"""How each is made, and the faults that it can have."""
+"""Mechanisms by name: the function that makes each, and its possible faults."""

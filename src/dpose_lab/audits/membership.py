@@ -37,23 +37,23 @@ from dpose_lab.audits.lira import ScoredUnits, adversaries
 from dpose_lab.audits.shadow_runs import ShadowJob, run_jobs
 
 NO_MARKS = "synthetic:ward:train"
-"""What controls train on: rendered people."""
+"""Training data of the controls: rendered people."""
 CONTROL_UNITS, CONTROL_EPOCHS, CONTROL_BATCH = 24, 20, 12
-"""Few units, seen often: a model learns them by heart in seconds."""
+"""Plan of the controls: few units and many epochs, so that a model memorises them in seconds."""
 CONTROLS = {"trained without any guarantee": None, "no noise at all": "noise-missing"}
-"""What leaks on purpose: ordinary training, and the claimed method with its noise left out."""
+"""Controls that leak on purpose: ordinary training, and the claimed method without its noise."""
 
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """How to attack.
+    """Settings of a membership audit.
 
     Attributes:
-        shadows: Runs that the adversary learns from.
-        targets: Runs that are attacked.
+        shadows: Number of runs that the adversary learns from.
+        targets: Number of runs that are attacked.
         alpha: Probability that a true claim is refuted.
-        controls: Whether to train and attack the two controls too.
-        workers: Processes; as many as there are cores when None, one where there is a GPU.
+        controls: True to train and attack the two controls too.
+        workers: Number of processes; None for one per core, or a single one with a GPU.
     """
 
     shadows: int = 16
@@ -84,7 +84,7 @@ class MembershipAudit:
 
 
 def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, console: Console) -> AuditReport:
-    """Train shadow and target runs on random halves of the units, guess who was in, and write what was found.
+    """Train shadow and target runs on random halves of the units, guess who was in, and write a report.
 
     **Guarantee.** Every run is a run like any other: (epsilon, delta) for the units in `config.data`, with a ledger and
     a statement in its own folder under `out`; together they cost what the report names. The scores are *not* covered:
@@ -94,12 +94,12 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
 
     Args:
         config: The run to attack.
-        audit: How.
+        audit: Settings of the audit.
         out: The folder to make: the runs, and audit.html, audit.json, audit.md and audit.png.
-        console: Where progress goes.
+        console: Console of the progress bar.
 
     Raises:
-        DposeError: the run is not possible, or protects nobody, or membership in it is no secret.
+        DposeError: the run is not possible, has no guarantee, or its members are not secret.
     """
     plan = config.plan
     if not plan.kind.private:
@@ -149,14 +149,14 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     _record(out / "runs", config, n)
 
-    def found(attacked: ScoredUnits, learnt: ScoredUnits) -> AuditFindings:
+    def attack(attacked: ScoredUnits, learnt: ScoredUnits) -> AuditFindings:
         with console.status("what the adversaries found"):
             included = attacked.included.ravel()
             return weigh(
                 adversaries(attacked, learnt), included, family, float(bound.epsilon or 0.0), audit.alpha
             )
 
-    findings = found(targets, shadows)
+    findings = attack(targets, shadows)
     controls = {}
     for name, fault in CONTROLS.items() if audit.controls else ():
         with tempfile.TemporaryDirectory(prefix="dpose-audit-") as folder:
@@ -173,7 +173,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
                 fault=fault,
                 state=folder,
             )
-            controls[name] = found(*scored)
+            controls[name] = attack(*scored)
     report = AuditReport(
         title=f"Membership inference against {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim={**claim_of(bound), "epsilon_together": cost, "runs": runs},
@@ -225,7 +225,7 @@ def _attacked_runs(
     doing: str,
     **options: Any,
 ) -> tuple[ScoredUnits, ScoredUnits]:
-    """Targets and shadows, trained and scored."""
+    """Train and score targets and shadows."""
     names = [f"shadow-{k:03d}" for k in range(audit.shadows)] + [
         f"target-{k:03d}" for k in range(audit.targets)
     ]
@@ -243,7 +243,7 @@ def _attacked_runs(
 
 
 def _control(config: RunConfig, fault: str | None) -> RunConfig:
-    """Ordinary training on few rendered people; with a fault, the claimed method on them."""
+    """Train on few rendered people: without privacy, or by the claimed method with a fault."""
     plan = replace(
         config.plan,
         epsilon=None,
@@ -270,7 +270,7 @@ def _control(config: RunConfig, fault: str | None) -> RunConfig:
 
 
 def _record(folder: Path, config: RunConfig, n: int) -> None:
-    """Say in each run's statement what was computed from the private units."""
+    """List in each run's statement the query that was computed from the private units."""
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     if spec.public:
         return

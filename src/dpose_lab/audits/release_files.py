@@ -1,4 +1,4 @@
-"""The commands that release files, audited as they are run: pictures and videos go in, released files come out.
+"""Audits of the commands that release files: pictures and videos go in, released files come out.
 
     with file_mechanism("pixelize", main, "1") as mechanism:             # `main` runs one command line
         audit_mechanism(mechanism.first, mechanism.second, epsilon=1.0, delta=0.0, samples=2560)
@@ -42,16 +42,16 @@ from dpose.release.verify import verify_release
 from dpose_lab.audits.mechanisms import Mechanism
 
 Command = Callable[[list[str]], int]
-"""Runs one command line of dpose, without the program's name; gives its exit code."""
+"""Function that runs a command line of dpose, without the program's name, and returns its exit code."""
 
 SIDE = 128
-"""Pixels, of the square part of a picture that is looked at; below it is a strip that is another in every file."""
+"""Side of the square part of a picture that is measured, pixels; the strip below it differs in every file."""
 BLOCK = 8
 CELLS = (SIDE // BLOCK // 2) ** 2
-"""Outputs of one file."""
+"""Number of outputs of a file."""
 GREY = 128
 AT_ONCE = 20
-"""Files of one command."""
+"""Number of files of one command."""
 FRAMES = 4
 
 FAULTS = {
@@ -65,12 +65,12 @@ class ReleaseCommand:
     """A command, and how its files are written and read.
 
     Attributes:
-        suffix: Of originals and released files.
-        pixels: How many pixels of a cell of one frame differ between the two inputs: in all frames together what the
-            claim hides.
-        options: Of the command, besides budget, input and output.
+        suffix: Suffix of originals and released files.
+        pixels: Number of pixels of a cell of one frame that differ between the two inputs: over all frames the
+            number that the claim hides.
+        options: Options of the command, besides budget, input and output.
         write: Writes an original: its pixels (H, W, 3), uint8, in a file.
-        read: The pixels of a released file, (H, W) float64: of a video the mean of its frames.
+        read: Reads the pixels of a released file, (H, W) float64; of a video the mean of its frames.
     """
 
     suffix: str
@@ -127,13 +127,13 @@ COMMANDS: Mapping[str, ReleaseCommand] = {
 def file_mechanism(
     name: str, run: Command, epsilon: str, delta: str = "0", plant: str | None = None
 ) -> Iterator[Mechanism]:
-    """A releasing command as a mechanism to audit, for as long as the block lasts.
+    """Open a releasing command as a mechanism to audit, until the block ends.
 
     Args:
         name: A key of `COMMANDS`.
-        run: Runs its command lines.
-        epsilon: Of each file, as claimed.
-        delta: The same; release-video needs one above 0.
+        run: Runs a command line of dpose.
+        epsilon: Claimed epsilon of each file.
+        delta: Claimed delta of each file; release-video needs one above 0.
         plant: A fault of `FAULTS` to plant.
 
     Raises:
@@ -160,19 +160,19 @@ def file_mechanism(
             place.mkdir()
             for index in range(files):
                 command.write(place / f"{index:05d}{command.suffix}", _original(command.pixels, present))
-            said, out = io.StringIO(), place / "released"
+            output, out = io.StringIO(), place / "released"
             line = [name, str(place), "--epsilon", epsilon, "--delta", delta, *command.options]
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _planted(plant):
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), _planted(plant):
                 code = run([*line, "--out", str(out)])
-            found = sorted(out.glob(f"*{command.suffix}")) if code == 0 else []
-            if len(found) < files:
-                told = said.getvalue().strip().rpartition("\n")[2]
+            released = sorted(out.glob(f"*{command.suffix}")) if code == 0 else []
+            if len(released) < files:
+                last_line = output.getvalue().strip().rpartition("\n")[2]
                 raise DposeError(
                     "release-incomplete",
-                    f"{name} released {len(found)} of {files} files ({told})",
+                    f"{name} released {len(released)} of {files} files ({last_line})",
                     fix="see there",
                 )
-            return found, np.concatenate([_outputs(command.read(file)) for file in found])
+            return released, np.concatenate([_outputs(command.read(file)) for file in released])
 
         def draw(present: bool, count: int) -> Floats:
             whole = math.ceil(count / CELLS)
@@ -190,7 +190,7 @@ def file_mechanism(
 
 
 def _original(changed: int, present: bool) -> NDArray[np.uint8]:
-    """A picture whose every second cell has `changed` pixels of one extreme or the other; grey besides, but a strip."""
+    """A grey picture whose every second cell has `changed` pixels of one extreme or the other, above a strip."""
     four = np.full((2 * BLOCK, 2 * BLOCK), GREY, np.uint8)
     four[0, :changed] = 255 if present else 0
     shown = np.tile(four, (SIDE // BLOCK // 2, SIDE // BLOCK // 2))
@@ -199,7 +199,7 @@ def _original(changed: int, present: bool) -> NDArray[np.uint8]:
 
 
 def _outputs(pixels: Floats) -> Floats:
-    """(CELLS,), what stands in the middle of each cell that is looked at."""
+    """Values in the middle of the measured cells, (CELLS,)."""
     middle = BLOCK // 2 - 1
     own = [
         pixels[middle + i : SIDE : 2 * BLOCK, middle + j : SIDE : 2 * BLOCK] for i in (0, 1) for j in (0, 1)
@@ -211,7 +211,7 @@ def _claimed(file: Path) -> TradeOff | None:
     """The curve that the statement of a released file claims; None for pure differential privacy.
 
     Raises:
-        DposeError: its statement does not verify, or counts noise that no curve is known of here.
+        DposeError: the statement does not verify, or contains noise without a known curve.
     """
     statement, _ = verify_release(file)
     if all(isinstance(event, Laplace) for event in statement.events):
@@ -226,7 +226,7 @@ def _claimed(file: Path) -> TradeOff | None:
 
 @contextlib.contextmanager
 def _state(folder: Path) -> Iterator[None]:
-    """An account, names and whatever else commands keep, in a folder of its own."""
+    """Use a temporary folder for the account and the other state of commands."""
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder)}):
         for name in ("DPOSE_ACCOUNT", "DPOSE_ACCOUNT_KEY"):
             os.environ.pop(name, None)
@@ -243,7 +243,7 @@ def _planted(fault: str | None) -> Iterator[None]:
     def noised(self: NoiseStage, sums: NDArray[np.int64], stream: Any) -> NDArray[np.int64]:
         if fault == "noise-missing":
             return sums.copy()
-        # toward zero, or the whole would move by half a level
+        # toward zero, or the mean would move by half a level
         noise = np.trunc((real(self, sums, stream) - sums) / 2).astype(np.int64)
         return np.asarray(sums + noise, np.int64)
 

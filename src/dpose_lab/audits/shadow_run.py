@@ -1,4 +1,4 @@
-"""A shadow run: real training on a random part of the units, and what the weights then say of each unit."""
+"""A shadow run: real training on a random part of the units, and a score of each unit by the weights."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def shadow_run(
     functions of the private pictures without noise, and must stay where the pictures are.
 
     Args:
-        task: The task itself.
-        model: Trained in place.
+        task: The task.
+        model: Model, trained in place.
         units: All units.
-        included: (n,), which of them are in.
-        plan: How.
+        included: (n,), True for units that are in.
+        plan: Training plan.
         out: The run folder to make.
-        optimizer: As `train` takes it.
-        seed: As `train` takes it.
-        options: As `train` takes them.
+        optimizer: Passed to `train`.
+        seed: Passed to `train`.
+        options: Passed to `train`.
 
     Returns:
         The run, and the logit-scaled score of each unit, (n,).
@@ -69,15 +69,15 @@ def shadow_run(
 
 def unit_losses(task: Task, model: torch.nn.Module, units: UnitDataset) -> Floats:
     """The weighted mean loss of each unit's un-augmented views, (n,) float64."""
-    found = []
+    means = []
     for start in range(0, len(units), UNITS_AT_ONCE):
         views = [_views(units, index) for index in range(start, min(start + UNITS_AT_ONCE, len(units)))]
         owners = np.repeat(np.arange(len(views)), [len(v) for v in views])
         weights = np.array([view.weight for unit in views for view in unit])
         losses = view_losses(task, model, [view for unit in views for view in unit])
         sums = np.bincount(owners, weights * losses, len(views))
-        found.append(sums / np.bincount(owners, weights, len(views)))
-    return np.concatenate(found)
+        means.append(sums / np.bincount(owners, weights, len(views)))
+    return np.concatenate(means)
 
 
 def _views(units: UnitDataset, index: int) -> list[View]:

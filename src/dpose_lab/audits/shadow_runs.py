@@ -31,14 +31,14 @@ from dpose_lab.audits.shadow_run import shadow_run
 
 @dataclass(frozen=True)
 class ShadowJob:
-    """One run, in values that another process can be given.
+    """A run as values that can be passed to another process.
 
     Attributes:
-        config: As `RunConfig.to_dict` gives it, with a seed of the run's own.
-        included: Which units are in.
+        config: Result of `RunConfig.to_dict`, with a seed of the run's own.
+        included: Flags of the units that are in.
         out: The run folder to make.
-        caveats: For its statement.
-        state: Where the ledger's head is kept apart; the user's state folder where None.
+        caveats: Caveats for the run's statement.
+        state: Folder that also stores the ledger's head; None for the user's state folder.
         fault: A fault to plant.
     """
 
@@ -55,9 +55,9 @@ def run_jobs(jobs: Sequence[ShadowJob], workers: int | None, console: Console, d
 
     Args:
         jobs: At least one.
-        workers: Processes; as many as there are cores when None, one where there is a GPU.
-        console: Where progress goes.
-        doing: What is said beside the progress.
+        workers: Number of processes; None for one per core, or a single one with a GPU.
+        console: Console of the progress bar.
+        doing: Text beside the progress bar.
 
     Returns:
         (jobs, units) float64, logit-scaled scores.
@@ -101,11 +101,11 @@ def run_job(job: ShadowJob) -> list[float]:
 
     Raises:
         DposeError: as `train`.
-        KeyboardInterrupt: Ctrl-C ended the run early; its folder stands.
+        KeyboardInterrupt: Ctrl-C ended the run early; its folder remains.
     """
     config = RunConfig.from_dict(dict(job.config), "shadow run")
     model, start, caveats = build_model(config)
-    # merged before the coins are given out: there is one for each unit that trains
+    # merged before the coins are drawn: each unit that trains has one
     units = protect(open_units(config, model.config), config.plan.relation, threads=1).data
     with planted(job.fault):
         run, scores = shadow_run(

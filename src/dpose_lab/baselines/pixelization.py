@@ -37,7 +37,7 @@ class PaperPlan:
     """One of the paper's algorithms bound to a picture's size.
 
     Attributes:
-        config: What was asked for; `paper` is 1, 2 or 3.
+        config: The release's configuration; `paper` is 1, 2 or 3.
         shape: The picture's or clip's sizes.
     """
 
@@ -46,7 +46,7 @@ class PaperPlan:
 
     @classmethod
     def of(cls, config: Pixelization, shape: Shape) -> PaperPlan:
-        """The plan for pictures or clips of this shape.
+        """Make the plan for pictures or clips of this shape.
 
         Raises:
             DposeError: the picture is too small, or a mask has another size.
@@ -73,8 +73,8 @@ class PaperPlan:
 
         Args:
             frames: uint8, (H, W, C), in order.
-            source: Where the generators' seeds come from.
-            workers: Frames in work at a time.
+            source: Source of the generators' seeds.
+            workers: Number of frames processed at a time.
         """
         return released_frames(frames, self, source, workers)
 
@@ -83,7 +83,7 @@ class PaperPlan:
 
         Args:
             picture: uint8 or uint16, (H, W) or (H, W, C).
-            source: Where the generator's seed comes from.
+            source: Source of the generator's seed.
             frame: Number of the frame.
         """
         array = picture.cpu().numpy() if is_tensor(picture) else picture
@@ -94,7 +94,7 @@ class PaperPlan:
         return Released(cells, np.rint(means).astype(TYPES[self.blocks.peak]))
 
     def statement(self) -> PrivacyStatement:
-        """What was claimed, and what does not hold."""
+        """Summarise the claim, and why it does not hold."""
         config = self.config
         return PrivacyStatement(
             kind=Kind.PAPER,
@@ -198,13 +198,13 @@ def algorithm_3(
 
 
 def multiplier(config: Pixelization, blocks: BlockSums, m: int) -> Fraction:
-    """How many times larger than claimed the true epsilon of m pixels is, at this size, exactly.
+    """The exact ratio of the true epsilon of m pixels to the claimed one, at this size.
 
     The influence of a pixel on the L1 norm of averages over noise scale, relative to what the algorithm assumes, is a
     product of one factor for its row and one for its column. The m most influential pixels are added up.
 
     Args:
-        config: What was asked for; `paper` is 1, 2 or 3.
+        config: The release's configuration; `paper` is 1, 2 or 3.
         blocks: The partition.
         m: Number of pixels.
     """
@@ -221,7 +221,7 @@ def multiplier(config: Pixelization, blocks: BlockSums, m: int) -> Fraction:
 
 
 def _factors(length: int, block: int, partial: bool) -> list[tuple[Fraction, int]]:
-    """Along one axis: factors of influence, and how many pixels have each."""
+    """Factors of influence along one axis, and the number of pixels with each."""
     rest = length % block
     if rest == 0:
         return [(Fraction(1), length)]

@@ -46,12 +46,12 @@ Matrix = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class GaussianProjection:
-    """A dense random projection of a frame's d values to k. It is never held as a whole; its rows are made anew.
+    """A dense random projection of a frame's d values to k, generated in pieces and never stored as a whole.
 
     Attributes:
         shape: The clip's sizes.
-        k: Values kept.
-        key: Two 64-bit words that R follows from.
+        k: Number of values after projection.
+        key: Two 64-bit words that determine R.
     """
 
     shape: Shape
@@ -59,7 +59,7 @@ class GaussianProjection:
     key: tuple[int, int]
 
     def rows(self) -> Iterator[tuple[slice, Matrix]]:
-        """R, (d, k), in pieces: which rows, and the rows."""
+        """Yield R, (d, k), in pieces: a slice of rows, and the rows."""
         scale = np.float32(1 / math.sqrt(self.k))
         for number_, start in enumerate(range(0, self.shape.values, ROWS_AT_ONCE)):
             stop = min(start + ROWS_AT_ONCE, self.shape.values)
@@ -71,26 +71,26 @@ class GaussianProjection:
     @cached_property
     def gram(self) -> Matrix:
         """R^T R, (k, k)."""
-        found = np.zeros((self.k, self.k), np.float32)
+        total = np.zeros((self.k, self.k), np.float32)
         for _, part in self.rows():
-            found += part.T @ part
-        return found
+            total += part.T @ part
+        return total
 
     @cached_property
     def gain(self) -> float:
         """The largest singular value of R, near 1 + sqrt(d / k)."""
-        import scipy.linalg  # takes a while, and most releases are none of these
+        import scipy.linalg  # imported here: slow, and not needed by most releases
 
         top = scipy.linalg.eigvalsh(self.gram, subset_by_index=[self.k - 1, self.k - 1])
         return math.sqrt(max(0.0, float(top[0])))
 
     @cached_property
     def column_norm(self) -> float:
-        """The largest norm of a row of R: what one value of a frame moves, a gray level high."""
+        """The largest norm of a row of R: the change of P per gray level of one value of a frame."""
         return max(float(np.linalg.norm(part, axis=1).max()) for _, part in self.rows())
 
     def apply(self, flat: NDArray[np.uint8]) -> Matrix:
-        """X R.
+        """Compute X R.
 
         Args:
             flat: (T, d), gray levels.
@@ -98,13 +98,13 @@ class GaussianProjection:
         Returns:
             float32, (T, k).
         """
-        found = np.zeros((len(flat), self.k), np.float32)
+        total = np.zeros((len(flat), self.k), np.float32)
         for where, part in self.rows():
-            found += flat[:, where].astype(np.float32) @ part
-        return found
+            total += flat[:, where].astype(np.float32) @ part
+        return total
 
     def adjoint(self, values: Matrix) -> Matrix:
-        """Y R^T.
+        """Compute Y R^T.
 
         Args:
             values: (T, k).
@@ -112,10 +112,10 @@ class GaussianProjection:
         Returns:
             float32, (T, d).
         """
-        found = np.empty((len(values), self.shape.values), np.float32)
+        total = np.empty((len(values), self.shape.values), np.float32)
         for where, part in self.rows():
-            found[:, where] = values @ part.T
-        return found
+            total[:, where] = values @ part.T
+        return total
 
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         """The most that all frames' projections together change between neighbours, from above, in L2 norm.
@@ -151,22 +151,22 @@ class DensePlan:
     """Algorithm 1 of seed 004 bound to a clip's shape. Guarantees nothing.
 
     Attributes:
-        config: What was asked for.
+        config: The release's configuration.
         shape: The clip's sizes.
-        k: Values kept of a frame.
-        split: b, the share of the budget that goes to P.
-        kept: How many columns of V are kept; k, all of them, in the paper.
+        k: Number of values of a projected frame.
+        split: b, the share of the budget for P.
+        columns: Number of columns of V in use; None for k, all of them, as in the paper.
     """
 
     config: Projection
     shape: Shape
     k: int
     split: float = SPLIT
-    kept: int | None = None
+    columns: int | None = None
 
     @classmethod
     def of(cls, config: Projection, shape: Shape) -> DensePlan:
-        """The plan for clips of this shape.
+        """Make the plan for clips of this shape.
 
         Raises:
             DposeError: k is larger than d.
@@ -185,7 +185,7 @@ class DensePlan:
         )
 
     def projection(self, source: NoiseSource) -> GaussianProjection:
-        """R, fresh for the clip."""
+        """Draw a fresh R for the clip."""
         words = source.stream(Purpose.RELEASE, 0, b"paper projection").uint64(2)
         return GaussianProjection(self.shape, self.k, (int(words[0]), int(words[1])))
 
@@ -196,7 +196,7 @@ class DensePlan:
 
         Args:
             frames: uint8, (H, W, C), in order.
-            source: Where the generators' seeds come from.
+            source: Source of the generators' seeds.
             workers: Not used: the algorithm needs all frames at once.
 
         Yields:
@@ -219,12 +219,12 @@ class DensePlan:
                 yield picture.reshape(size)
 
     def weights(self, projected: Matrix, gram: Matrix, rng: np.random.Generator) -> Matrix:
-        """Lines 6 to 10, up to the last product: what R^T is multiplied by to give the reconstruction.
+        """Run lines 6 to 10 up to the last product: the factor that, multiplied by R^T, gives the reconstruction.
 
         Args:
             projected: P, (T, k).
             gram: R^T R.
-            rng: For both noises.
+            rng: Generator of both noises.
 
         Returns:
             (T, k).
@@ -237,14 +237,14 @@ class DensePlan:
         import scipy.linalg
 
         _, _, transposed = scipy.linalg.svd(covariance, overwrite_a=True, check_finite=False)
-        basis = transposed[: self.kept].T
+        basis = transposed[: self.columns].T
         # (R V)^+ = (V^T R^T R V)^-1 V^T R^T
         inner = basis.T @ gram @ basis
         solved = scipy.linalg.solve(inner, basis.T, assume_a="pos", check_finite=False)
         return np.asarray((noisy @ basis) @ solved, kind)
 
     def statement(self) -> PrivacyStatement:
-        """What was claimed, and what does not hold."""
+        """Summarise the claim, and why it does not hold."""
         shape, config = self.shape, self.config
         first, second = self.sigmas
         return PrivacyStatement(
@@ -265,7 +265,7 @@ class DensePlan:
         )
 
     def explained(self) -> list[str]:
-        """What will be done, and what does not hold."""
+        """Describe the plan, and why its claim does not hold."""
         return [
             f"clip of {self.shape.frames:,} frames, {self.shape.width} x {self.shape.height}",
             f"Video-DPRP as published, k = {self.k:,}: takes minutes, and guarantees nothing",
@@ -273,14 +273,14 @@ class DensePlan:
         ]
 
     def faults(self) -> list[str]:
-        """What does not hold, in words, with this clip's numbers."""
+        """Describe what does not hold, with this clip's numbers."""
         config, d, k = self.config, self.shape.values, self.k
         first, _ = self.sigmas
         claim, delta = float(config.epsilon), config.delta
         frame = PEAK * math.sqrt(d)
         pixels = 16 * self.shape.channels
         small = PEAK * math.sqrt(min(pixels, d))
-        kept = math.sqrt(max(0.0, 1 - k / d))
+        share = math.sqrt(max(0.0, 1 - k / d))
         of_frame = upper(gaussian_epsilon(frame / first, delta))
         of_pixels = upper(gaussian_epsilon(small / first, delta))
         return [
@@ -291,11 +291,11 @@ class DensePlan:
             f"on P, sigma_1 = {lower(first, 3)}, the true epsilon of a frame is about {of_frame}, that of 16 pixels "
             f"about {of_pixels}",
             "its noise on P^T P is made for a linear query; that matrix is quadratic in the pixels",
-            "its Theorem 3 bounds lengths for an R that nobody knows beforehand; where R is known or used again, the "
+            "its Theorem 3 bounds lengths for an R that is not known beforehand; where R is known or used again, the "
             f"longest neighbour is about {1 + math.sqrt(d / k):.3g} times as long",
             "line 10 cannot be multiplied as printed; wherever V is applied and undone, V cancels, so that the "
             f"covariance and {1 - self.split:.0%} of the budget do nothing",
             f"the projection keeps a random {k:,} of {d:,} dimensions: without any noise the relative error of the "
-            f"picture is {kept:.3f}, and as nothing is subtracted before and nothing scaled after, it is nearly black",
+            f"picture is {share:.3f}, and as nothing is subtracted before and nothing scaled after, it is nearly black",
             "the noise is in floating point, from a generator that is not cryptographic",
         ]

@@ -1,4 +1,4 @@
-"""`dpose attack`: what can still be found out from pictures that were released. Each registered attack is a command."""
+"""`dpose attack`: attacks on released pictures. Each registered attack is a command."""
 
 from __future__ import annotations
 
@@ -57,12 +57,14 @@ Attackers = Annotated[
 ]
 Identities = Annotated[int, typer.Option(min=2, help="How many people are attacked, at most.")]
 LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Seed of all noise and learning; pictures made with a seed protect no one.")
+]
 
 
 @dataclass(frozen=True)
 class Where:
-    """Whose pictures are attacked, and where the report goes."""
+    """Options of the attacked data and of the report."""
 
     data: Data
     out: Out
@@ -71,7 +73,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Released:
-    """How they are released."""
+    """Options of the releases."""
 
     release: Releases = None
     block: Blocks = None
@@ -83,21 +85,21 @@ class Released:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Who attacks."""
+    """Options of the attackers."""
 
     attacker: Attackers = None
 
 
 @dataclass(frozen=True)
 class People:
-    """How many are attacked."""
+    """Options of the number of attacked people."""
 
     identities: Identities = 100
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Whom the attacker learns from, with which noise, and who works."""
+    """Options of the attacker's data, of the seed and of the engine."""
 
     learn_from: LearnFrom = 500
     seed: Seed = 0
@@ -107,10 +109,10 @@ class Learning:
 
 @dataclass(frozen=True)
 class Pictures:
-    """How pictures are made.
+    """Options of the pictures.
 
     Attributes:
-        learn_pictures: Pictures of each person that the attacker learns from.
+        learn_pictures: Number of pictures of each person that the attacker learns from.
         size: HEIGHTxWIDTH of rendered pictures; files keep their own size.
         grey: Grey pictures, as in the pixelization paper.
     """
@@ -124,7 +126,7 @@ PICTURES = Settings((("", "dpose_lab.cli.attack:Pictures"),))
 
 
 class _Commands(Mapping[str, Any]):
-    """The registered attacks' commands, each made when it is asked for: what learns takes long to import."""
+    """Group of the registered attacks' commands, each built on first use: learning code takes long to import."""
 
     def __getitem__(self, name: str) -> Any:
         from dpose_lab.attacks.registry import ATTACKS
@@ -159,7 +161,7 @@ app = typer.Typer(
 
 @cache
 def _command(name: str) -> Any:
-    """The command of one attack: the options that all share, and its own fields."""
+    """Build the command of an attack from the shared options and the attack's fields."""
     from dpose_lab.attacks.registry import load_attack
 
     kind = load_attack(name)
@@ -243,8 +245,8 @@ def _config(
 
 
 def _listed(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
-    found = [part.strip() for text in given or () for part in text.split(",") if part.strip()]
-    return list(dict.fromkeys(found)) or list(default)
+    parts = [part.strip() for text in given or () for part in text.split(",") if part.strip()]
+    return list(dict.fromkeys(parts)) or list(default)
 
 
 def _whole(texts: list[str], option: str) -> tuple[int, ...]:
@@ -257,11 +259,11 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
-    """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
+    """Print the results; exit with 130 if Ctrl-C left releases out, with 1 if a release could not be made."""
     from dpose.report.terminal import print_table
 
-    for found in report.tables:
-        print_table(found, console)
+    for table in report.tables:
+        print_table(table, console)
     console.print(report.headline)
     for line in report.caveats:
         console.print(f"* {line}")

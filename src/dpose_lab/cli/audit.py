@@ -24,7 +24,7 @@ HALF_RUNS = Settings(
     AUDITED,
     {"data.limit": 200, "data.validation_data": "none", "plan.epochs": 8.0, "plan.expected_batch_size": 50},
 )
-"""Of many runs, each on a random half of the units."""
+"""Options of audits by many runs, each on a random half of the units."""
 
 
 @expand_groups
@@ -116,25 +116,25 @@ def release(
 def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) -> None:
     from dpose.files import write_atomic
 
-    found = report.findings
+    findings = report.findings
     table = Table(
-        title=f"{report.mechanism}: epsilon {as_given(found.epsilon)}, delta {as_given(found.delta)} claimed; "
+        title=f"{report.mechanism}: epsilon {as_given(findings.epsilon)}, delta {as_given(findings.delta)} claimed; "
         f"{report.samples:,} outputs of each input"
     )
     for column in ("tested by", "event", "on the likelier input", "on the other"):
         table.add_column(column)
-    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
+    for by, tested in (("(epsilon, delta)", findings.pair), ("trade-off curve", findings.curve)):
         if tested:
             rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
             table.add_row(by, str(tested.event), *rates)
     console.print(table)
     if report.planted:
         console.print(f"Planted fault: {report.planted}", highlight=False)
-    estimate, bound = found.hockey_stick
+    estimate, bound = findings.hockey_stick
     lines = [
-        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(found.delta)} "
-        f"(confidence {lower(1 - found.alpha)})",
-        f"delta at epsilon {as_given(found.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
+        f"epsilon is at least {lower(findings.epsilon_bound, 3)} at delta {as_given(findings.delta)} "
+        f"(confidence {lower(1 - findings.alpha)})",
+        f"delta at epsilon {as_given(findings.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
         f"at least {lower(max(bound, 0.0), 3)}",
     ]
     if report.exact is not None:
@@ -143,7 +143,7 @@ def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) 
         console.print(line, highlight=False)
     if out:
         write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
-    reasons = found.refuted_by or ("adding up",)
+    reasons = findings.refuted_by or ("adding up",)
     console.print(
         f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
         if report.flagged

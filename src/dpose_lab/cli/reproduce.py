@@ -26,7 +26,7 @@ GRID = Settings(
         "public": (),
     },
 )
-"""Which trainings, and how their jobs are submitted."""
+"""Options of trainings and of jobs."""
 
 
 @expand_groups
@@ -49,7 +49,7 @@ def reproduce(
     seed: Annotated[
         int | None,
         option(
-            "Makes results repeatable; trainings with a seed protect nobody.",
+            "Makes results repeatable; trainings with a seed protect no one.",
             min=0,
         ),
     ] = None,
@@ -118,7 +118,7 @@ def reproduce(
 
 
 def _words(given: Any) -> tuple[str, ...]:
-    """The parts of one text or several, with commas between them."""
+    """Split texts at commas into their parts."""
     texts = given if isinstance(given, list) else [] if given is None else [given]
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
 

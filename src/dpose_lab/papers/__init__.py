@@ -1,1 +1,1 @@
-"""The papers' tables and figures, run again: one module a paper, one entry a table or figure."""
+"""Reproduction of the papers' tables and figures: a module per paper, an entry per table or figure."""

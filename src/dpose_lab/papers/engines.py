@@ -1,4 +1,4 @@
-"""Cells by an engine's workers, each run to its end by one of them, which writes its result into the common folder."""
+"""Running cells by an engine's workers; each writes its cell's result into the common folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dpose_lab.papers.schedule import Schedule
 
 @dataclass(frozen=True)
 class CellWork:
-    """What is the same for all cells of a run.
+    """Values that all cells of a run share.
 
     Attributes:
-        name: The experiment's.
-        request: By which a worker opens the data.
-        folder: Of the results.
-        place: Of a file that the command's state folder holds; a worker that does not find it has another one.
-        account: Digest of the account's address: it may hold a password.
+        name: Name of the experiment.
+        request: The request, by which a worker opens the data.
+        folder: Folder of the results.
+        place: Path of a file in the command's state folder; a worker that cannot read it has another folder.
+        account: Digest of the account's address, which may contain a password.
     """
 
     name: str
@@ -41,10 +41,10 @@ class CellWork:
 
 
 def work_cell(work: CellWork, key: str) -> tuple[str, str]:
-    """At a worker: run a cell. What became of it, as `cell_answer` has it.
+    """Run a cell at a worker; returns its outcome as `cell_answer` does.
 
     Raises:
-        DposeError: what the cell trains on would be counted in another account than the command's.
+        DposeError: the cell's training would be charged to another account than the command's.
     """
     from dpose_lab.papers.registry import EXPERIMENTS
 
@@ -65,21 +65,21 @@ def run_on_engine(
     at: ItemEngine,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Outcome]:
-    """Run the cells that are wanted and have no result yet, by the workers of an engine.
+    """Run the wanted cells that have no result yet, by the workers of an engine.
 
-    As `run_parallel`: a cell that fails costs no other. A cell whose worker was killed is run again, and a training in
-    it goes on where its ledger says. Cells that need others are run after all that do not.
+    As with `run_parallel`, a failed cell does not stop the others. A cell whose worker was killed is run again, and a
+    training in it is resumed from its ledger. Cells that need others are run last.
 
-    **Guarantee.** A worker must have the state folder and the account of the command: a training is charged there, by
-    whoever runs it, before it begins, and goes on under its own key or is counted again.
+    **Guarantee.** A worker must have the state folder and the account of the command: a training is charged there
+    by the worker, before it begins, and is resumed under its own key or charged again.
 
     Args:
-        name: The experiment's, by which a worker finds it.
-        request: By which a worker opens the data.
-        bound: The experiment.
-        folder: Claimed for its settings, and seen by every worker under this name.
+        name: Name of the experiment.
+        request: The request, by which a worker opens the data.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings, under the same path at every worker.
         at: The engine.
-        progress: Called with the weight of what was done since.
+        progress: Called with the weight of finished work.
 
     Yields:
         Each cell's outcome, as they end.
@@ -119,6 +119,6 @@ def run_on_engine(
 
 
 def account_digest(place: str | None = None) -> str:
-    """Digest of the account's address, or of another place: one may hold a password."""
-    said = os.environ.get(VARIABLE, "") if place is None else place
-    return hashlib.sha256(said.encode()).hexdigest()
+    """Digest of the account's address, or of another one; an address may contain a password."""
+    address = os.environ.get(VARIABLE, "") if place is None else place
+    return hashlib.sha256(address.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""What an experiment is, and what it hands over. `registry.py` lists them all.
+"""The interface of experiments and of their results. `registry.py` lists all experiments.
 
-An experiment is a list of cells, each run alone and kept in a file of its own, and a way to show the cells that are
-there. The runner (`cells.py`) and the writer (`output.py`) know nothing of what a cell does.
+An experiment is a list of cells, each run alone and stored in a file of its own, and a way to show finished cells.
+The runner (`experiment_cell.py`) and the writer (`output.py`) do not depend on what a cell does.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ class GridRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for.
+    """A user's request for an experiment.
 
     Attributes:
         data: Data specs; () for the experiment's own.
         limit: At most so many pictures (units) of each.
-        segmenter: An ONNX file, with ",imagenet" behind it where its input is normalised so; "" for the classical one.
-        seed: Of all noise: an experiment's figures can be made again, and protect nobody. None: of trainings fresh
-            keys, which do protect; of everything else 0.
+        segmenter: An ONNX file, with ",imagenet" appended if its input is normalised so; "" for the classical one.
+        seed: Seed of all noise, which makes figures repeatable, without protection. None: trainings draw fresh
+            keys, which protect; everything else uses seed 0.
         quick: Run a named subset of the cells, once.
-        external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
-        grid: Which trainings, and how; for experiments that train.
-        processes: Cells that are run at once; an engine's workers.
-        engine: Who runs them, as `dpose.engines.engine` has it, or "slurm"; "" for this machine.
-        partition: The cluster's, for slurm; "local" for this machine.
-        slurm: Settings of its jobs, KEY=VALUE.
-        data_public: Whether nobody in the data needs protection; for experiments whose cells are no trainings.
-        folder: Where the results go; the runner fills it in.
+        external: "NAME:DIR", videos made by an external method, for the row of that name.
+        grid: Options of trainings, for experiments that train.
+        processes: Number of cells run at once; with an engine, its workers.
+        engine: Name of the engine, see `dpose.engines.engine`, or "slurm"; "" for this machine.
+        partition: The cluster's partition, for slurm; "local" for this machine.
+        slurm: Settings of jobs, KEY=VALUE.
+        data_public: True if the data are public; for experiments whose cells are not trainings.
+        folder: Folder of the results, filled in by the runner.
     """
 
     data: tuple[str, ...] = ()
@@ -95,20 +95,20 @@ class Request:
 
     @property
     def noise_seed(self) -> int:
-        """The seed of what is never private."""
+        """Seed of everything that is never private."""
         return self.seed or 0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting.
+    """One setting of an experiment, run alone.
 
     Attributes:
-        key: Names its file; letters, digits, dots and hyphens.
-        settings: What tells it from the others, as JSON.
-        weight: Its share of the progress bar.
-        wanted: Whether it is to be run. One that is not is shown all the same, where it was run before.
-        needs: The key of a cell that must be done before; "" where there is none.
+        key: Name of the result's file: letters, digits, dots and hyphens.
+        settings: Settings of the cell, as JSON.
+        weight: Share of the progress bar.
+        wanted: True if the cell is to be run. An unwanted cell with a result is shown all the same.
+        needs: Key of a cell that must be done before; "" for none.
     """
 
     key: str
@@ -120,12 +120,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A cell and what became of it.
+    """A cell and its state.
 
     Attributes:
-        cell: Which one.
+        cell: The cell.
         status: Done, failed or not run.
-        values: What was measured, as JSON; {} unless done.
+        values: Measurements as JSON; {} unless done.
         error: One line; "" unless failed.
     """
 
@@ -137,13 +137,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is shown of the cells that are there.
+    """Presentation of the cells that have results.
 
     Attributes:
-        tables: At least one.
-        figures: Where enough cells are done to draw.
-        notes: What the reader must know: what the data are, who segmented, what the paper says.
-        values: What was computed of several cells together, as JSON by name; none of the names of results.json.
+        tables: Tables, at least one.
+        figures: Figures, if enough cells are done.
+        notes: Notes for the reader: the data, the segmenter, the paper's findings.
+        values: Values computed from several cells together, as JSON by name; names differ from those in results.json.
         files: Further files, by name.
     """
 
@@ -159,11 +159,11 @@ class Bound(Protocol):
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on, as JSON: a folder of other settings is refused."""
+        """Settings that the results depend on, as JSON: a folder with other settings is refused."""
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """In the order in which they are run and shown."""
+        """Cells in the order in which they are run and shown."""
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
         """Run one cell; `progress` is called `cell.weight` times.
@@ -173,7 +173,7 @@ class Bound(Protocol):
         """
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and figures of whatever cells are done."""
+        """Present the cells that are done."""
 
 
 @dataclass(frozen=True)
@@ -181,13 +181,13 @@ class Experiment:
     """One table or figure of a paper.
 
     Attributes:
-        name: As on the command line, "002/figure1".
+        name: Name on the command line, such as "002/figure1".
         title: One line.
-        bind: Opens the data; raises `DposeError` where they cannot be used.
-        tell: What is printed of a finished cell at once, for cells that take long; None for nothing.
+        bind: Opens the data; raises `DposeError` if they cannot be used.
+        tell: Line printed when a cell has finished, for long cells; None for none.
         reads: Digests of the originals in opened data that need protection and whose numbers and pictures are shown
-            without noise: charged before anything is computed. None where cells charge what they read themselves.
-        options: Which of a request's fields it reads; others are refused.
+            without noise: charged before anything is computed. None if cells charge the data that they read themselves.
+        options: Fields of a request that are read; others are refused.
     """
 
     name: str
@@ -199,10 +199,10 @@ class Experiment:
 
     @property
     def trains(self) -> bool:
-        """Whether its cells are trainings: minutes or hours each, told one by one."""
+        """True if cells are trainings, of minutes or hours, reported one by one."""
         return self.tell is not None
 
     @property
     def folder(self) -> Path:
-        """Where its results go unless told otherwise."""
+        """Default folder of the results."""
         return Path("runs") / self.name.replace("/", "-")

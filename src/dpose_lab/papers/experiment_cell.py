@@ -1,4 +1,4 @@
-"""Cells that are run once: each result is a file of its own, written whole, and found again by the next run."""
+"""Running cells: each result is a file of its own, written atomically and reused by the next run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CELLS = "cells"
 
 
 def claim_folder(folder: Path, settings: Values) -> None:
-    """Make `folder` the place for results of `settings`, or find that it is already.
+    """Claim `folder` for results of `settings`, if it is not claimed already.
 
     Raises:
-        DposeError: it holds results of other settings, or something else.
+        DposeError: the folder contains results of other settings, or other files.
     """
     check_claim(folder, settings)
     path = folder / SETTINGS
@@ -28,7 +28,7 @@ def claim_folder(folder: Path, settings: Values) -> None:
 
 
 def check_claim(folder: Path, settings: Values) -> None:
-    """Refuse a folder that cannot be the place for results of `settings`; nothing is written.
+    """Check that a folder can be claimed for `settings`; nothing is written.
 
     Raises:
         DposeError: as `claim_folder`.
@@ -57,15 +57,15 @@ def check_claim(folder: Path, settings: Values) -> None:
 def run_cells(
     bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
 ) -> Iterator[Outcome]:
-    """Run the cells that are wanted and have no result yet, one after the other.
+    """Run the wanted cells that have no result yet, one after the other.
 
-    A cell that fails is reported and tried again by the next run; the others are run all the same. Whatever stops this
-    (Ctrl-C, a power cut, a full disk) costs the cell in work and no other.
+    A failed cell is reported and tried again by the next run; the others are run all the same. A stop for any reason
+    (Ctrl-C, a power cut, a full disk) loses the cell in progress and no other.
 
     Args:
-        bound: The experiment.
-        folder: Claimed for its settings.
-        progress: Called with the weight of what was done since.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings.
+        progress: Called with the weight of finished work.
 
     Yields:
         Each cell's outcome, in order.
@@ -75,10 +75,10 @@ def run_cells(
     """
     failed: set[str] = set()
     for cell in bound.cells:
-        found = read_cell(folder, cell)
-        if found.status == "done" or not cell.wanted:
+        outcome = read_cell(folder, cell)
+        if outcome.status == "done" or not cell.wanted:
             progress(cell.weight if cell.wanted else 0)
-            yield found
+            yield outcome
             continue
         if cell.needs in failed:
             failed.add(cell.key)
@@ -102,8 +102,8 @@ def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = 
     """Run one cell and write its result.
 
     Args:
-        bound: The experiment.
-        folder: Claimed for its settings.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings.
         cell: One of its cells.
         step: Called `cell.weight` times.
 
@@ -116,7 +116,7 @@ def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = 
         if _full_disk(error):
             raise
         return Outcome(cell, "failed", error=error.line())
-    except Exception as error:  # one broken cell must not cost the others their night
+    except Exception as error:  # one broken cell must not stop the others
         full = _full_disk(error)
         if full:
             raise explain_os_error(full, folder) from error
@@ -131,7 +131,7 @@ def unmet(cell: Cell) -> Outcome:
 
 
 def _full_disk(error: BaseException | None) -> OSError | None:
-    """What says that the disk is full, in `error` or behind it."""
+    """The error in the chain of `error` that says that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and is_full(error):
             return error
@@ -140,10 +140,10 @@ def _full_disk(error: BaseException | None) -> OSError | None:
 
 
 def read_cell(folder: Path, cell: Cell) -> Outcome:
-    """A cell's result, or that there is none.
+    """Read a cell's result; status "not run" if there is none.
 
     Raises:
-        DposeError: its file is damaged or another cell's.
+        DposeError: the file is damaged or belongs to another cell.
     """
     path = _path(folder, cell)
     if not path.exists():
@@ -159,7 +159,7 @@ def read_cell(folder: Path, cell: Cell) -> Outcome:
 
 
 def read_cells(folder: Path, cells: Sequence[Cell]) -> list[Outcome]:
-    """All cells' results, as far as there are any."""
+    """Read the results of all cells, as far as they exist."""
     return [read_cell(folder, cell) for cell in cells]
 
 

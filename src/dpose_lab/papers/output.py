@@ -1,4 +1,4 @@
-"""What an experiment leaves in its folder: results.json, results.md, its figures, and a page with all of it."""
+"""Writer of an experiment's results: results.json, results.md, figures, and a page with all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpose_lab.papers.experiment import Experiment, Findings, Outcome, Values
 def write_results(
     folder: Path, experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
 ) -> list[Path]:
-    """Write everything; the files that a reader opens first come first.
+    """Write all results; the files that a reader opens first come first.
 
     Raises:
         DposeError: the folder cannot be written to.
@@ -25,7 +25,7 @@ def write_results(
 def results_report(
     experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
 ) -> Report:
-    """The experiment as it is shown."""
+    """Assemble the experiment's report."""
     cells: list[dict[str, Any]] = []
     for outcome in outcomes:
         cell: dict[str, Any] = {"settings": outcome.cell.settings, "status": outcome.status}

@@ -1,4 +1,4 @@
-"""Cells in processes of their own: several at once, each alone with its memory, its threads and its GPU."""
+"""Running cells in processes: several at once, each with its own memory, threads and GPU."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dpose_lab.papers.experiment_cell import read_cell, run_cell
 from dpose_lab.papers.schedule import Schedule
 
 PARENT_SECONDS = 1.0
-"""How often a process looks whether the one that started it is still there."""
+"""Interval at which a process checks that its parent is alive, seconds."""
 
 
 @dataclass
 class _Worker:
-    """A process at work on a cell, and the end of the pipe that it tells its outcome through."""
+    """A process that runs a cell, and the end of the pipe for its outcome."""
 
     process: SpawnProcess
     answer: Connection
@@ -42,18 +42,18 @@ def run_parallel(
     folder: Path,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Outcome]:
-    """Run the cells that are wanted and have no result yet, `request.processes` at once.
+    """Run the wanted cells that have no result yet, `request.processes` at once.
 
-    As `run_cells`: a cell that fails costs no other. Each process writes its cell's result itself; one that is stopped
-    saves its training first. If this process is killed, the others notice, save and end. Threads are divided among
+    As with `run_cells`, a failed cell does not stop the others. Each process writes its cell's result itself, and saves
+    its training when stopped. If this process is killed, the others notice, save and end. Threads are divided among
     the processes, and GPUs are dealt out in turn.
 
     Args:
-        name: The experiment's, by which a process finds it.
-        request: By which a process opens the data.
-        bound: The experiment.
-        folder: Claimed for its settings.
-        progress: Called with the weight of what was done since.
+        name: Name of the experiment.
+        request: The request, by which a process opens the data.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings.
+        progress: Called with the weight of finished work.
 
     Yields:
         Each cell's outcome, as they end.
@@ -88,10 +88,10 @@ def run_parallel(
 
 def _started(name: str, request: Request, folder: Path, cell: Cell, place: int) -> _Worker:
     context = spawning()
-    answer, told = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(name, request, folder, cell.key, place, told))
+    answer, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(name, request, folder, cell.key, place, sender))
     process.start()
-    told.close()
+    sender.close()
     return _Worker(process, answer, cell, place)
 
 
@@ -109,23 +109,21 @@ def _outcome(worker: _Worker, folder: Path) -> Outcome:
     return read_cell(folder, worker.cell) if kind == "done" else Outcome(worker.cell, "failed", error=text)
 
 
-def _work(name: str, request: Request, folder: Path, key: str, place: int, told: Connection) -> None:
-    """One cell, in a process of its own."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a training listens by itself; else whoever started this decides
+def _work(name: str, request: Request, folder: Path, key: str, place: int, sender: Connection) -> None:
+    """Run one cell in this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a training handles it itself; otherwise the parent decides
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(max(1, torch.get_num_threads() // request.processes))
     if torch.cuda.device_count() > 1:
         torch.cuda.set_device(place % torch.cuda.device_count())
     from dpose_lab.papers.registry import EXPERIMENTS
 
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more: the result is on disk all the same
-        told.send(cell_answer(EXPERIMENTS[name], request, folder, key))
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone: the result is on disk all the same
+        sender.send(cell_answer(EXPERIMENTS[name], request, folder, key))
 
 
 def cell_answer(experiment: Experiment, request: Request, folder: Path, key: str) -> tuple[str, str]:
-    """What became of a cell, "done", "failed", "full" (the disk) or "stopped", and its error."""
+    """Run a cell and return its state, "done", "failed", "full" (the disk) or "stopped", and its error."""
     try:
         bound = experiment.bind(request)
     except DposeError as error:
@@ -140,7 +138,7 @@ def cell_answer(experiment: Experiment, request: Request, folder: Path, key: str
 
 
 def _leave_with(parent: int) -> None:
-    """Stop this process, as Ctrl-C would, when the one that started it is gone."""
+    """Stop this process, as Ctrl-C would, when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(PARENT_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What the papers say: numbers and claims read from their text, kept as data beside the code that runs it again."""
+"""Numbers and claims from the papers' text, as data beside the code that reproduces them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import yaml
 
 @dataclass(frozen=True)
 class Reading:
-    """One place of a paper where numbers stand.
+    """Numbers from one place of a paper.
 
     Attributes:
-        settings: For which setting they hold.
+        settings: Setting for which the numbers hold.
         values: The numbers.
-        note: Where they stand, and what to mind.
+        note: Place in the paper, and remarks.
     """
 
     settings: Mapping[str, Any]
@@ -28,12 +28,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper says about one table or figure.
+    """A paper's findings on one table or figure.
 
     Attributes:
-        data: What it measured on.
-        says: Its findings, in words.
-        readings: Its numbers, where the text gives any.
+        data: Data that the paper measured on.
+        says: Findings, in words.
+        readings: Numbers that the text gives, if any.
     """
 
     data: str
@@ -48,17 +48,17 @@ class Paper:
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """Its data and its findings, as a report tells them."""
+        """Data and findings as lines of a report."""
         return (f"the paper: {self.data}", *(f"the paper finds: {line}" for line in self.says))
 
 
 @cache
 def read_paper(package: str, file: str) -> Mapping[str, Paper]:
-    """All tables and figures of one paper by name.
+    """Read all tables and figures of one paper, by name.
 
     Args:
-        package: Where the file is.
-        file: YAML.
+        package: Package that contains the file.
+        file: Name of the YAML file.
     """
     content = yaml.safe_load((files(package) / file).read_text(encoding="utf-8"))
     return {

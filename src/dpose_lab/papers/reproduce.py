@@ -1,4 +1,4 @@
-"""`dpose reproduce`: open the data, run the cells that are missing, write and show what was found."""
+"""`dpose reproduce`: open the data, run the missing cells, write and show the results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from dpose_lab.papers.slurm import job_settings, run_on_slurm
 
 
 def experiment_named(name: str) -> Experiment:
-    """The experiment of a name.
+    """Look up an experiment by name.
 
     Raises:
-        DposeError: there is none.
+        DposeError: there is no such experiment.
     """
     if name not in EXPERIMENTS:
         raise DposeError(
@@ -39,20 +39,20 @@ def experiment_named(name: str) -> Experiment:
 
 
 def reproduce(name: str, request: Request, out: Path | None, console: Console) -> list[Outcome]:
-    """Run an experiment, or what is missing of it, and write its results; stopped by Ctrl-C, write what is there.
+    """Run an experiment, or its missing cells, and write the results; after Ctrl-C, write the results so far.
 
     Args:
         name: A key of `EXPERIMENTS`.
         request: Data and options.
-        out: The results' folder; the experiment's own by default. One that holds part of them is gone on with.
-        console: For progress, tables and notes.
+        out: Folder of the results; by default the experiment's own. A folder with some results is completed.
+        console: Console for progress, tables and notes.
 
     Returns:
-        What became of each cell.
+        The outcome of each cell.
 
     Raises:
         DposeError: unknown name, unusable data, a folder of other results, or a budget stands for some of the data.
-        KeyboardInterrupt: after writing, where it was stopped.
+        KeyboardInterrupt: the run was stopped; results so far are written.
     """
     experiment = experiment_named(name)
     _check_options(experiment, request)
@@ -62,17 +62,17 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
         bound = experiment.bind(request)
     settings = {"experiment": name, **bound.settings}
     check_claim(folder, settings)
-    # who cannot work is told before anything is charged or written
+    # an unusable engine is refused before anything is charged or written
     with _workers(request) as at, committing(_reserved(experiment, request, bound, console)):
         claim_folder(folder, settings)
         return _results(experiment, request, bound, settings, console, at)
 
 
 def _workers(request: Request) -> AbstractContextManager[ItemEngine | None]:
-    """The engine that was asked for; None where cells are run here, or are jobs.
+    """Open the requested engine; None if cells are run here, or as jobs.
 
     Raises:
-        DposeError: it cannot be started or reached, or jobs cannot be submitted like this.
+        DposeError: the engine cannot be started or reached, or jobs cannot be submitted like this.
     """
     if request.engine == "slurm":
         job_settings(request)
@@ -82,10 +82,10 @@ def _workers(request: Request) -> AbstractContextManager[ItemEngine | None]:
 
 
 def _reserved(experiment: Experiment, request: Request, bound: Bound, console: Console) -> str:
-    """The name of the charge for what an experiment shows of originals that need protection; "" where it shows none.
+    """Charge what an experiment shows of protected originals, and name the charge; "" if it shows none.
 
-    **Guarantee.** All of them are read and reserved, in one charge, before anything is computed or written. Nothing
-    bounds what numbers without noise and pictures with noise from a seed tell, so that a budget refuses it.
+    **Guarantee.** All such originals are read and reserved, in one charge, before anything is computed or written.
+    Nothing bounds what numbers without noise and pictures with noise from a seed tell, so that a budget refuses it.
     """
     if experiment.reads is None or request.data_public:
         return ""
@@ -130,14 +130,14 @@ def _results(
 
 @contextmanager
 def _as_written(folder: Path) -> Iterator[None]:
-    """Cells are files, which anybody may edit: what they hold then is nobody's result."""
+    """Refuse cells whose files were edited so that they cannot be shown."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise DposeError(
             "result-unshowable",
-            f"holds a result that cannot be shown ({said})",
+            f"holds a result that cannot be shown ({reason})",
             str(folder / CELLS),
             "delete what was changed there, and run again",
         ) from error
@@ -153,7 +153,7 @@ def _run(
 ) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     wanted = [cell for cell in bound.cells if cell.wanted]
-    told = {cell.key for cell in wanted}
+    reported = {cell.key for cell in wanted}
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(
             "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
@@ -163,25 +163,25 @@ def _run(
             bar.advance(task, count)
 
         if request.engine == "slurm":
-            found = run_on_slurm(experiment.name, request, bound, request.folder, advance)
+            outcomes = run_on_slurm(experiment.name, request, bound, request.folder, advance)
         elif at is not None:
-            found = run_on_engine(experiment.name, request, bound, request.folder, at, advance)
+            outcomes = run_on_engine(experiment.name, request, bound, request.folder, at, advance)
         elif request.processes > 1:
-            found = run_parallel(experiment.name, request, bound, request.folder, advance)
+            outcomes = run_parallel(experiment.name, request, bound, request.folder, advance)
         else:
-            found = run_cells(bound, request.folder, advance)
-        for outcome in found:
+            outcomes = run_cells(bound, request.folder, advance)
+        for outcome in outcomes:
             if outcome.status == "failed":
                 failed[outcome.cell.key] = outcome
-            if experiment.tell and outcome.cell.key in told:
+            if experiment.tell and outcome.cell.key in reported:
                 console.print(experiment.tell(outcome), highlight=False, markup=False, soft_wrap=True)
 
 
 def _check_options(experiment: Experiment, request: Request) -> None:
-    """Refuse options that this experiment would leave unread.
+    """Refuse options that this experiment does not read.
 
     Raises:
-        DposeError: there is one; names those that it reads.
+        DposeError: there is such an option; the error names the options that are read.
     """
     odd: list[str] = []
     for one in fields(request):
@@ -197,7 +197,7 @@ def _check_options(experiment: Experiment, request: Request) -> None:
 
 
 def _flags(grid: GridRequest) -> list[str]:
-    """What was given of the options of trainings."""
+    """Names of the given options of trainings."""
     return [_flag(one.name) for one in fields(grid) if getattr(grid, one.name) != one.default]
 
 

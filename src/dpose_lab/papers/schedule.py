@@ -1,4 +1,4 @@
-"""Which cells are still to be run, and which of them may begin: for whatever runs several at once."""
+"""Scheduling of cells for runners that run several at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dpose_lab.papers.experiment_cell import read_cell, unmet
 
 
 class Schedule:
-    """Cells that are wanted and have no result yet. A cell begins after the one that it needs, and not if that failed.
+    """Wanted cells that have no result yet. A cell starts after the one that it needs, unless that failed.
 
     Args:
-        bound: The experiment.
-        folder: Claimed for its settings.
-        progress: Called with the weight of what was done since.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings.
+        progress: Called with the weight of finished work.
 
     Attributes:
-        left: Cells that have not begun.
+        left: Cells that have not started.
     """
 
     def __init__(self, bound: Bound, folder: Path, progress: Callable[[int], None]) -> None:
@@ -27,28 +27,28 @@ class Schedule:
         self._failed: set[str] = set()
 
     def settled(self) -> Iterator[Outcome]:
-        """The cells that are not to be run; all others are left from then on."""
+        """Yield the outcomes of cells that are not to be run; all others become `left`."""
         for cell in self.bound.cells:
-            found = read_cell(self.folder, cell)
-            if cell.wanted and found.status != "done":
+            outcome = read_cell(self.folder, cell)
+            if cell.wanted and outcome.status != "done":
                 self.left.append(cell)
             else:
                 self.progress(cell.weight if cell.wanted else 0)
-                yield found
+                yield outcome
 
     def hopeless(self) -> Iterator[Outcome]:
-        """The cells left whose needed cell has failed; they have failed, too."""
+        """Remove and yield cells whose needed cell has failed; they have failed, too."""
         for cell in [one for one in self.left if one.needs in self._failed]:
             self.left.remove(cell)
             yield self.ended(unmet(cell))
 
     def ready(self, running: Collection[str] = ()) -> list[Cell]:
-        """The cells left that need none of those that are left or running."""
+        """Cells left that need none of the cells that are left or running."""
         waiting = {cell.key for cell in self.left} | set(running)
         return [cell for cell in self.left if cell.needs not in waiting]
 
     def ended(self, outcome: Outcome) -> Outcome:
-        """Note how a cell ended; `outcome` itself."""
+        """Record a cell's outcome, and return it."""
         if outcome.status == "failed":
             self._failed.add(outcome.cell.key)
         self.progress(outcome.cell.weight)

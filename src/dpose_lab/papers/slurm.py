@@ -1,7 +1,7 @@
-"""Cells as jobs of a cluster: each a command of its own, saved and queued again before its time is up.
+"""Running cells as jobs of a cluster: each a command of its own, saved and requeued before its time is up.
 
-A job is told which cell it is, and the user's request as JSON, in a folder beside the results that nobody else may
-enter. What comes back is the cell's own result in the results' folder, and an exit code and an error as text.
+A job reads its cell and the user's request as JSON from a private folder beside the results. It writes the cell's
+result into the results' folder, and an exit code and an error as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpose_lab.papers.experiment_cell import read_cell
 from dpose_lab.papers.schedule import Schedule
 
 FULL = 28
-"""What a cell's command exits with where the disk is full."""
+"""Exit code of a cell's command if the disk is full."""
 _CODES = {"done": 0, "failed": 1, "full": FULL, "stopped": 130}
 
 
@@ -38,19 +38,19 @@ def run_on_slurm(
     progress: Callable[[int], None] = lambda _: None,
     refresh: float = 1.0,
 ) -> Iterator[Outcome]:
-    """Run the cells that are wanted and have no result yet as jobs: on a cluster as job arrays.
+    """Run the wanted cells that have no result yet as jobs: on a cluster as job arrays.
 
-    As `run_on_engine`, whose guarantee it has: every job must have the state folder and the account of the command. A
-    job that waits or works goes on when the command ends, and the same command finds it again.
+    The guarantee of `run_on_engine` holds: every job must have the state folder and the account of the command. Jobs
+    that wait or run continue when the command ends, and the same command waits for them again.
 
     Args:
-        name: The experiment's.
-        request: With the partition, the settings of jobs, and in `processes` how many run at once on this machine, or
-            of an array where it is more than one.
-        bound: The experiment.
-        folder: Claimed for its settings, and seen by every node under this name.
-        progress: Called with the weight of what was done since.
-        refresh: Seconds between looks at the jobs.
+        name: Name of the experiment.
+        request: The request with partition and settings of jobs; `processes` is the number that run at once on this
+            machine, or of an array if above one.
+        bound: The experiment with its data.
+        folder: Folder claimed for the settings, under the same path at every node.
+        progress: Called with the weight of finished work.
+        refresh: Seconds between checks of the jobs.
 
     Yields:
         Each cell's outcome, as they end.
@@ -91,10 +91,10 @@ def run_on_slurm(
 
 
 def job_settings(request: Request) -> dict[str, Any]:
-    """Settings of jobs, by submitit's names.
+    """Parse settings of jobs, by submitit's names.
 
     Raises:
-        DposeError: there is no partition, or a setting is none.
+        DposeError: there is no partition, or a setting is malformed.
     """
     if not request.partition:
         raise DposeError(
@@ -112,23 +112,23 @@ def job_settings(request: Request) -> dict[str, Any]:
 def _ended(
     log: Path, keys: Sequence[str], request: Request, settings: Mapping[str, Any], refresh: float
 ) -> Iterator[tuple[str, str]]:
-    """Cells whose jobs have ended, each with its error; jobs that are there from before are waited for."""
+    """Yield cells whose jobs have ended, each with its error; earlier jobs are waited for, too."""
     going: dict[str, JobNote] = {}
     waiting: list[str] = []
     for key in keys:
         note = JobNote.read(log / key)
-        if note is not None and not is_over(note, _told(log, key)):
+        if note is not None and not is_over(note, _code_file(log, key)):
             going[key] = note
         else:
             waiting.append(key)
     while waiting or going:
-        # submitit would begin all of them at once on this machine
+        # submitit would start all of them at once on this machine
         free = request.processes - len(going) if request.partition == LOCAL else len(waiting)
         now, waiting = waiting[: max(0, free)], waiting[max(0, free) :]
         if now:
             going |= _submitted(log, now, request.partition, settings)
         for key, note in list(going.items()):
-            if is_over(note, _told(log, key)):
+            if is_over(note, _code_file(log, key)):
                 del going[key]
                 yield key, _error(log, key, note)
         if going:
@@ -141,11 +141,11 @@ def _submitted(
     jobs = []
     for key in keys:
         private_folder(log / key)
-        for old in (_told(log, key), log / key / "error"):
+        for old in (_code_file(log, key), log / key / "error"):
             old.unlink(missing_ok=True)
         command = python("dpose_lab.papers.slurm", str(log), key)
         version = version_of("dpose")
-        jobs.append(CommandJob(command, command, str(log / "work.json"), str(_told(log, key)), version))
+        jobs.append(CommandJob(command, command, str(log / "work.json"), str(_code_file(log, key)), version))
     notes = {}
     for key, job in zip(keys, submit_all(jobs, log, partition, settings), strict=True):
         notes[key] = JobNote.of(job, partition)
@@ -153,18 +153,18 @@ def _submitted(
     return notes
 
 
-def _told(log: Path, key: str) -> Path:
+def _code_file(log: Path, key: str) -> Path:
     return log / key / "exit"
 
 
 def _error(log: Path, key: str, note: JobNote) -> str:
-    """Why a cell's job did not end well; "" where it did.
+    """The reason why a cell's job failed; "" if it succeeded.
 
     Raises:
         DposeError: the disk is full.
     """
-    told, error = _told(log, key), log / key / "error"
-    code = exit_code(told) if told.exists() else None
+    code_file, error = _code_file(log, key), log / key / "error"
+    code = exit_code(code_file) if code_file.exists() else None
     if code == 0:
         return ""
     text = error.read_text(encoding="utf-8").strip() if error.exists() else ""
@@ -175,20 +175,20 @@ def _error(log: Path, key: str, note: JobNote) -> str:
 
 
 def run_cell_job(log: Path, key: str) -> int:
-    """At a node: run a cell.
+    """Run a cell at a node.
 
     Args:
-        log: Where the command has left `work.json`.
-        key: The cell's.
+        log: Folder with `work.json`, written by the command.
+        key: Key of the cell.
 
     Returns:
-        What the job exits with; an error is left as text.
+        The exit code of the job; an error is written as text.
     """
     try:
         kind, text = work_cell(_work(log / "work.json"), key)
     except DposeError as error:
         kind, text = "failed", error.line()
-    except Exception as error:  # told as the others are, in a line
+    except Exception as error:  # reported in one line, as other errors are
         kind, text = "failed", " ".join(f"{type(error).__name__}: {error}".split())
     if text:
         print(text, file=sys.stderr)
@@ -199,17 +199,17 @@ def run_cell_job(log: Path, key: str) -> int:
 def _work(file: Path) -> CellWork:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        asked = values["request"]
-        grid = GridRequest(**_tuples(asked.pop("grid"), GridRequest))
-        folder = Path(asked.pop("folder"))
-        request = Request(**_tuples(asked, Request), grid=grid, folder=folder)
+        options = values["request"]
+        grid = GridRequest(**_tuples(options.pop("grid"), GridRequest))
+        folder = Path(options.pop("folder"))
+        request = Request(**_tuples(options, Request), grid=grid, folder=folder)
         return CellWork(values["name"], request, Path(values["folder"]), values["place"], values["account"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DposeError("request-invalid", "is no request", str(file), "run the command again") from error
 
 
 def _tuples(values: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """JSON has lists where the fields of `kind` are tuples."""
+    """Convert lists from JSON to tuples where the fields of `kind` are tuples."""
     many = {one.name for one in fields(kind) if isinstance(one.default, tuple)}
     return {name: tuple(value) if name in many else value for name, value in values.items()}
 

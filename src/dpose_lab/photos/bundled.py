@@ -1,4 +1,4 @@
-"""Photographs that come with scikit-image, in colour: nobody has to fetch them, and nobody in them needs protection."""
+"""Photographs that come with scikit-image, in colour: no download is needed, and they are public."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ FILES = {
     "rocket": "rocket.jpg",
 }
 ALL = "all"
-"""The root that stands for the four of them."""
+"""Root that stands for all four photographs."""
 
 
 def open_bundled(root: str) -> Photos:
-    """One of `FILES`, or all. Neither the learned restoration nor the prior of `--block auto` has seen them.
+    """Open one of `FILES`, or all. Neither the learned restoration nor the prior of `--block auto` was fitted to them.
 
     Args:
         root: A name of `FILES`, or `ALL`.
     """
-    found = find_spec("skimage")  # where it is, and not the module: that takes a while
-    assert found is not None
-    assert found.origin is not None
-    folder = Path(found.origin).parent / "data"
+    module = find_spec("skimage")  # the path alone: importing the module is slow
+    assert module is not None
+    assert module.origin is not None
+    folder = Path(module.origin).parent / "data"
     names = tuple(FILES) if root == ALL else (root,)
     return Photos(
         title="photographs of scikit-image",

@@ -14,11 +14,11 @@ LISTS = ("identity_CelebA.txt", "Anno/identity_CelebA.txt")
 
 
 def open_celeba(root: Path) -> Photos:
-    """Faces and who they are, in the list's order.
+    """Open faces with identities, in the list's order.
 
     Args:
-        root: Has `img_align_celeba/` and `identity_CelebA.txt` (a file name and a number a line), or both in the
-            archive's own folders `Img` and `Anno`.
+        root: Folder with `img_align_celeba/` and `identity_CelebA.txt` (a file name and a number a line), or both in
+            the archive's own folders `Img` and `Anno`.
 
     Raises:
         DposeError: one of them is missing, or a line cannot be read.
@@ -47,7 +47,7 @@ def open_celeba(root: Path) -> Photos:
         names.append(name)
         identities.append(int(who))
     if not names:
-        raise DposeError("identities-empty", "lists nobody", str(path))
+        raise DposeError("identities-empty", "lists no people", str(path))
 
     def read(index: int) -> Photo:
         return Photo.of_file(names[index], folder / names[index], identities[index])

@@ -20,11 +20,11 @@ Box = tuple[float, float, float, float]
 
 
 def open_mot(root: Path) -> Photos:
-    """The frames of one sequence; masks are the people's boxes, where ground truth is at hand.
+    """Open the frames of one sequence; masks are the people's boxes, if there is ground truth.
 
     Args:
-        root: The sequence's folder. `seqinfo.ini` is optional (older archives lack it); where it is, the number of
-            frames and their size must be those it says.
+        root: Folder of the sequence. `seqinfo.ini` is optional (older archives lack it); if present, the number of
+            frames and their size must match it.
 
     Raises:
         DposeError: no frames, fewer or more than declared, or an unreadable annotation.
@@ -82,10 +82,10 @@ def _info(path: Path) -> dict[str, str]:
 
 
 def _boxes(path: Path) -> dict[int, list[Box]] | None:
-    """By frame: left, top, width, height, counted from 1. The seventh column is 0 for what is not to be scored."""
+    """Read boxes by frame: left, top, width, height, counted from 1. Column seven is 0 for boxes not to be scored."""
     if not path.exists():
         return None
-    found: dict[int, list[Box]] = {}
+    boxes: dict[int, list[Box]] = {}
     try:
         rows = list(csv.reader(io.StringIO(file_text(path))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -101,8 +101,8 @@ def _boxes(path: Path) -> dict[int, list[Box]] | None:
         except (ValueError, OverflowError, IndexError) as error:
             raise DposeError("box-line-invalid", f"line {number} is no box", str(path)) from error
         if scored:
-            found.setdefault(frame, []).append((left, top, width, height))
-    return found
+            boxes.setdefault(frame, []).append((left, top, width, height))
+    return boxes
 
 
 def _filled(boxes: list[Box], shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""What every source of photos gives: pictures by number, grey and in colour, with whatever labels there are."""
+"""The interface of sources of photos: pictures by number, grey and in colour, with any labels."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dpose.media.identity import read_known
 from dpose.media.images import read_image
 
 KEPT = 1 << 29
-"""Bytes of pictures that stay in memory; others are read or rendered again."""
+"""Bytes of pictures cached in memory; others are read or rendered again."""
 
 
 @dataclass(frozen=True)
 class Photo:
-    """One picture.
+    """A picture with its labels.
 
     Attributes:
-        name: Of its file or scene.
+        name: Name of the file or scene.
         pixels: uint8, (H, W), grey, as seed 002 converts all its data.
-        mask: bool, (H, W): where people are; None where nothing says so.
-        identity: Who is shown; None where nothing says so.
+        mask: bool, (H, W), True for people; None if unknown.
+        identity: Number of the person shown; None if unknown.
         hashes: Digests of the original (`dpose.media.identity`).
-        colours: uint8, (H, W, 3), the picture as it was read; None where it was made grey.
+        colours: uint8, (H, W, 3), the picture as it was read; None if it was made grey.
     """
 
     name: str
@@ -42,15 +42,15 @@ class Photo:
 
     @property
     def size(self) -> int:
-        """Bytes of its pictures."""
+        """Size of the arrays, bytes."""
         return self.pixels.size + (0 if self.colours is None else self.colours.size)
 
     @classmethod
     def of_file(cls, name: str, path: Path, identity: int | None = None) -> Photo:
-        """A picture file.
+        """Read a picture file.
 
         Raises:
-            DposeError: it cannot be read.
+            DposeError: the file cannot be read.
         """
         image, hashes = read_known(path)
         return cls(name, grey(image), None, identity, hashes, image)
@@ -61,12 +61,12 @@ class Photos:
     """A set of pictures, loaded one at a time.
 
     Attributes:
-        title: What they are, for tables.
-        names: One a picture.
-        read: From a number to the picture.
-        masks: What the masks are, "" where there are none.
-        identities: One a picture, () where there are none.
-        rendered: Whether nobody real is shown.
+        title: Name in tables.
+        names: Names, one per picture.
+        read: Function from a number to the picture.
+        masks: Description of the masks; "" for none.
+        identities: Identities, one per picture; () for none.
+        rendered: True if no real people are shown.
     """
 
     title: str
@@ -75,31 +75,31 @@ class Photos:
     masks: str = ""
     identities: tuple[int, ...] = ()
     rendered: bool = False
-    _kept: dict[int, Photo] = field(default_factory=dict, repr=False, compare=False)
+    _cached: dict[int, Photo] = field(default_factory=dict, repr=False, compare=False)
     _seen: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def load(self, index: int) -> Photo:
-        """The picture of a number: every time the same.
+        """Load the picture of a number: the same every time.
 
         Raises:
-            DposeError: its file cannot be read, or was changed since it was read first.
+            DposeError: the file cannot be read, or was changed since it was first read.
         """
-        if index not in self._kept:
+        if index not in self._cached:
             photo = self.read(index)
             if self._seen.setdefault(index, photo.hashes) != photo.hashes:
                 raise DposeError(
                     "file-changed", "was changed while it was in use", photo.name, "run the command again"
                 )
-            if sum(one.size for one in self._kept.values()) + photo.size > KEPT:
+            if sum(one.size for one in self._cached.values()) + photo.size > KEPT:
                 return photo
-            self._kept[index] = photo
-        return self._kept[index]
+            self._cached[index] = photo
+        return self._cached[index]
 
     def limit(self, count: int | None) -> Photos:
-        """At most `count` pictures, evenly spaced: neighbouring frames of a video are all alike."""
+        """Choose at most `count` pictures, evenly spaced, since neighbouring frames of a video are alike."""
         if count is None or count >= len(self):
             return self
         chosen = [number * len(self) // count for number in range(count)]
@@ -108,7 +108,7 @@ class Photos:
             names=tuple(self.names[k] for k in chosen),
             identities=tuple(self.identities[k] for k in chosen) if self.identities else (),
             read=lambda index: self.read(chosen[index]),
-            _kept={},
+            _cached={},
             _seen={},
         )
 
@@ -119,19 +119,19 @@ def grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def read_matte(path: Path) -> NDArray[np.uint8]:
-    """What a picture file says of another one, grey.
+    """Read a picture file that labels another one, grey.
 
     Raises:
-        DposeError: it cannot be read.
+        DposeError: the file cannot be read.
     """
     return grey(read_image(path))
 
 
 def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
-    """The first of these folders that `root` has, in itself.
+    """The first of these folders that exists in `root`.
 
     Raises:
-        DposeError: it has none of them.
+        DposeError: `root` has none of them.
     """
     if not root.is_dir():
         raise DposeError("folder-missing", "there is no such folder", str(root))

@@ -14,11 +14,11 @@ MATTES = ("matte", "alpha", "val/alpha", "val/matte")
 
 
 def open_ppm(root: Path) -> Photos:
-    """Portraits and the pixels that belong at least half to the person.
+    """Open portraits; masks are the pixels that belong at least half to the person.
 
     Args:
-        root: Has `image/` and `matte/`, or `fg/` and `alpha/`, perhaps below `val/`; a picture and its matte have one
-            stem.
+        root: Folder with `image/` and `matte/`, or `fg/` and `alpha/`, perhaps below `val/`; a picture and its
+            matte have one stem.
 
     Raises:
         DposeError: a folder or a matte is missing, or a matte has another size than its picture.

@@ -1,4 +1,4 @@
-"""Rendered people, whose masks are exact: for when a dataset is not at hand."""
+"""Rendered people with exact masks, in place of a dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dpose_lab.photos.photo import Photo, Photos, grey
 
 
 def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
-    """One split of a look.
+    """Open one split of a look.
 
     Args:
         look: `studio` or `ward`.

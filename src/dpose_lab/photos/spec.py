@@ -19,11 +19,11 @@ from dpose_lab.photos.rendered import open_rendered
 
 @dataclass(frozen=True, kw_only=True)
 class PhotoDataset(Dataset):
-    """What a source of photos says of itself.
+    """A source of photos, for the registry.
 
     Attributes:
-        open: Gives the photos; takes the root (a `Path`, or a name where the dataset has `roots`), the split, and the
-            (height, width) that rendered people get.
+        open: Opens the photos; takes the root (a `Path`, or a name where the dataset has `roots`), the split, and the
+            (height, width) of rendered people.
     """
 
     open: Callable[..., Photos]
@@ -55,7 +55,7 @@ SOURCES: dict[str, PhotoDataset] = {
     "ppm100": _files(open_ppm),
     "celeba": _files(open_celeba),
 }
-"""Every kind of photos by name."""
+"""Sources of photos by name."""
 
 
 class PhotoSpec(Spec):
@@ -66,22 +66,22 @@ class PhotoSpec(Spec):
 
     @property
     def dataset(self) -> PhotoDataset:
-        """What the photos say of themselves."""
+        """The source of the photos."""
         return SOURCES[self.name]
 
 
 def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> Photos:
-    """The photos that `spec` names.
+    """Open the photos that `spec` names.
 
     Args:
         spec: `synthetic:LOOK[:SPLIT]`, `skimage[:NAME]`, `mot:ROOT`, `ppm100:ROOT` or `celeba:ROOT`.
-        size: (height, width) that rendered people get; files keep their own.
-        limit: At most so many, evenly spaced.
+        size: (height, width) of rendered people; files keep their own.
+        limit: Largest number of photos, evenly spaced.
 
     Raises:
         DposeError: unknown data, no root, or data that cannot be read.
     """
-    asked = PhotoSpec.parse(spec).located("evaluate")
+    parsed = PhotoSpec.parse(spec).located("evaluate")
     if limit is not None and limit < 1:
         raise DposeError("limit-not-positive", f"a limit of {limit} leaves nothing", spec, "use 1 or more")
-    return asked.dataset.open(asked.place, asked.split, size).limit(limit)
+    return parsed.dataset.open(parsed.place, parsed.split, size).limit(limit)

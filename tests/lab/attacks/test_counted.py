@@ -115,7 +115,7 @@ def test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files(staf
         album = context.pictures(0, 1, "")
         np.testing.assert_array_equal(album.pictures[0], before)
         assert album.hashes[0][1] == pixel_hash(before)
-        with pytest.raises(KeyError):  # the twelfth person teaches nobody, and is on no account
+        with pytest.raises(KeyError):  # the twelfth person teaches no attacker, and is on no account
             context.identities.load([(12, 0)], lambda: None)
 
 
@@ -140,7 +140,7 @@ def test_mistakes_cost_nothing(staff, tmp_path, capsys):
     assert charges() == []
 
 
-def test_nobody_is_read_who_teaches_nothing(staff, tmp_path):
+def test_people_who_teach_nothing_are_not_read(staff, tmp_path):
     people = open_identities(f"folder:{staff}", (64, 64)).chosen(2, 3)
     config = AttackConfig(f"folder:{staff}", attackers=("plain",))
     assert Reidentification(embedder="face.onnx").reads(config, people) == people.first((0, 1), 0, 3)

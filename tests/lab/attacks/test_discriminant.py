@@ -23,7 +23,7 @@ def crowd(people, first=0, pictures=4):
     return found, np.repeat(np.arange(first, first + people), pictures)
 
 
-def test_people_nobody_learnt_from_come_to_lie_together():
+def test_people_not_learnt_from_come_to_lie_together():
     project = learn_people(*crowd(60))
     descriptors, who = crowd(30, first=100, pictures=2)
 
@@ -37,7 +37,7 @@ def test_people_nobody_learnt_from_come_to_lie_together():
     np.testing.assert_array_equal(project(descriptors), again(descriptors))
 
 
-def test_attributes_are_told_of_people_nobody_learnt_from():
+def test_attributes_are_inferred_of_people_not_learnt_from():
     descriptors, who = crowd(80)
     labels = np.stack([descriptors[:, 0] > 0.3, descriptors[:, 1] < -0.5], axis=1)
     scorer = Scorer.of(learn_attributes(descriptors, labels, who).arrays())

@@ -24,7 +24,7 @@ def darker(count, seed):
     return [picture // 2 for picture in raw], raw
 
 
-def test_what_can_be_undone_is_undone_for_pictures_nobody_learnt_from():
+def test_what_can_be_undone_is_undone_for_pictures_not_learnt_from():
     calls = []
     net = learn_restoring(*darker(128, 0), epochs=12, seed=0, progress=lambda: calls.append(0))
     assert len(calls) == steps_of(128, 12)

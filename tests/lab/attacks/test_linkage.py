@@ -29,7 +29,7 @@ def test_found_at_few_false_alarms(most):
     similarity, pairs = made(3, levels=4)
     same, two = np.diag(similarity), similarity[~np.eye(len(similarity), dtype=bool)]
     thresholds = [t for t in [*similarity.ravel(), np.inf] if (two >= t).mean() <= most]
-    assert pairs.found_at(most).value == pytest.approx(max((same >= t).mean() for t in thresholds))
+    assert pairs.tpr_at(most).value == pytest.approx(max((same >= t).mean() for t in thresholds))
 
 
 def test_the_curve_goes_from_nothing_to_everything():

@@ -43,7 +43,7 @@ def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
     assert "An attack that fails proves nothing" in told
     assert "do not promise that a person is not recognised" in told
     assert "epsilon 0.5 comes to 2,048 and epsilon 5 comes to 20,480" in told
-    assert "Pictures made so protect nobody" in told
+    assert "Pictures made so protect no one" in told
     assert {"cmc.png"} | FILES == {path.name for path in (tmp_path / "r").iterdir()}
     found = results("r")
     rows = [(row["key"], row["attacker"]) for row in found["results"]["rows"]]

@@ -297,8 +297,8 @@ class TestMeasures:
         one[0], other[:, 0] = True, True
         assert iou(one, other) == pytest.approx(1 / 3)
         assert dice(one, other) == pytest.approx(1 / 2)
-        nobody = np.zeros((2, 2), bool)
-        assert (iou(nobody, nobody), dice(nobody, nobody), iou(one, nobody)) == (1, 1, 0)
+        empty = np.zeros((2, 2), bool)
+        assert (iou(empty, empty), dice(empty, empty), iou(one, empty)) == (1, 1, 0)
         black, grey = np.zeros((9, 9), np.uint8), np.full((9, 9), 16, np.uint8)
         assert mse(black, grey) == 256
         assert grey_ssim(grey, grey) == pytest.approx(1)

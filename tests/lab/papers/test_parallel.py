@@ -1,4 +1,4 @@
-"""Cells in processes of their own: the same results, failures told, nobody left behind."""
+"""Cells in processes of their own: the same results, failures reported, no process left behind."""
 
 import multiprocessing
 
@@ -21,7 +21,7 @@ from quick import quick  # noqa: F401
 def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
     request, whole, folder = small
     first, after = whole.cells[:2]
-    # one that a process cannot find, one that needs it, and one that nobody wants
+    # one that a process cannot find, one that needs it, and one that is not wanted
     lost, needs = Cell("lost", {}), Cell(after.key, after.settings, after.weight, needs="lost")
     unwanted = Cell(whole.cells[2].key, whole.cells[2].settings, wanted=False)
     some = Some(whole, [first, lost, needs, unwanted])

@@ -31,7 +31,7 @@ from dpose_lab.papers.pose import figures, testing
 from dpose_lab.papers.pose import grid as grids
 from dpose_lab.papers.pose import run as running
 from dpose_lab.papers.pose.catalogue import DESIGNS
-from dpose_lab.papers.pose.grid import TrainingGrid, told_cell
+from dpose_lab.papers.pose.grid import TrainingGrid, cell_line
 from dpose_lab.papers.pose.settings import OWN, RATES
 from dpose_lab.papers.pose.tables import by_setting
 from dpose_lab.papers.pose.testing import People
@@ -270,7 +270,7 @@ class TestRun:
         table = (out / "results.md").read_text()
         assert f"49.93 / {ours:.2f} / {ours - 49.93:+.2f}" in table
         assert "5.94 / not run" in table
-        assert "protect nobody" not in table
+        assert "protect no one" not in table
         assert (out / "000-table2-curves.png").exists()
         # what was found of single people of private data stays out of the run folders, which travel
         assert (out / "people").is_dir()
@@ -561,7 +561,7 @@ class TestShown:
         notes = " ".join(self.shown("003/appendix-fpdp", request()).notes)
         assert "82.62" in notes
         assert "fresh keys" in notes
-        assert "protect nobody" in " ".join(self.shown("003/appendix-fpdp", request(seed=1)).notes)
+        assert "protect no one" in " ".join(self.shown("003/appendix-fpdp", request(seed=1)).notes)
 
     def test_a_benchmark_has_a_row_a_training(self):
         found = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
@@ -641,8 +641,8 @@ class TestShown:
 
     def test_a_cell_is_told_when_it_ends(self):
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)
-        assert told_cell(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"
-        assert told_cell(Outcome(cell, "failed", error="why")).endswith("failed: why")
+        assert cell_line(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"
+        assert cell_line(Outcome(cell, "failed", error="why")).endswith("failed: why")
 
 
 @pytest.fixture(scope="module")
@@ -761,7 +761,7 @@ def test_joints_found_are_counted_person_by_person():
         np.stack([mask] * 2),
         np.array([5.0, np.nan]),
     )
-    found, scored = people.found()
+    found, scored = people.correct_joints()
     assert scored.tolist() == [13, 0]
     assert found.tolist() == [12, 0]
     assert people.score().mean(0.5) == pytest.approx(100 * 12 / 13)

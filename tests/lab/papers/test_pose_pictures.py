@@ -1,4 +1,4 @@
-"""People side by side: who is shown, by which models, and when nobody may be."""
+"""People side by side: who is shown, by which models, and when no one may be shown."""
 
 import json
 from types import SimpleNamespace

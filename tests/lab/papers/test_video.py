@@ -199,7 +199,7 @@ def test_a_table_is_run_from_end_to_end(tmp_path, monkeypatch):
         monkeypatch.setattr(measure, name, 1.0)
     found = reproduce("004/table2", Request(limit=12, quick=True), tmp_path / "out", QUIET)
     assert [o.status for o in found] == ["done", "done"], [o.error for o in found]
-    assert charges() == []  # nobody in the studio needs protection
+    assert charges() == []  # no person in the studio needs protection
     raw, private = (o.values for o in found)
     assert {"top1_raw", "top1_released", "cmap_raw", "f1_released"} <= set(raw)
     assert raw["top1_raw"] == raw["top1_released"]

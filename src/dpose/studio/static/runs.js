@@ -98,7 +98,7 @@ function fill(card, run, found) {
   const [name, points] = watched?.points.length > 1 ? [`${watched.metric}, %`, watched.points] : Object.entries(found.series).find(([key, values]) => key !== "lr" && values.length) ?? ["", []];
   part(".chart").hidden = !points.length;
   chart(part(".chart"), [{ points }], { x: "step", y: name.replaceAll("_", " "), label: `${name} by step: ${points.length} points, the last ${points.at(-1)?.[1]}` });
-  part(".legend").textContent = watched ? `Watched: ${watched.name}.` : points.length ? "Of the training itself only what noise was added to, or nobody needs protected, is shown." : "";
+  part(".legend").textContent = watched ? `Watched: ${watched.name}.` : points.length ? "Of the training itself only what noise was added to, or does not need protection, is shown." : "";
   part(".scores").replaceChildren(...(found.scores.length ? [table(`Scores of ${found.name}`, ["data", "metric", "score", "they are"], found.scores, ["score"])] : []));
 }
 

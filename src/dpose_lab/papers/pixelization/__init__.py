@@ -1,7 +1,7 @@
 """Seed 002: Liu, "A Parallel Region-Adaptive Differential Privacy Framework for Image Pixelization".
 
 Figures 1 to 8 and Table V. Every sweep has dpose's mechanism beside the paper's algorithm as printed, at equal claims:
-what paper mode really costs stands in the tables.
+the tables give the true cost of paper mode.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What all experiments of this paper share: their data, their notes, and how numbers are written."""
+"""Data, notes and number formats that all experiments of this paper share."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PAPER_MODE = (
 
 @dataclass(frozen=True)
 class Data:
-    """What an experiment is run on.
+    """Photos that an experiment is run on.
 
     Attributes:
-        specs: As they were given.
-        sets: The photos of each, or of each size where people are rendered.
-        private: Of each of `sets`, whether somebody in it needs protection.
+        specs: Specs given by the user.
+        sets: Photos of each spec, or of each size of rendered people.
+        private: For each of `sets`, True if a person in it needs protection.
     """
 
     specs: tuple[str, ...]
@@ -45,31 +45,31 @@ class Data:
     def open(
         cls, request: Request, sizes: Sequence[tuple[int, int]], few: int, *, masks: bool = False
     ) -> Data:
-        """Open what was asked for, or rendered people.
+        """Open the requested data, or rendered people.
 
         Args:
-            request: The user's.
-            sizes: At which people are rendered.
-            few: How many rendered people there are unless a limit is given; files are all used.
-            masks: Whether pictures without masks are refused.
+            request: The user's request.
+            sizes: Sizes at which people are rendered.
+            few: Number of rendered people without a limit; all files are used.
+            masks: True to refuse pictures without masks.
 
         Raises:
-            DposeError: data that cannot be opened, are given twice, or have no masks where they are needed.
+            DposeError: the data cannot be opened, are given twice, or lack masks that are needed.
         """
         specs = request.data or (DEFAULT,)
         if len(set(specs)) < len(specs):
             raise DposeError("data-given-twice", "the same data twice", ", ".join(specs))
-        found: list[Photos] = []
+        sets: list[Photos] = []
         private: list[bool] = []
         for spec in specs:
-            asked = PhotoSpec.parse(spec)
-            rendered = asked.dataset.rendered
+            parsed = PhotoSpec.parse(spec)
+            rendered = parsed.dataset.rendered
             limit = few if rendered and request.limit is None else request.limit
-            found += [open_photos(spec, size, limit) for size in (sizes if rendered else sizes[:1])]
-            if masks and not found[-1].masks:
+            sets += [open_photos(spec, size, limit) for size in (sizes if rendered else sizes[:1])]
+            if masks and not sets[-1].masks:
                 raise DposeError("masks-missing", "has no masks, which this experiment needs", spec)
-            private += [not asked.for_purpose("evaluate").public] * (len(found) - len(private))
-        return cls(specs, tuple(found), tuple(private))
+            private += [not parsed.for_purpose("evaluate").public] * (len(sets) - len(private))
+        return cls(specs, tuple(sets), tuple(private))
 
     def hashes(self) -> Iterator[str]:
         """Digests of all originals that need protection.
@@ -82,14 +82,14 @@ class Data:
                 yield from photos.load(index).hashes
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: a folder's results belong to these."""
+        """Names of the data as JSON, stored with the results."""
         return {"data": list(self.specs), "photos": [[one.title, len(one)] for one in self.sets]}
 
     def notes(self) -> list[str]:
-        """What the photos are."""
+        """Describe the photos."""
         lines = []
         for one in self.sets:
-            kind = "; rendered, nobody real" if one.rendered else ""
+            kind = "; rendered, no real people" if one.rendered else ""
             masks = f"; {one.masks}" if one.masks else "; no masks"
             lines.append(f"data: {one.title}, {with_count(len(one), 'picture')}{masks}{kind}")
         return lines
@@ -100,7 +100,7 @@ class ShownOutcomes:
     """Outcomes by cell, for tables.
 
     Attributes:
-        outcomes: Of all cells.
+        outcomes: Outcomes of all cells.
     """
 
     outcomes: Sequence[Outcome]
@@ -110,12 +110,12 @@ class ShownOutcomes:
         object.__setattr__(self, "by_key", {outcome.cell.key: outcome for outcome in self.outcomes})
 
     def values(self, key: str) -> Mapping[str, Any] | None:
-        """What a cell measured; None unless it is done."""
+        """Measurements of a cell; None unless it is done."""
         outcome = self.by_key.get(key)
         return outcome.values if outcome is not None and outcome.status == "done" else None
 
     def text(self, key: str, name: str, write: Callable[[float], str] | None = None) -> str:
-        """One number of a cell, or why there is none."""
+        """Format one number of a cell, or the reason why there is none."""
         outcome = self.by_key[key]
         if outcome.status != "done":
             return outcome.status
@@ -123,30 +123,30 @@ class ShownOutcomes:
         return "-" if value is None else (write or four_digits)(value)
 
     def curve(self, keys: Iterable[tuple[float, str]], name: str) -> list[tuple[float, float]]:
-        """The points that are done, for a line."""
-        found = []
+        """Points of the finished cells, for a line."""
+        points = []
         for x, key in keys:
             values = self.values(key)
             if values is not None and values.get(name) is not None:
-                found.append((x, float(values[name])))
-        return found
+                points.append((x, float(values[name])))
+        return points
 
 
 def printed_of(name: str) -> Paper:
-    """What the paper says about one of its tables or figures."""
+    """The paper's findings on one of its tables or figures."""
     return read_paper(__package__ or "", "paper.yaml")[name]
 
 
 def cell_of(number: int, key: str, settings: Mapping[str, Any], weight: int) -> Cell:
-    """A cell of data set `number`, counted from 0."""
+    """Make a cell of data set `number`, counted from 0."""
     return Cell(f"{number + 1}-{key}", {"data": number + 1, **settings}, weight)
 
 
-def averaged(found: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+def averaged(measured: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     """Means over photos, and deviations of those that vary; None stays None."""
-    out: dict[str, Any] = {"photos": len(found)}
-    for name in found[0]:
-        values = [value for one in found if (value := one[name]) is not None]
+    out: dict[str, Any] = {"photos": len(measured)}
+    for name in measured[0]:
+        values = [value for one in measured if (value := one[name]) is not None]
         if not values:
             out[name] = None
             continue
@@ -158,15 +158,15 @@ def averaged(found: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
 
 
 def four_digits(value: float) -> str:
-    """Four digits."""
+    """Format a number with four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def three(value: float) -> str:
-    """Three decimals, for shares."""
+    """Format a share with three decimals."""
     return f"{value:.3f}"
 
 
 def with_count(count: int, what: str) -> str:
-    """As in "1 picture", "2 pictures"."""
+    """Format a count, as in "1 picture", "2 pictures"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

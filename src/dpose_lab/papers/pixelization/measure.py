@@ -1,4 +1,4 @@
-"""One setting on one photo: what is released, how near it is to the original, and what is still found in it."""
+"""Measures of one setting on one photo: fidelity, and people still segmented in the release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ MECHANISMS = {
     "public": "dpose, mask taken as public",
     "private": "dpose, private regions",
 }
-"""What tables call them. `paper` guarantees nothing, `public` nothing unless the mask was not made from the picture."""
+"""Mechanisms by key, with names in tables. `paper` guarantees nothing, nor does `public` unless
+ the mask was not made from the picture."""
 ORIGINAL = "original"
 
 
@@ -41,7 +42,7 @@ class Point:
         b: Side of a block, pixels.
         n: Parts along a side of a block in complex regions; 1 for blocks of one size.
         m: Pixels that neighbours may differ in.
-        epsilon: As text, exact; in paper mode what the paper claims.
+        epsilon: Budget as exact text; in paper mode the paper's claim.
     """
 
     mechanism: str
@@ -52,18 +53,18 @@ class Point:
 
     @property
     def key(self) -> str:
-        """Letters, digits, dots and hyphens."""
+        """Name of the point, of letters, digits, dots and hyphens."""
         return f"{self.mechanism}-b{self.b}-n{self.n}-m{self.m}-e{self.epsilon}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The point as JSON."""
         return asdict(self)
 
     def setting(self, mask: NDArray[np.bool_] | None) -> Pixelization:
-        """What the release is asked for; without parts the paper's Algorithm 3 is its Algorithm 2.
+        """Configuration of the release; without parts the paper's Algorithm 3 is its Algorithm 2.
 
         Args:
-            mask: Where people are; needed for `paper` and `public` with parts.
+            mask: Mask of people; needed for `paper` and `public` with parts.
         """
         regions: Regions | None = None
         if self.n > 1 and self.mechanism == "private":
@@ -79,7 +80,7 @@ class Point:
 
 
 def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
-    """The setting bound to a photo's size.
+    """Bind the setting to a photo's size.
 
     Raises:
         DposeError: the photo is too small for it.
@@ -91,7 +92,7 @@ def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
 
 
 def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Shown, PixelizationPlan | PaperPlan]:
-    """The release; the same for the same arguments, so it can be drawn again later, and protects nobody.
+    """Release a photo; noise follows from the arguments, so the release is repeatable and protects no one.
 
     Raises:
         DposeError: the photo is too small for the setting.
@@ -103,7 +104,7 @@ def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Shown, Pixeliz
 
 
 def true_epsilon(point: Point, plan: PixelizationPlan | PaperPlan) -> float | None:
-    """What `point.m` pixels really cost: the claim, its true multiple in paper mode, None where nothing holds."""
+    """True epsilon of `point.m` pixels: the claim, its true multiple in paper mode, None without a guarantee."""
     if isinstance(plan, PixelizationPlan):
         return float(Fraction(point.epsilon))
     if point.n > 1:
@@ -112,42 +113,42 @@ def true_epsilon(point: Point, plan: PixelizationPlan | PaperPlan) -> float | No
 
 
 def measure(point: Point, photo: Photo, seed: int, segmenter: Segmenter | None) -> dict[str, float | None]:
-    """Every measure of one release.
+    """Compute every measure of one release.
 
     Args:
         point: The setting, or one with mechanism `ORIGINAL`: the photo itself.
         photo: The original.
-        seed: Of the noise.
-        segmenter: None to leave out what it finds.
+        seed: Seed of the noise.
+        segmenter: Segmenter; None to leave out its measures.
 
     Returns:
-        mse (squared gray levels), ssim; with a segmenter and a reference mask iou and dice of what it finds; with
+        mse (squared gray levels), ssim; with a segmenter and a reference mask iou and dice of its mask; with
         regions mask_iou, of the published partition itself; true_epsilon.
 
     Raises:
         DposeError: the photo is too small for the setting.
     """
     if point.mechanism == ORIGINAL:
-        found: dict[str, float | None] = {}
+        values: dict[str, float | None] = {}
         shown = photo.pixels
     else:
         release, plan = release_photo(point, photo, seed)
         shown = release.picture()[:, :, 0]
-        found = {
+        values = {
             "mse": mse(photo.pixels, shown),
             "ssim": grey_ssim(photo.pixels, shown),
             "true_epsilon": true_epsilon(point, plan),
         }
         if photo.mask is not None and isinstance(release.cells, RegionSums):
-            found["mask_iou"] = iou(painted(release.cells), photo.mask)
+            values["mask_iou"] = iou(painted(release.cells), photo.mask)
     if segmenter is not None and photo.mask is not None:
         mask = segmenter.find(shown)
-        found |= {"iou": iou(mask, photo.mask), "dice": dice(mask, photo.mask)}
-    return found
+        values |= {"iou": iou(mask, photo.mask), "dice": dice(mask, photo.mask)}
+    return values
 
 
 def painted(cells: RegionSums) -> NDArray[np.bool_]:
-    """The blocks that are divided, as a mask of the picture's size: all may see it, with no segmenter at all."""
+    """Divided blocks as a mask of the picture's size, which is public and needs no segmenter."""
     shown: NDArray[np.bool_] = cells.coarse.adjoint(cells.mask.reshape(-1, 1).astype(np.uint8))[:, :, 0] > 0
     return shown
 
@@ -170,12 +171,12 @@ def grey_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def iou(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
-    """Intersection over union; 1 where both are empty."""
+    """Intersection over union; 1 if both are empty."""
     union = int((one | other).sum())
     return int((one & other).sum()) / union if union else 1.0
 
 
 def dice(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
-    """Twice the intersection over the sum of areas; 1 where both are empty."""
+    """Twice the intersection over the sum of areas; 1 if both are empty."""
     total = int(one.sum()) + int(other.sum())
     return 2 * int((one & other).sum()) / total if total else 1.0

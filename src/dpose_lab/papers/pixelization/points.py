@@ -1,4 +1,4 @@
-"""What an experiment of points on photos is made of, however its cells are cut."""
+"""Base of the experiments that measure points on photos."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class PointsOnPhotos:
     """Points measured on photos.
 
     Attributes:
-        data: The photos.
-        points: What is measured on each of them.
-        seed: Of the noise: a release can be made again for a figure.
-        segmenter: None where nothing is segmented.
-        draw: Makes tables and figures, from the experiment and what is done of it.
+        data: Photos.
+        points: Points measured on each photo.
+        seed: Seed of the noise, so that a release can be repeated for a figure.
+        segmenter: Segmenter; None if nothing is segmented.
+        draw: Makes tables and figures from the experiment and its finished cells.
     """
 
     data: Data
@@ -32,7 +32,7 @@ class PointsOnPhotos:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         return {
             **self.data.to_dict(),
             "seed": self.seed,
@@ -41,10 +41,10 @@ class PointsOnPhotos:
         }
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and figures."""
+        """Present tables and figures."""
         return self.draw(self, ShownOutcomes(outcomes))
 
     def notes(self, name: str) -> tuple[str, ...]:
-        """What the reader must know."""
+        """Notes for the reader."""
         who = [f"segmenter: {self.segmenter.name}"] if self.segmenter else []
         return (*self.data.notes(), *who, PAPER_MODE, *printed_of(name).notes(), ORIGINALS)

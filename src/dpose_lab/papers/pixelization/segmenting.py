@@ -1,4 +1,4 @@
-"""Who finds the person in a picture: any ONNX file, or a classical segmenter that needs none."""
+"""Segmentation of the person in a picture: by an ONNX file, or a classical segmenter that needs none."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Segmenter:
-    """From a grey picture to where a person is.
+    """A segmenter of people in grey pictures.
 
     Attributes:
-        name: For tables; an ONNX file's digest is part of it.
-        find: From uint8 (H, W) to bool (H, W).
+        name: Name in tables; contains the digest of an ONNX file.
+        find: Function from a picture, uint8 (H, W), to a mask, bool (H, W).
     """
 
     name: str
@@ -34,7 +34,7 @@ class Segmenter:
 
 
 def open_segmenter(text: str) -> Segmenter:
-    """The segmenter that `text` names.
+    """Make the segmenter that `text` names.
 
     Args:
         text: An ONNX file, with ",imagenet" behind it if its input is normalised by ImageNet's mean and deviation (as
@@ -54,16 +54,16 @@ def open_segmenter(text: str) -> Segmenter:
     digest = file_digest(Path(file))
 
     def find(picture: Grey) -> Mask:
-        found: Mask = run(picture[:, :, None]) > 0.5
-        return found
+        mask: Mask = run(picture[:, :, None]) > 0.5
+        return mask
 
     return Segmenter(f"{Path(file).name}{text[len(file) :]} (sha256 {digest[:16]})", find)
 
 
 def grabcut(picture: Grey) -> Mask:
-    """GrabCut (Rother, Kolmogorov and Blake 2004) on brightness, its local average and its local contrast.
+    """Segment by GrabCut (Rother, Kolmogorov and Blake 2004) on brightness, local average and local contrast.
 
-    It starts from an ellipse in the middle and knows nothing of people. On a picture whose cells are finer where the
+    It starts from an ellipse in the middle and has no model of people. On a picture whose cells are finer where the
     person is, the contrast alone gives the person away.
 
     Args:
@@ -81,15 +81,15 @@ def grabcut(picture: Grey) -> Mask:
     try:
         models = np.zeros((1, 65)), np.zeros((1, 65))
         cv2.grabCut(features, labels, (0, 0, 0, 0), *models, PASSES, cv2.GC_INIT_WITH_MASK)
-    except cv2.error:  # nothing left on one side: nobody is found
+    except cv2.error:  # one side is empty: no person is found
         return np.zeros(picture.shape, np.bool_)
-    found = ((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD)).astype(np.uint8)
-    grown: Mask = cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST) > 0
+    person = ((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD)).astype(np.uint8)
+    grown: Mask = cv2.resize(person, (width, height), interpolation=cv2.INTER_NEAREST) > 0
     return grown
 
 
 def _first_guess(height: int, width: int) -> Grey:
-    """Probably a person in the middle, surely none at the border."""
+    """Initial mask of GrabCut: probably a person in the middle, surely none at the border."""
     y, x = np.mgrid[:height, :width]
     tall, wide = FIRST_GUESS
     inside = ((y - height / 2) / (tall * height)) ** 2 + ((x - width / 2) / (wide * width)) ** 2 < 1

@@ -1,4 +1,4 @@
-"""Figures 4 and 8: what a released picture takes on disk."""
+"""Figures 4 and 8: size of a released picture on disk."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Storage:
-    """Bytes a picture by block, or by parts of a block.
+    """Bytes per picture by block, or by parts of a block.
 
     Attributes:
-        data: The photos.
+        data: Photos.
         axis: "b" or "n".
-        seed: Of the noise.
+        seed: Seed of the noise.
     """
 
     data: Data
@@ -57,12 +57,12 @@ class Storage:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         return {**self.data.to_dict(), "seed": self.seed, "grid": [f"{self.axis}{value}" for value in POWERS]}
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a value and set of photos."""
+        """Cells, one per value and set of photos."""
         return [
             cell_of(number, f"{self.axis}{value}", {self.axis: value}, len(photos))
             for number, photos in enumerate(self.data.sets)
@@ -70,7 +70,7 @@ class Storage:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Bytes of each format, on average.
+        """Measure the mean number of bytes in each format.
 
         Raises:
             DposeError: a photo cannot be read, or is too small.
@@ -79,17 +79,17 @@ class Storage:
         value = cell.settings[self.axis]
         point = Point("paper", b=value) if self.axis == "b" else Point("paper", b=128, n=value, m=32)
         own = "dpose" if point.n == 1 else "private"
-        found = []
+        sizes = []
         for index in range(len(photos)):
             photo = photos.load(index)
-            found.append(
+            sizes.append(
                 {**_paper(point, photo, self.seed), **_dpose(replace(point, mechanism=own), photo, self.seed)}
             )
             progress()
-        return averaged(found)
+        return averaged(sizes)
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and figures."""
+        """Present tables and figures."""
         shown = ShownOutcomes(outcomes)
         name = "figure4" if self.axis == "b" else "figure8"
         tables, drawings = zip(
@@ -107,12 +107,12 @@ class Storage:
 
 
 def figure_4(request: Request) -> Storage:
-    """Bytes by block."""
+    """Open the experiment of bytes by block."""
     return Storage(Data.open(request, [PETS, VENICE], 5), "b", request.noise_seed)
 
 
 def figure_8(request: Request) -> Storage:
-    """Bytes by parts of a block of 128 pixels."""
+    """Open the experiment of bytes by parts of a block of 128 pixels."""
     return Storage(Data.open(request, [PORTRAIT], 20, masks=True), "n", request.noise_seed)
 
 

@@ -45,7 +45,7 @@ class Sweep(PointsOnPhotos):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a point and set of photos."""
+        """Cells, one per point and set of photos."""
         return [
             cell_of(number, point.key, point.to_dict(), len(photos))
             for number, photos in enumerate(self.data.sets)
@@ -60,15 +60,15 @@ class Sweep(PointsOnPhotos):
         """
         photos = self.data.sets[cell.settings["data"] - 1]
         point = Point(**{name: value for name, value in cell.settings.items() if name != "data"})
-        found = []
+        measures = []
         for index in range(len(photos)):
-            found.append(measure(point, photos.load(index), self.seed, self.segmenter))
+            measures.append(measure(point, photos.load(index), self.seed, self.segmenter))
             progress()
-        return averaged(found)
+        return averaged(measures)
 
 
 def figure_1(request: Request) -> Sweep:
-    """MSE and SSIM over b, m and epsilon."""
+    """Open the experiment of MSE and SSIM over b, m and epsilon."""
     points = [
         replace(Point(mechanism), **{axis: value})
         for axis, values in AXES.items()
@@ -81,7 +81,7 @@ def figure_1(request: Request) -> Sweep:
 
 
 def figure_5(request: Request) -> Sweep:
-    """IoU, Dice, MSE and SSIM over b and n."""
+    """Open the experiment of IoU, Dice, MSE and SSIM over b and n."""
     points = [
         replace(FIGURE_5, mechanism="dpose" if n == 1 and mechanism != "paper" else mechanism, b=b, n=n)
         for b in POWERS
@@ -93,7 +93,7 @@ def figure_5(request: Request) -> Sweep:
 
 
 def figure_6(request: Request) -> Sweep:
-    """IoU, Dice, MSE and SSIM over epsilon."""
+    """Open the experiment of IoU, Dice, MSE and SSIM over epsilon."""
     points = [
         replace(FIGURE_6, mechanism=mechanism, epsilon=epsilon)
         for epsilon in BUDGETS
@@ -174,7 +174,7 @@ def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
 
 
 def _key(number: int, mechanism: str, point: Point) -> str:
-    """The cell of a mechanism at a point; without parts both of dpose's are one."""
+    """Key of the cell of a mechanism at a point; without parts both of dpose's mechanisms are the same."""
     whole = "dpose" if point.n == 1 and mechanism != "paper" else mechanism
     return f"{number + 1}-{replace(point, mechanism=whole).key}"
 
@@ -194,7 +194,7 @@ PARTITION = (
 
 
 def _beside(sweep: Sweep, shown: ShownOutcomes, name: str) -> Table:
-    """The numbers that the paper's text gives, beside what is measured here."""
+    """Table of the numbers in the paper's text, beside the measured ones."""
     rows = []
     points = [point for point in sweep.points if point.mechanism in ("paper", ORIGINAL)]
     for number, photos in enumerate(sweep.data.sets):
@@ -234,10 +234,10 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
                 )
             )
             for column, (measured, title) in enumerate(MEASURES):
-                found = {(p.b, p.n): y for p in points for _, y in shown.curve([(0, keys[p])], measured)}
+                grid = {(p.b, p.n): y for p in points for _, y in shown.curve([(0, keys[p])], measured)}
                 drawing.heat_map(
                     axes[row, column],
-                    found,
+                    grid,
                     POWERS,
                     POWERS,
                     f"{title}: {MECHANISMS[mechanism]}",

@@ -1,4 +1,4 @@
-"""Figure 3 and Table V: how long a release takes, beside the paper's algorithms on the same machine in the same run."""
+"""Figure 3 and Table V: time of a release, beside the paper's algorithms on the same machine in the same run."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ METHODS = {
     "numpy": ("Algorithm 2, NumPy", 2),
     "dpose": ("dpose, exact noise", None),
 }
-"""What they are called, and which of the paper's algorithms they are."""
+"""Methods by key: the name in tables, and the number of the paper's algorithm."""
 BLOCKS = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Methods that take turns on each photo, so that a machine that slows down slows all.
+    """Timing of methods that take turns on each photo, so that a slower machine slows all of them.
 
     Attributes:
-        data: The photos.
-        blocks: One cell each.
+        data: Photos.
+        blocks: Block sides, a cell each.
         methods: Keys of `METHODS`.
-        seed: Of the noise.
-        table: Whether this is Table V; Figure 3 otherwise.
+        seed: Seed of the noise.
+        table: True for Table V, False for Figure 3.
     """
 
     data: Data
@@ -62,7 +62,7 @@ class Timing:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on, but for the machine."""
+        """Settings that the results depend on, besides the machine."""
         return {
             **self.data.to_dict(),
             "seed": self.seed,
@@ -71,7 +71,7 @@ class Timing:
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a block and set of photos."""
+        """Cells, one per block and set of photos."""
         return [
             cell_of(number, f"b{block}", {"b": block}, len(photos))
             for number, photos in enumerate(self.data.sets)
@@ -79,7 +79,7 @@ class Timing:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Seconds a photo, by method; reading and measuring apart.
+        """Measure seconds per photo, by method, without reading and measuring.
 
         Raises:
             DposeError: a photo cannot be read, or is too small.
@@ -106,7 +106,7 @@ class Timing:
         }
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and, for Figure 3, figures."""
+        """Present tables and, for Figure 3, figures."""
         shown = ShownOutcomes(outcomes)
         notes = (
             *self.data.notes(),
@@ -123,14 +123,14 @@ class Timing:
 
 
 def figure_3(request: Request) -> Timing:
-    """Time by block."""
+    """Open the experiment of time by block."""
     return Timing(
         Data.open(request, [PETS, VENICE], 10), BLOCKS, ("numpy", "dpose"), request.noise_seed, False
     )
 
 
 def table_5(request: Request) -> Timing:
-    """Time at b = 16, beside the loop."""
+    """Open the experiment of time at b = 16, beside the loop."""
     return Timing(Data.open(request, [PETS, VENICE], 10), (16,), tuple(METHODS), request.noise_seed, True)
 
 

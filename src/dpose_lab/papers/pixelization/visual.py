@@ -1,4 +1,4 @@
-"""Figures 2 and 7: the pictures themselves."""
+"""Figures 2 and 7: released pictures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Gallery(PointsOnPhotos):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a photo and point."""
+        """Cells, one per photo and point."""
         return [
             cell_of(number, f"{index + 1}-{point.key}", {"photo": index + 1, **point.to_dict()}, 1)
             for number, photos in enumerate(self.data.sets)
@@ -60,13 +60,13 @@ class Gallery(PointsOnPhotos):
         settings = dict(cell.settings)
         photos = self.data.sets[settings.pop("data") - 1]
         photo = photos.load(settings.pop("photo") - 1)
-        found = averaged([measure(Point(**settings), photo, self.seed, self.segmenter)])
+        averages = averaged([measure(Point(**settings), photo, self.seed, self.segmenter)])
         progress()
-        return found
+        return averages
 
 
 def figure_2(request: Request) -> Gallery:
-    """One picture under several b, m and epsilon."""
+    """Open the experiment of one picture under several b, m and epsilon."""
     data = Data.open(replace(request, limit=1), [PETS], 1)
     points = [
         replace(Point(mechanism), **{axis: value})
@@ -78,7 +78,7 @@ def figure_2(request: Request) -> Gallery:
 
 
 def figure_7(request: Request) -> Gallery:
-    """Six panels a portrait: original, masks, release, and what is found in either."""
+    """Open the experiment of six panels per portrait: original, masks, release, and segmentations of both."""
     data = Data.open(replace(request, limit=min(request.limit or 5, 5)), [PORTRAIT], 5, masks=True)
     points = tuple(replace(FIGURE_7, mechanism=mechanism) for mechanism in ("private", "paper"))
     return Gallery(data, points, request.noise_seed, open_segmenter(request.segmenter), _show_7)

@@ -7,14 +7,14 @@ from functools import partial
 
 from dpose_lab.papers.experiment import Experiment
 from dpose_lab.papers.pose.catalogue import DESIGNS
-from dpose_lab.papers.pose.grid import TrainingGrid, told_cell
+from dpose_lab.papers.pose.grid import TrainingGrid, cell_line
 
 EXPERIMENTS = tuple(
     Experiment(
         design.name,
         design.title,
         partial(TrainingGrid.of, design),
-        told_cell,
+        cell_line,
         options=("data", "limit", "seed", "grid", "processes", "engine", "partition", "slurm"),
     )
     for design in DESIGNS

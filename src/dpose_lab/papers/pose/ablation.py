@@ -1,4 +1,4 @@
-"""What an ablation has of its own: the split it chooses on, rows that change nothing, and what it says of both."""
+"""Ablations: the split that settings are chosen on, rows that change nothing, and notes on both."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from dpose_lab.papers.pose.training_cell import RECOMMENDED, Setup, Training
 from dpose_lab.papers.pose.variants import VARIANTS, changes
 
 _UNREAD = ("epochs", "batch_size", "optimizer", "lr", "ema", "augment")
-"""Settings of a grid that a recipe has of its own."""
+"""Settings of a grid that a recipe replaces by its own."""
 
 
-def check_options(name: str, asked: GridRequest) -> None:
-    """Refuse what an ablation would leave unread, and a test elsewhere than on the split for choosing.
+def check_options(name: str, request: GridRequest) -> None:
+    """Refuse options that an ablation does not read, and tests on another split than the one for choosing.
 
     Raises:
-        DposeError: such an option, or a variant that there is not.
+        DposeError: there is such an option, or an unknown variant.
     """
     refused = {
-        "--methods": asked.methods,
-        "--strategies": asked.strategies,
-        "--clip-norms": asked.clip_norms,
-        "epochs": asked.epochs,
-        "batch_size": asked.batch_size,
-        "optimizer": asked.optimizer,
-        "lr": asked.lr,
-        "evaluate": asked.evaluate,
+        "--methods": request.methods,
+        "--strategies": request.strategies,
+        "--clip-norms": request.clip_norms,
+        "epochs": request.epochs,
+        "batch_size": request.batch_size,
+        "optimizer": request.optimizer,
+        "lr": request.lr,
+        "evaluate": request.evaluate,
     }
     for option, value in refused.items():
         if value not in (None, ()):
@@ -45,7 +45,7 @@ def check_options(name: str, asked: GridRequest) -> None:
                 f"{name} {option}",
                 "leave it out; --variants chooses rows",
             )
-    for variant in asked.variants:
+    for variant in request.variants:
         if variant not in VARIANTS:
             raise DposeError(
                 "variant-unknown",
@@ -82,20 +82,20 @@ def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
 
 
 def ablation_settings(setup: Setup) -> dict[str, Any]:
-    """What the results depend on: the setup as far as it is read, and the recipe, whose change makes another table."""
+    """Settings that the results depend on: the setup as far as it is read, and the recipe."""
     read = {name: value for name, value in setup.values.items() if name not in _UNREAD}
     return {**read, "recipe": asdict(RECIPES[RECOMMENDED])}
 
 
 def is_idle(setup: Setup, training: Training, folder: Path) -> bool:
-    """Whether a variant leaves the recipe as it is."""
+    """True if a variant does not change the recipe."""
     if not training.variant:
         return False
     return setup.config(training, folder) == setup.config(replace(training, variant=""), folder)
 
 
 def variants_table(setup: Setup, variants: Sequence[str], epsilon: float, folder: Path) -> Table:
-    """What each variant asks and changes, at one budget."""
+    """Table of the question and the change of each variant, at one budget."""
     recipe = Training(RECOMMENDED, "finetune", None, epsilon)
     as_it_is = setup.config(recipe, folder)
     rows = []
@@ -108,7 +108,7 @@ def variants_table(setup: Setup, variants: Sequence[str], epsilon: float, folder
 
 
 def choosing_notes(setup: Setup) -> tuple[str, ...]:
-    """Which pictures settings are chosen on here, and what that costs them."""
+    """Note on the pictures that settings are chosen on, and the cost to their privacy."""
     train, test = map(DataSpec.parse, (setup.data, setup.evaluate))
     notes = [
         f"this is where settings are chosen: trained on {shown_spec(train)}, tested on {shown_spec(test)}, which no "
@@ -116,14 +116,14 @@ def choosing_notes(setup: Setup) -> tuple[str, ...]:
     ]
     if test.dataset.rendered:
         notes.append(
-            f"the people of {shown_spec(test)} are rendered and stand for private ones: nobody is shown"
+            f"the people of {shown_spec(test)} are rendered and stand for private ones: no real person is shown"
         )
     elif not test.public:
         notes.append(
             f"the pictures of {shown_spec(test)} are private{_part(test.dataset.within, test.split)}: every "
             "score and interval here is a use of them without noise, outside any guarantee, and so is a setting that "
             "was chosen by it. The statement of each private model lists its scores, and dpose account shows them for "
-            "those pictures. Whoever may not use private pictures so chooses on rendered or public people instead"
+            "those pictures. If private pictures may not be used so, choose on rendered or public people instead"
         )
     if setup.public:
         notes.append(

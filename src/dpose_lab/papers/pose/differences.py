@@ -1,4 +1,4 @@
-"""Differences between the methods of a benchmark, with intervals: which are told, and as what."""
+"""Differences between the methods of a benchmark, with intervals."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ Pair = tuple[Training, Training]
 
 @dataclass(frozen=True)
 class ComparedMethods:
-    """What is told of the differences.
+    """Differences to report.
 
     Attributes:
-        told: Each pair that has numbers, with its difference.
-        missing: The cells that are done and left out of them: what was found of each person is not there.
+        pairs: Each pair that has numbers, with its difference.
+        missing: Finished cells that are left out, since their scores of each person are missing.
     """
 
-    told: tuple[tuple[Pair, Difference], ...]
+    pairs: tuple[tuple[Pair, Difference], ...]
     missing: tuple[str, ...]
 
     @property
     def table(self) -> Table:
-        """A row a pair."""
+        """Table with a row per pair."""
         head = ("training", "minus", "difference", "95 % interval", "resamples at or below 0", "runs")
         return Table(
-            "differences, mean PCKh@0.5, points", head, tuple(_row(pair, found) for pair, found in self.told)
+            "differences, mean PCKh@0.5, points",
+            head,
+            tuple(_row(pair, difference) for pair, difference in self.pairs),
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the intervals cover, and what is missing."""
-        lines = [COVERS] if self.told else []
+        """Notes on the coverage of the intervals, and on missing cells."""
+        lines = [COVERS] if self.pairs else []
         if self.missing:
             lines.append(
                 f"left out of the differences, since {PEOPLE}/CELL.json is missing or not of that test: "
@@ -62,29 +64,29 @@ class ComparedMethods:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As JSON; {} where there is nothing to tell."""
-        if not self.told:
+        """The differences as JSON; {} if there are none."""
+        if not self.pairs:
             return {}
         rows = [
             {
                 "training": first.values,
                 "minus": second.values,
-                **found.points.to_dict(),
-                "at_or_below_0": found.not_above,
-                "runs": list(found.runs),
-                "images": found.images,
+                **difference.points.to_dict(),
+                "at_or_below_0": difference.not_above,
+                "runs": list(difference.runs),
+                "images": difference.images,
             }
-            for (first, second), found in self.told
+            for (first, second), difference in self.pairs
         ]
         return {"differences": {"resamples": PAIRED_RESAMPLES, "seed": SEED, "pairs": rows}}
 
 
 def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
-    """The differences between the settings that were run.
+    """Compute the differences between the settings that were run.
 
     Args:
-        outcomes: Of all cells.
-        folder: The results', with what was found of each person.
+        outcomes: Outcomes of all cells.
+        folder: Folder of the results, with the scores of each person.
     """
     settings = by_setting(outcomes)
     runs, missing = _read(settings, folder)
@@ -94,13 +96,13 @@ def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
     }
     pairs = [pair for pair in chosen(list(settings)) if groups[pair[0]] and groups[pair[1]]]
     sides = [(groups[a], groups[b]) for a, b in pairs]
-    found = differences(runs, sides, seed=SEED, resamples=PAIRED_RESAMPLES)
-    told = [(pair, one) for pair, one in zip(pairs, found, strict=True) if math.isfinite(one.points.low)]
-    return ComparedMethods(tuple(told), missing)
+    results = differences(runs, sides, seed=SEED, resamples=PAIRED_RESAMPLES)
+    known = [(pair, one) for pair, one in zip(pairs, results, strict=True) if math.isfinite(one.points.low)]
+    return ComparedMethods(tuple(known), missing)
 
 
 def chosen(settings: Sequence[Training]) -> list[Pair]:
-    """Which are subtracted: from the recipe all at its epsilon, `public-only` and the start; from others the start.
+    """Pairs to subtract: from the recipe all at its epsilon, `public-only` and the start; from others the start.
 
     From a variant of the recipe, the recipe.
     """
@@ -116,7 +118,7 @@ def chosen(settings: Sequence[Training]) -> list[Pair]:
 
 
 def _read(settings: Mapping[Training, Ours], folder: Path) -> tuple[dict[str, Counts], tuple[str, ...]]:
-    """What each run found of each person, by cell; and the cells of which that is not there."""
+    """Scores of each person by cell, and the cells without such scores."""
     runs: dict[str, Counts] = {}
     missing = []
     for ours in settings.values():
@@ -137,16 +139,16 @@ def _read(settings: Mapping[Training, Ours], folder: Path) -> tuple[dict[str, Co
     return runs, tuple(missing)
 
 
-def _row(pair: Pair, found: Difference) -> tuple[str, ...]:
+def _row(pair: Pair, difference: Difference) -> tuple[str, ...]:
     first, second = map(_named, pair)
-    points = found.points
+    points = difference.points
     return (
         first,
         second,
         f"{points.value:+.2f}",
         f"{points.low:+.2f} to {points.high:+.2f}",
-        f"{100 * found.not_above:.1f} %",
-        "{} and {}".format(*found.runs),
+        f"{100 * difference.not_above:.1f} %",
+        "{} and {}".format(*difference.runs),
     )
 
 

@@ -40,13 +40,13 @@ MARKS = {
 }
 
 DOTS: Any = (0, (1, 1))
-"""Of a line beside the ceiling's, which has the same colour."""
+"""Style of a line beside the ceiling's, which has the same colour."""
 
 Curves = Mapping[Training, float]
 
 
 def grid_figures(design: Design, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
-    """What can be drawn: curves where there is a private number, heat maps where ours have two C."""
+    """Draw curves if there is a private number, and heat maps if our results have two C."""
     ours = by_setting(outcomes)
     paper = {
         Training(x.method, x.strategy, x.clip_norm, x.epsilon): x.values[_column(design)]
@@ -62,13 +62,13 @@ def grid_figures(design: Design, outcomes: Sequence[Outcome]) -> tuple[Figure, .
 
 
 def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure:
-    found = _means(ours)
-    private = [t for t in found if t.private]
+    means = _means(ours)
+    private = [t for t in means if t.private]
     if any(t.strategy == OWN_SETTINGS for t in private):  # the recipe is drawn in that panel, too
         private = [t for t in private if t.method != RECOMMENDED]
     strategies = _present([t.strategy for t in private]) or _present([t.strategy for t in paper])
     numbers = {
-        t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm
+        t.clip_norm for t in (*means, *paper) if t.private and t.strategy in strategies and t.clip_norm
     }
     # the recipe alone has no C in its row
     clip_norms: list[float | None] = [*sorted(numbers, reverse=True)] or [None]
@@ -171,22 +171,22 @@ def _panel(
 
 
 def _apart(ticks: Sequence[float]) -> list[float]:
-    """Those of `ticks` that leave room for their labels on a logarithmic axis."""
-    kept: list[float] = []
+    """Select ticks that leave room for their labels on a logarithmic axis."""
+    spaced: list[float] = []
     for tick in ticks:
-        if not kept or tick / kept[-1] > 1.3:
-            kept.append(tick)
-    return kept
+        if not spaced or tick / spaced[-1] > 1.3:
+            spaced.append(tick)
+    return spaced
 
 
 def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure | None:
-    found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
-    panels = list(dict.fromkeys((t.method, t.strategy) for t in found))
-    if len({t.clip_norm for t in found}) < 2:
+    means = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
+    panels = list(dict.fromkeys((t.method, t.strategy) for t in means))
+    if len({t.clip_norm for t in means}) < 2:
         return None  # one C by epsilon is a curve, and is drawn as one
-    clip_norms = sorted({t.clip_norm for t in found if t.clip_norm})
-    epsilons = sorted({t.epsilon for t in found if t.epsilon})
-    sources: list[tuple[str, Curves]] = [("ours", found)]
+    clip_norms = sorted({t.clip_norm for t in means if t.clip_norm})
+    epsilons = sorted({t.epsilon for t in means if t.epsilon})
+    sources: list[tuple[str, Curves]] = [("ours", means)]
     if paper:
         sources.append(("the paper's", paper))
     figure, axes = sheet(

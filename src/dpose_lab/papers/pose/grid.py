@@ -1,4 +1,4 @@
-"""A grid of trainings as an experiment: its cells, and what is shown of those that are done."""
+"""A grid of trainings as an experiment: its cells, and the presentation of finished ones."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, START
 
 @dataclass(frozen=True)
 class TrainingGrid:
-    """A design with its data named.
+    """A design bound to its data.
 
     Attributes:
-        design: What it is made of.
-        asked: What the user asked for.
-        scale: What is run of it.
-        setup: What all trainings share.
-        folder: The results'.
+        design: Design of the grid.
+        options: The user's options.
+        scale: Scale at which the grid is run.
+        setup: Settings that all trainings share.
+        folder: Folder of the results.
     """
 
     design: Design
-    asked: GridRequest
+    options: GridRequest
     scale: Scale
     setup: Setup
     folder: Path
 
     @classmethod
     def of(cls, design: Design, request: Request) -> TrainingGrid:
-        """What was asked for, with everything else by default.
+        """Make the grid from a request, with defaults for everything else.
 
         Raises:
-            DposeError: no data, several data, or a value that cannot be.
+            DposeError: no data, several data, or an invalid value.
         """
-        asked = request.grid
-        _check(design, asked)
-        scale = design.scale(asked)
+        options = request.grid
+        _check(design, options)
+        scale = design.scale(options)
         given = request.data or ((design.data,) if design.data else ())
         if len(given) != 1:
             raise DposeError(
@@ -74,21 +74,23 @@ class TrainingGrid:
         own, held_out = choosing_splits(data) if design.variants else _splits(data)
         own.located("train")
         splits = own.dataset.splits
-        public = asked.public or (str(replace(own, split="public")) if "public" in splits else None)
+        public = options.public or (str(replace(own, split="public")) if "public" in splits else None)
         if public:
             DataSpec.parse(public)
         evaluate = (
-            str(DataSpec.parse(asked.evaluate).for_purpose("evaluate")) if asked.evaluate else str(held_out)
+            str(DataSpec.parse(options.evaluate).for_purpose("evaluate"))
+            if options.evaluate
+            else str(held_out)
         )
-        if asked.init:
-            find_model(asked.init)
-        pretrain = public if design.pretrain and not asked.init else None
+        if options.init:
+            find_model(options.init)
+        pretrain = public if design.pretrain and not options.init else None
         setup = Setup(
             data=str(own),
             public=public,
             evaluate=evaluate,
-            preset=backbone_named(asked.preset or own.dataset.preset).name,
-            init=asked.init,
+            preset=backbone_named(options.preset or own.dataset.preset).name,
+            init=options.init,
             pretrain=pretrain,
             epochs=scale.epochs,
             batch_size=scale.batch_size,
@@ -96,26 +98,26 @@ class TrainingGrid:
             accountant=design.accountant,
             # the papers count people; where a picture shows one, they are the same
             unit="crop" if own.dataset.several else "image",
-            optimizer=asked.optimizer or "adamw",
+            optimizer=options.optimizer or "adamw",
             lr=scale.lr,
             ema=scale.ema,
             augment=scale.augment,
             limit=request.limit or scale.limit,
             tested=request.limit or scale.tested,
             seed=request.seed,
-            # a start that has seen few public pictures often: the stage's, or one that was made as it is
+            # a start that has seen few public pictures often: by the public stage, or by a model made in the same way
             temperature=RECIPES[RECOMMENDED].temperature if design.pretrain else None,
         )
         setup.config(
             Training("non-private", "scratch"), request.folder
-        )  # a wrong value is told before anything runs
-        return cls(design, asked, scale, setup, request.folder)
+        )  # wrong values are refused before anything runs
+        return cls(design, options, scale, setup, request.folder)
 
     @property
     def settings(self) -> Values:
-        """All that a cell's result depends on. Not which cells are run: a grid may grow in its folder."""
+        """Settings that a cell's result depends on, but not the list of cells: a grid may grow in its folder."""
         setup = self.setup
-        # other weights under the same name make other results
+        # different weights under the same name give different results
         first = {"init_sha256": weights_digest(find_model(setup.init))} if setup.init else {}
         if self.design.variants:
             return {**ablation_settings(setup), **first}
@@ -125,57 +127,57 @@ class TrainingGrid:
     @property
     def cells(self) -> Sequence[Cell]:
         """The starting weights, then every setting and repetition, in the order of the table."""
-        found = []
-        for training, wanted in self.design.trainings(self.asked).items():
+        cells = []
+        for training, wanted in self.design.trainings(self.options).items():
             if is_idle(self.setup, training, self.folder):
                 continue
             starts = training.method == START
-            for repetition in range(1, self.design.runs(training, self.asked) + 1):
+            for repetition in range(1, self.design.runs(training, self.options) + 1):
                 one = replace(training, repetition=repetition)
                 needs = START if self.setup.pretrain and not starts and training.strategy != "scratch" else ""
-                found.append(Cell(one.key, self._told(one), 1, wanted, needs))
-        return found
+                cells.append(Cell(one.key, self._settings_of(one), 1, wanted, needs))
+        return cells
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Train and test once.
+        """Train and test a cell.
 
         Raises:
             DposeError: the setting is not possible.
-            KeyboardInterrupt: it was stopped, and is saved.
+            KeyboardInterrupt: the training was stopped, and is saved.
         """
         values = run_training(self.setup, Training.of(cell.settings), self.folder, self._command())
         progress()
         return values
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables, curves, heat maps and pictures.
+        """Present tables, curves, heat maps and pictures.
 
         Raises:
             DposeError: the data or a model cannot be read any more.
         """
         ablates = bool(self.design.variants)
         tables = grid_tables(self.design, outcomes)
-        notes = grid_notes(self.design, self.asked, self.scale, self.setup, outcomes)
+        notes = grid_notes(self.design, self.options, self.scale, self.setup, outcomes)
         # the curves would draw all variants as one
         figures = () if ablates else self._figures(outcomes)
         if self.design.tables:
             return Findings(tables, figures, notes)
         apart = compared(outcomes, self.folder)
         first, *others = tables
-        more = [*([apart.table] if apart.told else []), *([self._variants()] if ablates else [])]
+        more = [*([apart.table] if apart.pairs else []), *([self._variants()] if ablates else [])]
         return Findings((first, *more, *others), figures, (*notes, *apart.notes), apart.values)
 
-    def _told(self, training: Training) -> Values:
+    def _settings_of(self, training: Training) -> Values:
         if training.strategy == OWN_SETTINGS:
             own = own_settings(training.method, training.epsilon, self.setup.preset)
             return {**training.values, "own": own}
         if training.method != RECOMMENDED or training.variant:
             return training.values
-        # the recipe may change: what an older one gave is then no result of this cell
+        # the recipe may change: a result of an older recipe is then no result of this cell
         return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
-        people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)
+        people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.options.show_pictures)
         return (*grid_figures(self.design, outcomes), *([people] if people else []))
 
     def _variants(self) -> Table:
@@ -192,8 +194,8 @@ def _splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     return own, replace(own, split=split)
 
 
-def told_cell(outcome: Outcome) -> str:
-    """One line of a finished cell."""
+def cell_line(outcome: Outcome) -> str:
+    """Format one line about a finished cell."""
     if outcome.status != "done":
         return f"{outcome.cell.key}: {outcome.status}{': ' + outcome.error if outcome.error else ''}"
     columns = outcome.values["columns"]
@@ -204,10 +206,10 @@ def told_cell(outcome: Outcome) -> str:
     return f"{outcome.cell.key}: {score}{epsilon}, {outcome.values['seconds']:.0f} s"
 
 
-def _check(design: Design, asked: GridRequest) -> None:
+def _check(design: Design, options: GridRequest) -> None:
     if design.variants:
-        check_options(design.name, asked)
-    elif asked.variants:
+        check_options(design.name, options)
+    elif options.variants:
         raise DposeError(
             "option-needs-ablation",
             "are the rows of an ablation",
@@ -215,15 +217,15 @@ def _check(design: Design, asked: GridRequest) -> None:
             "leave it out",
         )
     for name, values, known in (
-        ("--methods", asked.methods, (*METHODS, RECOMMENDED)),
-        ("--strategies", asked.strategies, tuple(STRATEGIES)),
+        ("--methods", options.methods, (*METHODS, RECOMMENDED)),
+        ("--strategies", options.strategies, tuple(STRATEGIES)),
     ):
         for value in values:
             if value not in known:
                 raise DposeError(
                     "setting-unknown", f"cannot be {value!r}", name, f"choose from {', '.join(known)}"
                 )
-    for name, numbers in (("--epsilons", asked.epsilons), ("--clip-norms", asked.clip_norms)):
+    for name, numbers in (("--epsilons", options.epsilons), ("--clip-norms", options.clip_norms)):
         if not all(math.isfinite(n) and n > 0 for n in numbers) or len(set(numbers)) != len(numbers):
             raise DposeError(
                 "values-malformed", "must be positive numbers, each once", name, "such as 0.2,0.8"

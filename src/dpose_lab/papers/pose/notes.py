@@ -1,4 +1,4 @@
-"""What the reader of a grid must know: what was run, on what, from what, and who is protected by what."""
+"""Notes on a grid for its reader: trainings, data, starting weights and guarantees."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, RENDE
 
 
 def grid_notes(
-    design: Design, asked: GridRequest, scale: Scale, setup: Setup, outcomes: Sequence[Outcome]
+    design: Design, request: GridRequest, scale: Scale, setup: Setup, outcomes: Sequence[Outcome]
 ) -> tuple[str, ...]:
     """All notes of a grid, a line each.
 
     Args:
-        design: What it is made of.
-        asked: What the user asked for.
-        scale: What is run of it.
-        setup: What the trainings share.
-        outcomes: Of all cells.
+        design: Design of the grid.
+        request: The user's options.
+        scale: Scale at which the grid is run.
+        setup: Settings that the trainings share.
+        outcomes: Outcomes of all cells.
     """
-    core = "--core: " if asked.core else ""
+    core = "--core: " if request.core else ""
     if design.variants:
         notes = [f"{core}{_varied(scale, setup)}", *choosing_notes(setup)]
     else:
         notes = [
-            f"{core}{_asked(scale, setup)}",
+            f"{core}{_scale_note(scale, setup)}",
             f"trained on {_shown(setup.data)}, tested on {_shown(setup.evaluate)}; no setting was chosen by scores on "
             "the second",
         ]
@@ -49,13 +49,13 @@ def grid_notes(
         )
     else:
         notes.append(
-            f"everything comes from seed {setup.seed}: the cells can be run again and protect nobody, and their "
+            f"everything comes from seed {setup.seed}: the cells can be run again and protect no one, and their "
             "statements say so"
         )
     if not design.variants:
-        notes += _on_methods(design, asked, scale, setup)
-    if asked.repeat > 1:
-        notes.append(f"means and standard deviations over {asked.repeat} trainings")
+        notes += _on_methods(design, request, scale, setup)
+    if request.repeat > 1:
+        notes.append(f"means and standard deviations over {request.repeat} trainings")
     if any("upright" in outcome.values for outcome in outcomes):
         notes.append(UPRIGHT_RULE)
     if any(outcome.values.get("metric") == "OKS AP" for outcome in outcomes):
@@ -66,7 +66,7 @@ def grid_notes(
     return (*notes, *design.notes, *(n for table in design.tables for n in _minded(table)))
 
 
-def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) -> list[str]:
+def _on_methods(design: Design, request: GridRequest, scale: Scale, setup: Setup) -> list[str]:
     notes = [
         "clipped gradients are added as they are, as the papers print it: C weighs them beside a public gradient. "
         f"{setup.optimizer} "
@@ -79,14 +79,14 @@ def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) 
         "fpdp-sgd leave the public views and labels open",
     ]
     if setup.public and any(
-        method in METHODS and METHODS[method].fitted for method in asked.methods or design.methods
+        method in METHODS and METHODS[method].fitted for method in request.methods or design.methods
     ):
         notes.append(f"subspaces and scales are fitted on {_shown(setup.public)}, taken to be public")
     if OWN_SETTINGS in scale.strategies:
         each = "; ".join(
             f"{method}: {_listed_own(budgets)}"
             for method, budgets in OWN.items()
-            if method in (asked.methods or (*design.methods, *REFERENCES))
+            if method in (request.methods or (*design.methods, *REFERENCES))
         )
         notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
         if setup.preset in RATES:
@@ -127,7 +127,7 @@ def _units(most: int | None) -> str:
     return f"at most {most:,} units" if most else "all units"
 
 
-def _asked(scale: Scale, setup: Setup) -> str:
+def _scale_note(scale: Scale, setup: Setup) -> str:
     return (
         f"strategies {', '.join(scale.strategies)}; epsilon {_listed(scale.epsilons)}; C {_listed(scale.clip_norms)}; "
         f"{setup.epochs:g} epochs over {_units(setup.limit)} in batches of {setup.batch_size}; tested on "

@@ -31,28 +31,28 @@ from dpose_lab.papers.pose.testing import open_tested, read_people
 from dpose_lab.papers.pose.training_cell import START, Setup, Training
 
 EACH = 3
-"""Pictures at each end."""
+"""Number of pictures at each end."""
 LEAST = 8
-"""Scored joints that a person must have to be chosen."""
+"""Smallest number of scored joints of a chosen person."""
 HEIGHT = 256
-"""Of a picture on the sheet, pixels."""
+"""Side of a picture on the sheet, pixels."""
 
 
 def side_by_side(
     name: str, setup: Setup, folder: Path, outcomes: Sequence[Outcome], show: bool
 ) -> Figure | None:
-    """People who were tested on, a column a method, predictions drawn in; None where there is nothing to compare.
+    """Tested people with predictions drawn in, a column per method; None if there is nothing to compare.
 
-    Of each method the setting with the largest epsilon is shown, and among those the C with the highest mean. Pictures
-    are releases: those of data that are neither public nor rendered are shown only where the user says so, and are
-    charged as what nothing bounds.
+    The setting of each method with the largest epsilon is shown, with the C of the highest mean. Pictures are
+    releases: those of data that are neither public nor rendered are shown only if the user allows it, and are charged
+    as unbounded.
 
     Args:
-        name: Of the experiment.
-        setup: What the trainings share.
-        folder: The results'.
-        outcomes: Of all cells.
-        show: Whether pictures may be shown whatever the data are.
+        name: Name of the experiment.
+        setup: Settings that the trainings share.
+        folder: Folder of the results.
+        outcomes: Outcomes of all cells.
+        show: True if pictures may be shown whatever the data are.
 
     Raises:
         DposeError: the data or a model cannot be read any more, or a budget stands for pictures that are to be shown.
@@ -94,18 +94,18 @@ def side_by_side(
 
 
 def _chosen(ours: Mapping[Training, Ours]) -> list[Training]:
-    """One training a method, of the strategy that most were run with; the first repetition."""
+    """One training per method, of the most frequent strategy; the first repetition."""
     done = {t: o for t, o in ours.items() if o.numbers("Mean")}
     strategies = [t.strategy for t in done if t.method != START]
     if not strategies:
         return []
     strategy = max(dict.fromkeys(strategies), key=strategies.count)
     best: dict[str, Training] = {}
-    for training, found in done.items():
+    for training, outcome in done.items():
         if training.method != START and training.strategy != strategy:
             continue
         known = best.get(training.method)
-        if known is None or _rank(training, found) > _rank(known, done[known]):
+        if known is None or _rank(training, outcome) > _rank(known, done[known]):
             best[training.method] = training
     return list(best.values())
 
@@ -115,14 +115,14 @@ def _rank(training: Training, ours: Ours) -> tuple[float, float]:
 
 
 def _ranked(files: Sequence[Path], units: PoseUnits) -> list[int]:
-    """The units with one person whom enough joints are scored of, the best found first."""
+    """Units with one person and enough scored joints, the best predicted first."""
     shares: dict[str, list[float]] = {}
     for file in files:
         people = read_people(file)
         counts = Counter(people.names)
-        for name, found, scored in zip(people.names, people.found, people.scored, strict=True):
+        for name, correct, scored in zip(people.names, people.found, people.scored, strict=True):
             if scored >= LEAST and counts[name] == 1:
-                shares.setdefault(name, []).append(float(found / scored))
+                shares.setdefault(name, []).append(float(correct / scored))
     places = {units.unit_id(i): i for i in range(len(units))}
     known = [n for n, values in shares.items() if len(values) == len(files) and n in places]
     return [places[n] for n in sorted(known, key=lambda n: (-statistics.mean(shares[n]), n))]

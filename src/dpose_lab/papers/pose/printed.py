@@ -1,4 +1,4 @@
-"""What the pose papers print: a table as data, row by row, with what must be minded about it."""
+"""Printed tables of the pose papers as data, row by row, with notes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SEEDS = {"000": "paper000.yaml", "003": "paper003.yaml"}
 
 @dataclass(frozen=True)
 class Line:
-    """One printed row.
+    """A printed row.
 
     Attributes:
-        method: Of training.
+        method: Training method.
         strategy: "finetune", "full" (the papers' "finetuning from scratch") or "scratch".
         clip_norm: C; None without privacy.
         epsilon: None without privacy.
-        values: By column, in percent.
-        sure: False where the row looks misprinted.
+        values: Values by column, in percent.
+        sure: False if the row looks misprinted.
     """
 
     method: str
@@ -36,15 +36,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed table.
+    """A printed table.
 
     Attributes:
-        name: As in "000/table2".
-        title: What it shows.
-        where: Its place in the paper.
-        columns: In order.
-        lines: In order.
-        notes: What must be minded.
+        name: Name, as in "000/table2".
+        title: Title of the table.
+        where: Place in the paper.
+        columns: Columns in order.
+        lines: Rows in order.
+        notes: Notes for the reader.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Printed:
 
     @property
     def scored_by(self) -> str:
-        """The metric of its numbers, as results name it."""
+        """Metric of the numbers, by its name in results."""
         return "OKS AP" if "AP" in self.columns else "PCKh"
 
 
 @cache
 def printed(name: str) -> Printed:
-    """The table of that name, such as "000/table2".
+    """Read the table of a name such as "000/table2".
 
     Raises:
         KeyError: no such table.
@@ -72,7 +72,7 @@ def printed(name: str) -> Printed:
 
 
 def tables_of(seed: str) -> tuple[str, ...]:
-    """The names of all tables of a paper."""
+    """Names of all tables of a paper."""
     return tuple(f"{seed}/{table}" for table in _content(seed))
 
 

@@ -1,4 +1,4 @@
-"""Running one training of a grid: into a run folder, gone on with where it was stopped, then tested."""
+"""Running one training of a grid: into a run folder, resumed where it was stopped, then tested."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from dpose_lab.papers.pose.training_cell import RUNS, START, Setup, Training, sh
 
 QUIET = Console(quiet=True)
 PEOPLE = "people"
-"""The folder of what was found of each person tested, in the results' folder: never in a run folder, which travels."""
+"""Subfolder of the results for the scores of each tested person; never in a run folder, which may be shared."""
 
 
 def run_training(setup: Setup, training: Training, folder: Path, command: str = "") -> dict[str, Any]:
-    """Train and test.
+    """Run one training and test its model.
 
     **Guarantee.** A private training is the trainer's own: its run folder has statement and ledger, and an account is
-    kept of the data. A folder with a ledger is gone on with and never begun anew, so that no step goes uncounted. The
+    kept of the data. A run with a ledger is resumed and never begun anew, so that no step goes uncounted. The
     scores on data that are not public are listed in the statement, outside its guarantee.
 
     Args:
-        setup: What the trainings share.
-        training: Which one.
-        folder: The results'; the run goes to `runs/KEY` in it.
-        command: What the user typed, for the run's report.
+        setup: Settings that the trainings share.
+        training: The training.
+        folder: Folder of the results; the run is written to `runs/KEY` in it.
+        command: The user's command line, for the run's report.
 
     Returns:
-        What `tested` gives, and "epsilon" (spent, at the setup's delta), "kind" (of the statement), "steps" and
+        The result of `tested`, and "epsilon" (spent, at the setup's delta), "kind" (of the statement), "steps" and
         "seconds" (of training, in the process that finished it), as JSON.
 
     Raises:
-        DposeError: data, model or plan are not possible.
+        DposeError: data, model or plan are invalid.
         KeyboardInterrupt: the training was stopped, and is saved.
     """
     began = time.perf_counter()
@@ -66,7 +66,7 @@ def run_training(setup: Setup, training: Training, folder: Path, command: str = 
 
 
 def model_of(setup: Setup, training: Training, folder: Path) -> Path:
-    """The folder of the model that a cell trained, or of the weights that all start from."""
+    """Folder of the model that a cell trained, or of the weights that all start from."""
     if training.method == START and not setup.pretrain:
         return _start(setup, folder)
     return folder / RUNS / training.key
@@ -94,12 +94,12 @@ def _train(setup: Setup, training: Training, run: Path, folder: Path, command: s
 
 
 def _begun(run: Path) -> bool:
-    """Whether there is something to go on with: a ledger, which counts what was spent, or a checkpoint."""
+    """True if a run can be resumed: it has a ledger, which counts spending, or a checkpoint."""
     return (run / "ledger.jsonl").exists() or any(run.glob("checkpoints/step-*"))
 
 
 def _complete(run: Path) -> bool:
-    """Whether the released model is that of the plan's last step."""
+    """True if the released model is that of the plan's last step."""
     return (run / WEIGHTS).exists() and _steps(run) >= _lines(run, "start", "steps")
 
 
@@ -108,13 +108,13 @@ def _steps(run: Path) -> int:
 
 
 def _lines(run: Path, kind: str, name: str) -> int:
-    """The largest `name` of the log's lines of type `kind`; a torn last line is none."""
-    found = [0]
+    """The largest `name` of the log's lines of type `kind`; an incomplete last line is ignored."""
+    numbers = [0]
     for text in file_text(run / "log.jsonl").splitlines():
         try:
             line = json.loads(text)
         except ValueError:
             continue
         if line.get("type") == kind:
-            found.append(int(line[name]))
-    return max(found)
+            numbers.append(int(line[name]))
+    return max(numbers)

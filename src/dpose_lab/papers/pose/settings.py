@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 CEILING = "non-private"
-"""With settings of its own: the ceiling, what a model learns from the private data where nothing protects them."""
+"""The ceiling, with settings of its own: a model trained on the private data without protection."""
 LEAST = 0.0
-"""The key of a method's settings at every budget below its others, and of methods without one."""
+"""Key of a method's settings at every budget below the other keys, and of methods without a budget."""
 
 
 def _step(optimizer: str, lr: float) -> dict[str, Any]:
@@ -43,9 +43,9 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     "subspace-sgd": {LEAST: _step("adamw", 4e-4), 8.0: _step("adamw", 2e-3)},
     "scaled-sgd": {LEAST: _step("adamw", 2e-3)},
 }
-"""By method, then by the epsilon from which on they hold: settings by the names of `RunConfig`."""
+"""Settings, by names of `RunConfig`, by method and then by the epsilon from which on they hold."""
 RATES: Mapping[str, float] = {"lite0": 0.2}
-"""By backbone, what the rates above are multiplied by, but for the ceiling's; 1 for every other one.
+"""Factors of the rates above by backbone, except the ceiling's; 1 for all other backbones.
 
 Chosen with dp-sgd, at two budgets and in two optimizers. The recipe, whose batches are larger, keeps its own rate:
 docs/lab/results.md, "Version 2, from `lite0`".
@@ -53,7 +53,7 @@ docs/lab/results.md, "Version 2, from `lite0`".
 
 
 def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str, Any]:
-    """A method's own settings at a budget; {} for a method that has none: the grid's are its own then.
+    """A method's own settings at a budget; {} for a method that uses the grid's settings.
 
     Args:
         method: A name in `METHODS`.

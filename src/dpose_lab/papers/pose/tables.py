@@ -19,7 +19,7 @@ from dpose_lab.papers.pose.variants import VARIANTS
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
 AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
 SHARP, VIEWS, UPRIGHT = "columns", "view_columns", "upright"
-"""Which scores of a cell: of sharp pictures, of public views, of upright people."""
+"""Kinds of a cell's scores: on sharp pictures, on public views, on upright people."""
 NAMES = {
     "non-private": "non-private",
     "public-only": "public-only",
@@ -29,49 +29,49 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Ours:
-    """The outcomes of one setting, a repetition each.
+    """Outcomes of one setting, one per repetition.
 
     Attributes:
-        outcomes: At least one.
+        outcomes: Outcomes, at least one.
     """
 
     outcomes: tuple[Outcome, ...]
 
     @property
     def status(self) -> str:
-        """That of a repetition that is done, else what became of the first."""
+        """Status "done" if a repetition is done, otherwise the status of the first."""
         return "done" if any(o.status == "done" for o in self.outcomes) else self.outcomes[0].status
 
     def numbers(self, column: str, scores: str = SHARP, metric: str = "") -> list[float]:
-        """The column's number of every repetition that has one.
+        """Numbers of a column, one for every repetition that has one.
 
         Args:
-            column: Such as "Mean".
+            column: Column, such as "Mean".
             scores: `SHARP`, `VIEWS` or `UPRIGHT`.
-            metric: Only of cells with this metric; "" for any.
+            metric: Metric of the cells to use; "" for any.
         """
         done = [o.values for o in self.outcomes if o.status == "done"]
-        found = [
+        numbers = [
             values.get(scores, {}).get(column) for values in done if metric in ("", values.get("metric"))
         ]
-        return [float(value) for value in found if value is not None]
+        return [float(value) for value in numbers if value is not None]
 
 
 def by_setting(outcomes: Iterable[Outcome]) -> dict[Training, Ours]:
-    """Outcomes by what they are repetitions of."""
-    found: dict[Training, list[Outcome]] = {}
+    """Group outcomes by the setting that they repeat."""
+    groups: dict[Training, list[Outcome]] = {}
     for outcome in outcomes:
-        found.setdefault(Training.of(outcome.cell.settings).setting, []).append(outcome)
-    return {training: Ours(tuple(several)) for training, several in found.items()}
+        groups.setdefault(Training.of(outcome.cell.settings).setting, []).append(outcome)
+    return {training: Ours(tuple(several)) for training, several in groups.items()}
 
 
 @dataclass(frozen=True)
 class Span:
-    """From the start to the ceiling, in points.
+    """Distance from the start to the ceiling, in points.
 
     Attributes:
-        start: Of the model that all start from.
-        ceiling: Of non-private training at its own settings.
+        start: Score of the model that all start from.
+        ceiling: Score of non-private training at its own settings.
     """
 
     start: float
@@ -79,11 +79,11 @@ class Span:
 
     @classmethod
     def of(cls, ours: Mapping[Training, Ours], scores: str = SHARP) -> Span | None:
-        """By the mean over joints; None where one of the two has not been run, or the ceiling is no higher."""
+        """Make the range from means over joints; None if one was not run, or the ceiling is not higher."""
         ends = [
-            found.numbers("Mean", scores) or found.numbers("AP", scores)
+            result.numbers("Mean", scores) or result.numbers("AP", scores)
             for end in (Training(START, START), Training(CEILING, OWN_SETTINGS))
-            for found in [ours.get(end, Ours(()))]
+            for result in [ours.get(end, Ours(()))]
         ]
         if not all(ends):
             return None
@@ -91,16 +91,16 @@ class Span:
         return cls(start, ceiling) if ceiling > start else None
 
     def share(self, score: float) -> float:
-        """What is recovered of the way, in percent; below 0 for what is worse than the start."""
+        """Share of the distance that is recovered, in percent; below 0 for scores worse than the start."""
         return 100 * (score - self.start) / (self.ceiling - self.start)
 
     def score(self, share: float) -> float:
-        """The score of a share in percent."""
+        """Score at a share in percent."""
         return self.start + share / 100 * (self.ceiling - self.start)
 
 
 def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
-    """All tables of a grid: the papers' (or the benchmark's own), upright people where they were tested, costs."""
+    """Tables of a grid: the papers' or the benchmark's own, of upright people if tested, and of costs."""
     ours = by_setting(outcomes)
     if not design.tables:
         ours = _of_interest(ours)
@@ -119,19 +119,19 @@ def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...
 
 
 def _of_interest(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
-    """Without the strategies of which nothing was run and nothing is to be."""
+    """Drop strategies of which nothing was run and nothing is wanted."""
     met = {
         training.strategy
-        for training, found in ours.items()
+        for training, result in ours.items()
         # the recipe stands under a strategy that is not its own
         if training.method != RECOMMENDED
-        and any(o.cell.wanted or o.status != "not run" for o in found.outcomes)
+        and any(o.cell.wanted or o.status != "not run" for o in result.outcomes)
     }
     return {t: o for t, o in ours.items() if t.strategy in met or t.method == RECOMMENDED}
 
 
 def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) -> Table:
-    """The paper's rows, with settings of ours that it does not have below those of the same C."""
+    """Table of the paper's rows; further settings of ours follow those of the same C."""
     lines = {(_setting(line)): line for line in table.lines}
     methods = {line.method for line in table.lines}
     rows: list[tuple[str, ...]] = []
@@ -141,9 +141,9 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
         rows.append((title, *("" for _ in range(width))))
 
     def add(title: str, training: Training, scores: str = SHARP) -> None:
-        found = ours.get(training, Ours((_absent(training),)))
+        result = ours.get(training, Ours((_absent(training),)))
         rows.append(
-            (title, *(_compared(table, lines.get(training), found, c, scores) for c in table.columns))
+            (title, *(_compared(table, lines.get(training), result, c, scores) for c in table.columns))
         )
 
     if Training(START, START) in ours:
@@ -182,33 +182,33 @@ def _absent(training: Training) -> Outcome:
 
 
 def _compared(table: Printed, line: Line | None, ours: Ours, column: str, scores: str) -> str:
-    """One cell: the paper's number, ours, and ours minus the paper's."""
+    """Format one cell: the paper's number, ours, and ours minus the paper's."""
     paper = line.values[column] if line else None
     digits = 1 if table.scored_by == "OKS AP" else 2
     first = "-" if paper is None else f"{paper:.{digits}f}"
-    found = ours.numbers(column, scores, table.scored_by)
-    if not found:
+    numbers = ours.numbers(column, scores, table.scored_by)
+    if not numbers:
         status = "not run" if ours.status == "not run" else ours.status if ours.status == "failed" else "-"
         return f"{first} / {status}"
-    mean = statistics.mean(found)
-    text = f"{first} / {_spread(found)}"
+    mean = statistics.mean(numbers)
+    text = f"{first} / {_spread(numbers)}"
     if paper is not None and line is not None and line.sure:
         text += f" / {mean - paper:+.2f}"
     return text
 
 
 def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = False) -> Table:
-    """A row a setting with our numbers alone; the budgets at which a setting was not run share one."""
+    """Table with a row per setting of our numbers; budgets at which a setting was not run share a row."""
     columns = _columns(ours.values(), scores)
     span = Span.of(ours, scores)
     rows = []
-    for training, budgets, found in _gathered(ours):
-        if done and found.status != "done":
+    for training, budgets, result in _gathered(ours):
+        if done and result.status != "done":
             continue
         for kind, suffix in _kinds(training, scores):
-            numbers = [found.numbers(column, kind) for column in columns]
-            missing = "-" if found.status == "done" else found.status
-            mean = found.numbers("Mean", kind) or found.numbers("AP", kind)
+            numbers = [result.numbers(column, kind) for column in columns]
+            missing = "-" if result.status == "done" else result.status
+            mean = result.numbers("Mean", kind) or result.numbers("AP", kind)
             share = (f"{span.share(statistics.mean(mean)):.0f} %" if mean else missing,) if span else ()
             name = f"{named(training)}{budgets}{suffix}"
             rows.append((name, *(_spread(n) if n else missing for n in numbers), *share))
@@ -216,19 +216,19 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
 
 
 def _gathered(ours: Mapping[Training, Ours]) -> Iterator[tuple[Training, str, Ours]]:
-    """In the same order; the budgets at which a setting was not run as one, named, behind those at which it was."""
+    """Yield settings in order; budgets at which one was not run are joined and follow those at which it was."""
     for alike, group in groupby(ours.items(), key=lambda item: replace(item[0], epsilon=None)):
         idle = []
-        for training, found in group:
-            if training.epsilon is not None and found.status == "not run":
-                idle.append((training, found))
+        for training, result in group:
+            if training.epsilon is not None and result.status == "not run":
+                idle.append((training, result))
             else:
-                yield training, "", found
+                yield training, "", result
         if len(idle) > 1:
             budgets = ", ".join(as_given(training.epsilon or 0) for training, _ in idle)
             yield alike, f", epsilon = {budgets}", idle[0][1]
         else:
-            yield from ((training, "", found) for training, found in idle)
+            yield from ((training, "", result) for training, result in idle)
 
 
 def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
@@ -238,19 +238,19 @@ def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
 
 
 def _columns(several: Iterable[Ours], scores: str) -> tuple[str, ...]:
-    """The columns that cells have, in the papers' order: a cell's file holds them in the alphabet's."""
+    """Columns of the cells in the papers' order; a cell's file has them in alphabetical order."""
     done = [o.values.get(scores, {}) for ours in several for o in ours.outcomes if o.status == "done"]
     held = next((set(columns) for columns in done if columns), set(PCKH_COLUMNS))
     return tuple(name for name in (*PCKH_COLUMNS, *AP_COLUMNS) if name in held)
 
 
-def _spread(found: Sequence[float]) -> str:
-    mean = f"{statistics.mean(found):.2f}"
-    return f"{mean} ± {statistics.stdev(found):.2f}" if len(found) > 1 else mean
+def _spread(numbers: Sequence[float]) -> str:
+    mean = f"{statistics.mean(numbers):.2f}"
+    return f"{mean} ± {statistics.stdev(numbers):.2f}" if len(numbers) > 1 else mean
 
 
 def named(training: Training) -> str:
-    """A training in words."""
+    """Describe a training in words."""
     if training.method == START:
         return NAMES[START]
     if (training.method, training.strategy) == (CEILING, OWN_SETTINGS):
@@ -267,7 +267,7 @@ def named(training: Training) -> str:
 
 
 def _costs(outcomes: Sequence[Outcome]) -> Table:
-    """What each cell that was run spent and took."""
+    """Table of the epsilon and the time of each cell that was run."""
     rows = []
     for outcome in outcomes:
         if outcome.status == "failed":

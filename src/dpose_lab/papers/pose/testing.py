@@ -36,7 +36,7 @@ from dpose.units import UnitDataset
 QUIET = Console(quiet=True)
 AT_ONCE = 64
 TILT = 45.0
-"""The most that an upright person's line from mid-hip to head top leans from the vertical, in degrees."""
+"""Largest angle of an upright person's line from mid-hip to head top to the vertical, degrees."""
 UPRIGHT_RULE = (
     f"upright: people whose labelled head top is above the middle of their labelled hips, within {TILT:g} degrees of "
     "the vertical of the picture, and whose labelled ankles are below it; chosen by labels alone"
@@ -45,14 +45,14 @@ UPRIGHT_RULE = (
 
 @dataclass(frozen=True)
 class People:
-    """What a model found of every person of some units.
+    """Predictions of a model for every person of some units.
 
     Attributes:
-        names: N, of the units.
+        names: Names of the units, N.
         predicted: (N, 16, 2), crop pixels, MPII's joints.
-        true: (N, 16, 2), the same.
-        labelled: (N, 16).
-        heads: (N,), PCKh's reference length in crop pixels; nan where unknown.
+        true: (N, 16, 2), labels in the same form.
+        labelled: (N, 16), True for labelled joints.
+        heads: (N,), PCKh's reference length in crop pixels; nan if unknown.
     """
 
     names: tuple[str, ...]
@@ -62,14 +62,14 @@ class People:
     heads: NDArray[np.float64]
 
     def score(self, chosen: NDArray[np.bool_] | None = None) -> PCKhResult:
-        """PCKh of everyone, or of those `chosen` (N,)."""
+        """PCKh of everyone, or of the people `chosen`, (N,)."""
         metric = PCKh()
         mask = np.ones(len(self.names), bool) if chosen is None else chosen
         metric.update(self.predicted[mask], self.true[mask], self.labelled[mask], self.heads[mask])
         return metric.compute()
 
     def upright(self) -> NDArray[np.bool_]:
-        """(N,), who stands upright by the labels (`UPRIGHT_RULE`)."""
+        """Flags of people who stand upright by the labels (`UPRIGHT_RULE`), (N,)."""
         hips, ankles, head = [2, 3], [0, 5], 9
         middle = self.true[:, hips].mean(1)
         across, up = (self.true[:, head] - middle).T * np.array([[1.0], [-1.0]])
@@ -79,26 +79,26 @@ class People:
         result: NDArray[np.bool_] = known & (lean <= TILT) & below.all(1)
         return result
 
-    def found(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(N,) joints found at PCKh@0.5 and (N,) joints scored, of each person."""
+    def correct_joints(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Counts of correct joints at PCKh@0.5, (N,), and of scored joints, (N,), of each person."""
         scored = self.labelled[:, list(SCORED)] & (self.heads > 0)[:, None]
         apart = np.linalg.norm(self.predicted - self.true, axis=-1)[:, list(SCORED)]
         near = apart <= 0.5 * np.nan_to_num(self.heads)[:, None]
         return (near & scored).sum(1), scored.sum(1)
 
     def write(self, path: Path) -> None:
-        """Keep what was found of each person, for intervals and for choosing pictures; `read_people` reads it.
+        """Write the scores of each person, for intervals and for choosing pictures; `read_people` reads them.
 
         Raises:
             DposeError: the file cannot be written.
         """
-        found, scored = self.found()
-        content = {"units": list(self.names), "found": found.tolist(), "scored": scored.tolist()}
+        correct, scored = self.correct_joints()
+        content = {"units": list(self.names), "found": correct.tolist(), "scored": scored.tolist()}
         write_atomic(path, json.dumps(content) + "\n")
 
 
 def read_people(path: Path) -> Counts:
-    """What a run found of each person, as `People.write` kept it.
+    """Read the scores of each person that `People.write` wrote.
 
     Raises:
         DposeError: there is no such file, or it is damaged.
@@ -106,32 +106,32 @@ def read_people(path: Path) -> Counts:
     try:
         content = file_json(path)
         names = tuple(map(str, content["units"]))
-        found, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
+        correct, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DposeError(
             "result-unreadable", "cannot be read", str(path), "delete its cell's file, and run again"
         ) from error
-    if found.shape != scored.shape or found.shape != (len(names),):
+    if correct.shape != scored.shape or correct.shape != (len(names),):
         raise DposeError(
             "result-counts-wrong",
             "does not count each person once",
             str(path),
             "delete its cell's file, and run again",
         )
-    return Counts(names, found, scored)
+    return Counts(names, correct, scored)
 
 
 def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dict[str, Any], People | None]:
-    """The scores of the model in `run`.
+    """Score the model in `run`.
 
     Args:
         run: A run or model folder.
-        data: With its split.
+        data: Data with the split.
         limit: At most so many units.
-        views: Also test on the public views that the run learnt from.
+        views: True to test also on the public views that the run learnt from.
 
     Returns:
-        As JSON: "metric", "columns", and for PCKh "people", "upright" and "upright_people"; with `views` also
+        Scores as JSON: "metric", "columns", and for PCKh "people", "upright" and "upright_people"; with `views` also
         "view_columns". And, for PCKh, everyone.
 
     Raises:
@@ -140,7 +140,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     shipped = run.resolve() in {folder.resolve() for folder in shipped_weights().values()}
     model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    # the weights that come with dpose belong to no run: there is no folder to note a score in
+    # the weights that come with dpose belong to no run: there is no folder to record a score in
     reserved = ""
     if shipped and not spec.public:
         read = open_tested(data, limit, model.config.input_size)
@@ -168,10 +168,10 @@ def _scores(
         blurred = PublicViews(units.with_skeleton(MPII), run_config(run).plan.public_view)
         scores["public views"] = people(model, blurred).score()
     statement = read_statement(run)
-    for name, found in scores.items():
+    for name, score in scores.items():
         if name and not shipped:
             title = f"{shown_spec(spec)}, {name}"
-            record_score(run, RecordedScore(title, spec.public, len(units), found), statement, QUIET)
+            record_score(run, RecordedScore(title, spec.public, len(units), score), statement, QUIET)
             statement = read_statement(run)
     values: dict[str, Any] = {
         "metric": "PCKh",
@@ -186,10 +186,10 @@ def _scores(
 
 
 def people(model: PoseModel, units: UnitDataset) -> People:
-    """What `model` finds of everyone in `units`, which are not augmented and have MPII's joints.
+    """Predict everyone in `units`, which are not augmented and have MPII's joints.
 
     Args:
-        model: With joints that MPII has.
+        model: Model with joints of MPII.
         units: `PoseUnits` or their public views.
     """
     rng = np.random.default_rng(0)
@@ -226,5 +226,5 @@ def _percent(columns: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def open_tested(data: str, limit: int | None, size: tuple[int, int]) -> PoseUnits:
-    """The units that models are tested on, for drawing."""
+    """Open the units that models are tested on, for drawing."""
     return open_data(data, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)

@@ -1,4 +1,4 @@
-"""One cell of a grid, a training: what tells it from the others, what it shares with them, and its configuration."""
+"""Cells of a grid of trainings: settings of a cell, settings that all share, and the configuration of a run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dpose_lab.papers.pose.variants import VARIANTS
 START = "start"
 """The cell of the public model that the others start from."""
 RENDERED = "synthetic:studio"
-"""Public data of a start that has no weights to begin with."""
+"""Public data for a start without shipped weights."""
 RECOMMENDED = "recommended"
-"""The recipe of that name, as a row of its own; its settings are its own, too."""
+"""Name of the recipe as a row of its own, with its own settings."""
 OWN_SETTINGS = "own"
 """The strategy of methods with settings of their own (`dpose_lab.papers.pose.settings`), what trains among them."""
 RUNS = "runs"
@@ -30,14 +30,14 @@ RUNS = "runs"
 
 @dataclass(frozen=True, order=True)
 class Training:
-    """What tells one training of a grid from the others; those that differ in `repetition` alone are repetitions.
+    """Settings of one training of a grid; trainings that differ in `repetition` alone are repetitions.
 
     Attributes:
         method: A name in `METHODS`, `RECOMMENDED`, or `START`.
         strategy: "finetune", "full" or "scratch"; or `OWN_SETTINGS`.
-        clip_norm: C; None for methods that clip nothing, and for a recipe, which has its own.
+        clip_norm: C; None for methods without clipping, and for a recipe, which has its own.
         epsilon: None for methods without a guarantee.
-        repetition: From 1.
+        repetition: Number of the repetition, from 1.
         variant: A name in `VARIANTS`, of the recipe with one thing changed; "" for everything else. What it changes may
             be the strategy, too.
     """
@@ -51,7 +51,7 @@ class Training:
 
     @property
     def key(self) -> str:
-        """Names its files."""
+        """Name of the training's files."""
         if self.method == START:
             return START
         parts = [self.variant] if self.variant else [self.method, self.strategy]
@@ -63,74 +63,74 @@ class Training:
 
     @property
     def setting(self) -> Training:
-        """The same for all repetitions."""
+        """The training without its repetition."""
         return replace(self, repetition=1)
 
     @property
     def private(self) -> bool:
-        """Whether it clips and adds noise."""
+        """True if the training clips and adds noise."""
         return self.method == RECOMMENDED or (self.method != START and METHODS[self.method].private)
 
     @property
     def on_views(self) -> bool:
-        """Whether it learns from public views alone: then there are two kinds of pictures to test it on."""
+        """True if it learns from public views alone: then it is tested on two kinds of pictures."""
         method = METHODS.get(self.method)
         return method is not None and method.public_views and not method.private
 
     @property
     def values(self) -> dict[str, Any]:
-        """As JSON; without a variant where there is none, as in cells of grids that know no variants."""
+        """The settings as JSON, without the variant if there is none."""
         values = asdict(self)
         return values if self.variant else {k: v for k, v in values.items() if k != "variant"}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Training:
-        """From `values`; what else a cell tells is passed over."""
+        """Make a training from a cell's values; further values are ignored."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 def shipped(preset: str) -> Path:
-    """The weights of `preset` that come with dpose.
+    """Shipped weights of `preset`.
 
     Raises:
-        DposeError: there are none.
+        DposeError: there are no such weights.
     """
-    found = shipped_for(preset)
-    if found is None:
+    weights = shipped_for(preset)
+    if weights is None:
         raise DposeError(
             "public-weights-missing",
             f"there are no public weights of preset {preset}",
             "--preset",
             "give --init FOLDER",
         )
-    return found
+    return weights
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What all trainings of a grid share: a folder of another setup is another grid.
+    """Settings that all trainings of a grid share; a folder belongs to one setup.
 
     Attributes:
         data: The private data, with their split.
-        public: Data nobody needs protected; None for none.
-        evaluate: What models are tested on, with its split.
-        preset: Of the model.
-        init: What "finetune" and "full" start from: a model folder, or the name of public weights.
+        public: Public data; None for none.
+        evaluate: Data that models are tested on, with the split.
+        preset: Backbone of the model.
+        init: Start of "finetune" and "full": a model folder, or the name of public weights.
         pretrain: Public data that `init` learns from first, in a cell of its own; None for none.
         epochs: Passes over the private data.
         batch_size: Units in a batch on average.
-        delta: Of every private cell.
+        delta: Delta of every private cell.
         accountant: "pld" or "rdp".
-        unit: What is protected.
+        unit: Unit of protection.
         optimizer: A class of `torch.optim`.
         lr: The highest learning rate.
         ema: Decay of the weights' average.
-        augment: As `RunConfig`.
+        augment: As in `RunConfig`.
         limit: At most so many units to train on.
         tested: At most so many units to test on.
         seed: None for fresh keys.
-        temperature: What the start's logits are divided by before the recipe, and before private methods at their own
-            settings; None for not at all.
+        temperature: Divisor of the start's logits before the recipe, and before private methods at their own
+            settings; None for no division.
     """
 
     data: str
@@ -155,19 +155,19 @@ class Setup:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As JSON."""
+        """The setup as JSON."""
         return asdict(self)
 
     @property
     def bare(self) -> bool:
-        """Whether no weights of the preset come with dpose: a start of its own begins with nothing."""
+        """True if the preset has no shipped weights, so that the start is trained from scratch."""
         return shipped_for(self.preset) is None
 
     def first(self, folder: Path) -> str | None:
-        """What a training with a strategy that starts from something starts from; None for the preset's own weights.
+        """Weights that a finetuned training starts from; None for the preset's own weights.
 
         Args:
-            folder: The results'.
+            folder: Folder of the results.
         """
         return str(folder / RUNS / START) if self.pretrain else self.init
 
@@ -175,8 +175,8 @@ class Setup:
         """The configuration of a training; of `START`, of the public training that comes before all others.
 
         Args:
-            training: Which one.
-            folder: The results'.
+            training: The training.
+            folder: Folder of the results.
 
         Raises:
             DposeError: a value is out of range.
@@ -245,7 +245,7 @@ class Setup:
         return {
             "recipe": RECOMMENDED,
             "data": {"private": self.data, "validation_data": "none", "limit": self.limit},
-            # from what the others start from: its own public stage would be another start
+            # from the start of the others: a public stage of its own would be another start
             "model": {
                 "preset": self.preset,
                 "init": self.first(folder) or str(shipped(self.preset)),
@@ -262,7 +262,7 @@ class Setup:
 
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         own = {
-            # weights that come with dpose have seen rendered people; others see them here
+            # shipped weights were trained on rendered people; others are trained on them here
             "data": {
                 "private": [RENDERED, self.pretrain] if self.bare else self.pretrain,
                 "validation_data": "none",

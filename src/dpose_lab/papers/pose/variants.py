@@ -18,14 +18,14 @@ Change = Callable[[RunConfig], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing changed.
+    """A change of the recipe.
 
     Attributes:
-        name: As on the command line and in file names.
-        title: In tables.
-        why: What the row asks, in one line.
-        change: From the recipe's configuration to settings, by the names of `RunConfig`, that take the place of its
-            own; {} where the recipe leaves nothing to change.
+        name: Name on the command line and in file names.
+        title: Title in tables.
+        why: Question that the row answers, in one line.
+        change: Function from the recipe's configuration to the settings, by names of `RunConfig`, that replace its own;
+            {} if there is nothing to change.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _passes(share: float) -> Change:
 def _batch(share: float) -> Change:
     def change(recipe: RunConfig) -> dict[str, Any]:
         plan = recipe.plan
-        # as many passes: where the steps are given, a smaller batch takes more of them
+        # as many passes: with a given number of steps, a smaller batch takes more of them
         steps = {"steps": math.ceil(plan.steps / share)} if plan.steps else {}
         return {"plan": {"expected_batch_size": max(1, round(plan.expected_batch_size * share)), **steps}}
 
@@ -140,22 +140,22 @@ VARIANTS: Mapping[str, Variant] = {variant.name: variant for variant in _ALL}
 
 
 def changes(recipe: RunConfig, variant: RunConfig) -> list[str]:
-    """What differs, a setting each, such as "plan.epochs: 8 to 2"."""
+    """List the settings that differ, such as "plan.epochs: 8 to 2"."""
     one, other = _flat(recipe.to_dict()), _flat(variant.to_dict())
     return [
         f"{name}: {_text(one.get(name))} to {_text(other.get(name))}"
         for name in dict.fromkeys((*one, *other))
-        # where data are stands in the notes, and is a path on this machine
+        # the data's path is on this machine, and stands in the notes
         if one.get(name) != other.get(name) and not name.startswith("data.")
     ]
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found = {}
+    settings = {}
     for key, value in values.items():
         inner = _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
-        found.update(inner)
-    return found
+        settings.update(inner)
+    return settings
 
 
 def _text(value: Any) -> str:

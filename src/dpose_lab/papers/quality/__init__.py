@@ -1,4 +1,4 @@
-"""How good released pictures and films are: the former default, the best of its kind, and what restoration adds."""
+"""Quality of released pictures and films: the former default, the best of its kind, and the gain by restoration."""
 
 from dpose_lab.papers.experiment import Experiment
 from dpose_lab.papers.quality.study import quality_study

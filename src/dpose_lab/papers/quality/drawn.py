@@ -28,7 +28,7 @@ SIDE = (
 
 
 def psnr_curves(sets: Mapping[str, Mapping[str, drawing.Curve]]) -> Figure:
-    """PSNR by epsilon, a panel a set of pictures and a line a way."""
+    """Draw PSNR by epsilon, a panel per set of pictures and a line per way."""
     figure, axes = drawing.sheet(1, len(sets), "released beside the original", 4.2, 3.2)
     for panel, (title, curves) in zip(axes[0], sets.items(), strict=True):
         for way, colour, style in zip(WAYS, SERIES, ("--", "--", "-", "-"), strict=False):
@@ -42,12 +42,12 @@ def psnr_curves(sets: Mapping[str, Mapping[str, drawing.Curve]]) -> Figure:
 
 
 def five_budgets(photo: Photo, blocks: Mapping[tuple[str, str], int], seed: int) -> Canvas:
-    """The original, and one release for each way (rows) and epsilon (columns) with its own PSNR.
+    """Draw the original, and a release for each way (rows) and epsilon (columns) with its PSNR.
 
     Args:
-        photo: With colours.
-        blocks: Of rgb's cells, by way and epsilon.
-        seed: Of the noise; the first draw is shown.
+        photo: Photo with colours.
+        blocks: Sides of rgb's cells, by way and epsilon.
+        seed: Seed of the noise; the first draw is shown.
     """
     assert photo.colours is not None
     figure, axes = drawing.sheet(len(WAYS), 1 + len(EPSILONS), "", 1.62, 1.56)

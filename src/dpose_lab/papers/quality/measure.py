@@ -1,4 +1,4 @@
-"""One way on one picture or film: released a few times, and how near to the original that comes."""
+"""Measures of one way on one picture or film: mean fidelity of a few releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAYS: Mapping[str, str] = {
     TV: "tv",
     LEARNED: "learned",
 }
-"""What tables call them."""
+"""Ways by key, with their names in tables."""
 EPSILONS = ("0.5", "1", "2", "5", "8")
 M, DRAWS = 16, 3
 FORMER_BLOCK, LEAST_BLOCK = 16, 6
@@ -42,14 +42,14 @@ FORMER_GRID = (27, 36, 16)
 
 
 def way_plan(way: str, epsilon: str, shape: Shape, block: int = FORMER_BLOCK) -> PixelizationPlan:
-    """How a way releases a picture; `block` is that of rgb's cells."""
+    """Configuration of a way's release of a picture; `block` is the side of rgb's cells."""
     if way in (FORMER, ORACLE):
         return PixelizationPlan.of(Pixelization.of(epsilon, M, block, colour="rgb", restore="none"), shape)
     return PixelizationPlan.of(Pixelization.of(epsilon, M, restore=way), shape)
 
 
 def noise_of(*parts: object) -> AesNoise:
-    """The noise of one release: the same for the same words, so that it can be drawn again, and protects nobody."""
+    """Noise of one release: it follows from the arguments, so it is repeatable and protects no one."""
     digest = hashlib.sha256(" ".join(map(str, parts)).encode()).digest()
     return AesNoise(Key.from_seed(int.from_bytes(digest[:8], "big")))
 
@@ -57,7 +57,7 @@ def noise_of(*parts: object) -> AesNoise:
 def shown_picture(
     way: str, epsilon: str, block: int, name: str, image: Image, seed: int, draw: int = 0
 ) -> Image:
-    """One release of a picture, as it is shown: uint8, (H, W, 3).
+    """Release a picture and restore it: uint8, (H, W, 3).
 
     Raises:
         DposeError: the picture is too small.
@@ -68,14 +68,14 @@ def shown_picture(
 
 
 def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int) -> dict[str, Any]:
-    """Means over `DRAWS` releases of one picture.
+    """Average measures over `DRAWS` releases of one picture.
 
     Args:
-        way: A key of `WAYS`; the oracle takes the block of least error on this picture, which nobody could release.
-        epsilon: As text, exact.
-        name: The picture's.
+        way: A key of `WAYS`; the oracle uses the block of least error on this picture, which could not be released.
+        epsilon: Budget as exact text.
+        name: Name of the picture.
         image: uint8, (H, W, 3).
-        seed: Of the noise.
+        seed: Seed of the noise.
 
     Returns:
         mse (over R, G, B), psnr and psnr_sd (over draws), ssim (of luma), block (of luma or rgb), chroma (how many
@@ -89,8 +89,8 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
     sides = [s for s in SIDES if LEAST_BLOCK <= s <= least] if way == ORACLE else [FORMER_BLOCK]
 
     def drawn(side: int) -> tuple[float, list[Image]]:
-        found = [shown_picture(way, epsilon, side, name, image, seed, draw) for draw in range(DRAWS)]
-        return statistics.mean(decibels(mse(image, shown)) for shown in found), found
+        releases = [shown_picture(way, epsilon, side, name, image, seed, draw) for draw in range(DRAWS)]
+        return statistics.mean(decibels(mse(image, shown)) for shown in releases), releases
 
     tried = {side: drawn(side)[0] for side in sides}
     block = max(tried, key=lambda side: tried[side])
@@ -111,11 +111,11 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
 
 
 def measured_film(way: str, action: str, seed: int) -> dict[str, float]:
-    """PSNR and MSE of one release of a rendered film.
+    """Measure PSNR and MSE of one release of a rendered film.
 
     Args:
         way: One of `FILM_WAYS`.
-        action: Of `FILMS`.
+        action: A key of `FILMS`.
         seed: Of the noise.
     """
     film = _film(action)

@@ -1,4 +1,4 @@
-"""`release-quality`: which cells there are, and the tables and figures of those that are done."""
+"""`release-quality`: its cells, and the tables and figures of finished ones."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from dpose_lab.photos.photo import Photo
 
 PHOTOGRAPHS, RENDERED, SIZE, FEW = "skimage", "synthetic:studio:test", (480, 640), 4
 AIM, FLOOR, OVER_FORMER = 2.0, 1.5, 6.0
-"""Of the learned one: decibels over the best rgb block, at every epsilon; over the former default, up to epsilon 1."""
+"""Targets of the learned restoration, decibels: over the best rgb block (mean, least), and over the former default."""
 LIBRARIES = ("numpy", "opencv-python-headless", "scikit-image")
-"""What besides dpose restores and measures."""
+"""Packages besides dpose that restore and measure."""
 QUALITY = 82
-"""Of the JPEG."""
+"""Quality of the JPEG."""
 
 
 @dataclass(frozen=True)
 class QualityStudy:
-    """The experiment with its pictures opened.
+    """The experiment bound to its pictures.
 
     Attributes:
-        data: The photographs, then what was asked for besides.
-        seed: Of the noise.
-        weights: Digest of the learned restoration's.
-        command: What makes these results again.
+        data: The photographs, then further requested data.
+        seed: Seed of the noise.
+        weights: Digest of the learned restoration's weights.
+        command: Command that makes these results again.
     """
 
     data: Data
@@ -61,7 +61,7 @@ class QualityStudy:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         return {
             **self.data.to_dict(),
             "seed": self.seed,
@@ -72,7 +72,7 @@ class QualityStudy:
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a picture, way and epsilon; then one a film and way."""
+        """Cells, one per picture, way and epsilon; then one per film and way."""
         pictures = [
             Cell(
                 _key(number, index, way, epsilon),
@@ -87,23 +87,25 @@ class QualityStudy:
         return [*pictures, *films]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Release and measure.
+        """Release and measure a cell.
 
         Raises:
             DposeError: a picture cannot be read, or is too small.
         """
-        asked = cell.settings
-        if "film" in asked:
-            found = measured_film(asked["way"], asked["film"], self.seed)
+        settings = cell.settings
+        if "film" in settings:
+            values = measured_film(settings["way"], settings["film"], self.seed)
         else:
-            photo = self._photo(asked["data"] - 1, asked["photo"] - 1)
+            photo = self._photo(settings["data"] - 1, settings["photo"] - 1)
             assert photo.colours is not None
-            found = measured_picture(asked["way"], asked["epsilon"], photo.name, photo.colours, self.seed)
+            values = measured_picture(
+                settings["way"], settings["epsilon"], photo.name, photo.colours, self.seed
+            )
         progress()
-        return found
+        return values
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables, curves, and the first picture at every budget."""
+        """Present tables, curves, and the first picture at every budget."""
         shown = ShownOutcomes(outcomes)
         tables, curves = [], {}
         for number, photos in enumerate(self.data.sets):
@@ -141,7 +143,7 @@ class QualityStudy:
             f"pictures: epsilon is for any {M} pixels, delta 0, Laplace noise; an object of A pixels keeps epsilon "
             f"A / {M}, a face of 100 x 100 at epsilon 2 {2 * 100**2 / M:,.0f}. Small details are hidden, not persons",
             "former default: R, G and B in blocks of 16, painted. Best rgb block: that of each picture with the least "
-            f"error among {', '.join(sides)}, found by looking at the original, painted: nobody could release so. "
+            f"error among {', '.join(sides)}, found by looking at the original, painted: no release could choose so. "
             "One rgb block for all: chosen so for all pictures together",
             "tv, learned: luma and chroma, blocks chosen by the public prior (--block auto). Neither it nor the "
             "training of the learned one has seen the photographs; other rendered people of studio had a part in both",
@@ -153,10 +155,10 @@ class QualityStudy:
 
 
 def quality_study(request: Request) -> QualityStudy:
-    """Photographs of scikit-image, and whatever was asked for besides; rendered people where nothing was.
+    """Open photographs of scikit-image and requested data; rendered people by default.
 
     Raises:
-        DposeError: data that cannot be opened or are given twice, or the restoration's weights are missing or altered.
+        DposeError: the data cannot be opened or are given twice, or the restoration's weights are missing or altered.
     """
     learned = Restoration.chosen(LEARNED)
     if learned.note:
@@ -177,27 +179,29 @@ def _key(number: int, index: int, way: str, epsilon: str) -> str:
 
 @dataclass(frozen=True)
 class _Scores:
-    """What was measured of one set of pictures; numbers of a set are there once all of its pictures are."""
+    """Measurements of one set of pictures; a set has numbers once all of its pictures are done."""
 
     shown: ShownOutcomes
     number: int
     count: int
 
     def values(self, way: str, epsilon: str, name: str) -> list[float]:
-        """One a picture; [] until all are done."""
-        found = [self.shown.values(_key(self.number, index, way, epsilon)) for index in range(self.count)]
-        done = [float(values[name]) for values in found if values is not None]
+        """Values of a way at a budget, one per picture; [] until all are done."""
+        measured = [self.shown.values(_key(self.number, index, way, epsilon)) for index in range(self.count)]
+        done = [float(values[name]) for values in measured if values is not None]
         return done if len(done) == self.count else []
 
     def differences(self, epsilon: str, other: str) -> list[float]:
-        """PSNR of the learned one over another, one a picture."""
+        """Gain in PSNR of the learned restoration over another way, one per picture."""
         pairs = zip(self.values(LEARNED, epsilon, "psnr"), self.values(other, epsilon, "psnr"), strict=False)
         return [one - another for one, another in pairs]
 
     def one_block(self, epsilon: str) -> tuple[int, float] | None:
-        """The rgb block that is best for all pictures together, with its mean PSNR; None until all are done."""
-        found = [self.shown.values(_key(self.number, index, ORACLE, epsilon)) for index in range(self.count)]
-        tried = [values["by_block"] for values in found if values is not None]
+        """The best rgb block for all pictures together, with its mean PSNR; None until all are done."""
+        measured = [
+            self.shown.values(_key(self.number, index, ORACLE, epsilon)) for index in range(self.count)
+        ]
+        tried = [values["by_block"] for values in measured if values is not None]
         if len(tried) < self.count:
             return None
         means = {int(side): statistics.mean(one[side] for one in tried) for side in tried[0]}
@@ -206,11 +210,11 @@ class _Scores:
 
     def curve(self, way: str) -> list[tuple[float, float]]:
         """Mean PSNR by epsilon."""
-        found = ((float(epsilon), self.values(way, epsilon, "psnr")) for epsilon in EPSILONS)
-        return [(epsilon, statistics.mean(values)) for epsilon, values in found if values]
+        curve = ((float(epsilon), self.values(way, epsilon, "psnr")) for epsilon in EPSILONS)
+        return [(epsilon, statistics.mean(values)) for epsilon, values in curve if values]
 
     def gains(self, title: str) -> Table:
-        """PSNR, and the learned one's gain beside what was aimed at."""
+        """Table of PSNR, and of the learned restoration's gain beside its target."""
         rows = []
         for epsilon in EPSILONS:
             over, former = self.differences(epsilon, ORACLE), self.differences(epsilon, FORMER)
@@ -240,7 +244,7 @@ class _Scores:
         return Table(f"{title}: PSNR, dB", head, tuple(rows))
 
     def measures(self, title: str) -> Table:
-        """SSIM and MSE."""
+        """Table of SSIM and MSE."""
         head = ("epsilon", *(f"{name}, {WAYS[way]}" for name in ("SSIM", "MSE") for way in WAYS))
         rows = []
         for epsilon in EPSILONS:
@@ -250,7 +254,7 @@ class _Scores:
         return Table(f"{title}: SSIM and MSE", head, tuple(rows))
 
     def each(self, title: str, names: Iterable[str]) -> Table:
-        """PSNR of each picture, with its blocks."""
+        """Table of PSNR of each picture, with its blocks."""
         rows = []
         for index, name in enumerate(names):
             for epsilon in EPSILONS:

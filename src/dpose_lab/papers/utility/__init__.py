@@ -1,4 +1,4 @@
-"""What releases are good for: a pose model tested on released pictures and clips, and trained on released pictures."""
+"""Utility of releases: a pose model tested on released pictures and clips, and trained on released pictures."""
 
 from dpose_lab.papers.experiment import Experiment
 from dpose_lab.papers.utility.study import Utility

@@ -1,4 +1,4 @@
-"""The public model on frames of released clips: rendered films of people who do something."""
+"""The public model on frames of released clips: rendered films of people in action."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Frame = NDArray[np.uint8]
 
 
 def on_clips(settings: Values, films: int, seed: int) -> Values:
-    """The public model on every frame of the first `films` films that shows the person.
+    """Test the public model on every frame that shows the person, of the first `films` films.
 
     Args:
         settings: `epsilon` and `restore` of `dpose release-video`; {} for the originals.
-        films: How many.
-        seed: Of the noise.
+        films: Number of films.
+        seed: Seed of the noise.
 
     Raises:
         DposeError: a film cannot be released.

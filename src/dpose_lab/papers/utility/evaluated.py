@@ -1,4 +1,4 @@
-"""A public pose model tested on pictures as they are released."""
+"""Tests of a public pose model on released pictures."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from dpose_lab.papers.pose.testing import people
 from dpose_lab.papers.quality.measure import noise_of
 
 SHOWN: Mapping[str, str] = {"none": "painted", "learned": "restored"}
-"""What tables call them."""
+"""Restorations by key, with their names in tables."""
 MODEL = "nano"
 RESAMPLES = 1000
 
 
 def public_model() -> PoseModel:
-    """The model with its public weights, where it is fastest.
+    """Load the model with its public weights, on the fastest device.
 
     Raises:
-        DposeError: its folder is damaged.
+        DposeError: the model's folder is damaged.
     """
     return load_model(find_model(MODEL)).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def crops_config(epsilon: int, m: int, restore: str) -> Pixelization:
-    """The configuration of `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW`."""
+    """Configuration of `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW`."""
     return Pixelization.of(epsilon, m, restore=restore)
 
 
 class ReleasedCrops(WrappedUnits):
-    """Units as they are released: each view a picture of its own, with noise from a seed.
+    """Released units: each view is a picture of its own, with noise from a seed.
 
-    A view is the same release however often it is loaded: its noise depends on its unit's name and its place alone.
+    A view is the same release however often it is loaded: the noise depends on the unit's name and the view's index.
 
     Args:
-        dataset: The originals, not augmented.
-        config: How they are released.
-        seed: Of the noise.
+        dataset: Originals, not augmented.
+        config: Configuration of the releases.
+        seed: Seed of the noise.
     """
 
     def __init__(self, dataset: UnitDataset, config: Pixelization, seed: int) -> None:
@@ -58,7 +58,7 @@ class ReleasedCrops(WrappedUnits):
         self._held: dict[int, list[View]] = {}
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
-        """The unit's views, released."""
+        """Load and release the unit's views."""
         if index not in self._held:
             views, name = self.dataset.load(index, rng), self.unit_id(index)
             self._held[index] = [
@@ -73,7 +73,7 @@ class ReleasedCrops(WrappedUnits):
         return self._held[index]
 
     def plan(self, height: int, width: int) -> PixelizationPlan:
-        """For crops of this size."""
+        """Plan for crops of this size."""
         bound = bind(self.config, Shape.of(height, width, 3))
         assert isinstance(bound, PixelizationPlan)
         return bound
@@ -82,30 +82,30 @@ class ReleasedCrops(WrappedUnits):
 def pckh_by_group(
     model: PoseModel, units: UnitDataset, seed: int, group: Callable[[str], str] = str
 ) -> dict[str, Any]:
-    """PCKh@0.5 with its interval, a bootstrap over groups of units.
+    """Measure PCKh@0.5 with a bootstrap interval over groups of units.
 
     Args:
-        model: With joints that MPII has.
-        units: Not augmented, with MPII's joints.
-        seed: Of the bootstrap.
-        group: From a unit's name to that of its group; every unit is one of its own.
+        model: Model with joints of MPII.
+        units: Units that are not augmented, with MPII's joints.
+        seed: Seed of the bootstrap.
+        group: Function from a unit's name to its group's name; by default every unit is its own group.
 
     Returns:
         pckh (an `Interval` as JSON), people.
     """
     everyone = people(model, units)
-    found, scored = everyone.found()
+    correct, scored = everyone.correct_joints()
     names = np.unique([group(name) for name in everyone.names], return_inverse=True)[1]
-    sums = [np.bincount(names, part).astype(np.float64) for part in (found, scored)]
+    sums = [np.bincount(names, part).astype(np.float64) for part in (correct, scored)]
 
     def share(weights: Floats) -> float:
         return float((sums[0] * weights).sum() / max((sums[1] * weights).sum(), 1))
 
-    return {"pckh": over_people(share, len(sums[0]), seed, RESAMPLES).to_dict(), "people": len(found)}
+    return {"pckh": over_people(share, len(sums[0]), seed, RESAMPLES).to_dict(), "people": len(correct)}
 
 
 def evaluated(settings: Values, units: UnitDataset, seed: int) -> Values:
-    """The public model on units, released as `settings` say: `epsilon`, `m`, `restore`; {} for the originals.
+    """Test the public model on units, released by `settings`: `epsilon`, `m`, `restore`; {} for the originals.
 
     Raises:
         DposeError: a picture cannot be read or released.

@@ -1,4 +1,4 @@
-"""`release-utility`: which cells there are, and the tables of those that are done."""
+"""`release-utility`: its cells, and the tables of finished ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEARNING: Mapping[str, Values] = {
     **{shown: {"on": "releases", "restore": how} for how, shown in SHOWN.items()},
     "dp-sgd": {"on": "dp-sgd"},
 }
-"""What is learnt from at a budget."""
+"""Training data at a budget."""
 NOTES = (
     "Released: every person's crop, at the model's input size, as a picture of its own by `dpose pixelize --epsilon E "
     "--neighbours pixels:M --restore none|learned`, blocks and colour chosen as there.",
@@ -48,16 +48,16 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Utility:
-    """The experiment with its data opened.
+    """The experiment bound to its data.
 
     Attributes:
-        spec: The data, with the split that the model is tested on.
-        units: Of that split.
+        spec: Data, with the split that the model is tested on.
+        units: Units of that split.
         learners: Units to train on, of the split for training.
-        films: How many are released.
-        seed: Of all noise.
-        quick: Whether few budgets are run only.
-        public: Whether nobody in the data needs protection.
+        films: Number of released films.
+        seed: Seed of all noise.
+        quick: True to run only a few budgets.
+        public: True if the data are public.
     """
 
     spec: DataSpec
@@ -73,17 +73,17 @@ class Utility:
         """Open the data, or rendered people on a ward.
 
         Raises:
-            DposeError: they cannot be used, or what is tested on would be trained on.
+            DposeError: the data cannot be used, or training and test data overlap.
         """
         if len(request.data) > 1:
             raise DposeError("data-given-several", "takes one --data", ", ".join(request.data))
-        asked = DataSpec.parse(request.data[0] if request.data else "synthetic:ward")
-        spec, own = asked.for_purpose("evaluate"), replace(asked, split="").for_purpose("train")
+        parsed = DataSpec.parse(request.data[0] if request.data else "synthetic:ward")
+        spec, own = parsed.for_purpose("evaluate"), replace(parsed, split="").for_purpose("train")
         if spec.same_units(own):
             raise DposeError(
                 "test-shares-units",
                 "training and testing would share units",
-                str(asked),
+                str(parsed),
                 "name another split to test on",
             )
         size = load_model(find_model(MODEL)).config.input_size
@@ -100,7 +100,7 @@ class Utility:
         )
 
     def hashes(self) -> Iterator[str]:
-        """Digests of all pictures that need protection, those to train on too."""
+        """Digests of all pictures that need protection, training data included."""
         for units in () if self.public else (self.units, self.learners):
             for index in range(len(units)):
                 yield from units.content_hashes(index)
@@ -108,7 +108,7 @@ class Utility:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         counts = {"units": len(self.units), "learners": len(self.learners), "films": self.films}
         return {"data": str(self.spec), **counts, "seed": self.seed, "quick": self.quick}
 
@@ -118,7 +118,7 @@ class Utility:
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """Pictures by budget, m and restoration; clips; then trainings."""
+        """Cells: pictures by budget, m and restoration; clips; then trainings."""
         epsilons, pixels = ((8, 32), (16,)) if self.quick else (EPSILONS, PIXELS)
         pictures = (
             Cell(f"m{m}-e{e}-{SHOWN[how]}", {"epsilon": e, "m": m, "restore": how})
@@ -136,7 +136,7 @@ class Utility:
         return [RAW, *pictures, RAW_CLIPS, *films, plain, *learning]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Test, or train and test, once.
+        """Run a cell: test, or train and test.
 
         Raises:
             DposeError: a picture cannot be read or released.
@@ -144,26 +144,26 @@ class Utility:
         settings = {name: value for name, value in cell.settings.items() if name != "part"}
         match cell.settings.get("part"):
             case "clips":
-                found = clips.on_clips(settings, self.films, self.seed)
+                values = clips.on_clips(settings, self.films, self.seed)
             case "trained":
-                found = trained.score(settings, self.learners, self.units, self.seed)
+                values = trained.score(settings, self.learners, self.units, self.seed)
             case _:
-                found = evaluated(settings, self.units, self.seed)
+                values = evaluated(settings, self.units, self.seed)
         progress()
-        return found
+        return values
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """PCKh@0.5: of the public model on pictures and on clips, and of what was trained."""
+        """Present PCKh@0.5 of the public model on pictures and clips, and of trained models."""
         done = {outcome.cell.key: outcome.values for outcome in outcomes if outcome.status == "done"}
         return Findings((self._pictures(done), self._clips(done), self._trained(done)), (), NOTES)
 
     def _pictures(self, done: Mapping[str, Values]) -> Table:
-        rows = [("raw", "", "", _told(done.get(RAW.key)), "")]
-        asked = [(c.settings["m"], c.settings["epsilon"]) for c in self.cells if "m" in c.settings]
-        for m, epsilon in dict.fromkeys(asked):
+        rows = [("raw", "", "", _pckh(done.get(RAW.key)), "")]
+        budgets = [(c.settings["m"], c.settings["epsilon"]) for c in self.cells if "m" in c.settings]
+        for m, epsilon in dict.fromkeys(budgets):
             pair = [done.get(f"m{m}-e{epsilon}-{how}") for how in SHOWN.values()]
             blocks = ", ".join(str(one["block"]) if one else "-" for one in pair)
-            rows.append((str(m), str(epsilon), blocks, _told(pair[0]), _told(pair[1])))
+            rows.append((str(m), str(epsilon), blocks, _pckh(pair[0]), _pckh(pair[1])))
         head = ("m", "epsilon", "blocks", "painted", "restored")
         title = (
             f"PCKh@0.5 in percent of `{MODEL}`, public weights, on {self.spec}, {len(self.units)} pictures"
@@ -171,9 +171,9 @@ class Utility:
         return Table(title, head, tuple(rows))
 
     def _clips(self, done: Mapping[str, Values]) -> Table:
-        rows: list[tuple[str, ...]] = [("raw", _told(done.get(RAW_CLIPS.key)), "")]
+        rows: list[tuple[str, ...]] = [("raw", _pckh(done.get(RAW_CLIPS.key)), "")]
         for e in self._budgets:
-            rows.append((str(e), *(_told(done.get(f"clips-e{e}-{how}")) for how in SHOWN.values())))
+            rows.append((str(e), *(_pckh(done.get(f"clips-e{e}-{how}")) for how in SHOWN.values())))
         shape = clips.SHAPE
         title = (
             f"the same on frames of {self.films} rendered films ({clips.LOOK}, {clips.SPLIT}), {shape.frames} frames "
@@ -183,8 +183,8 @@ class Utility:
 
     def _trained(self, done: Mapping[str, Values]) -> Table:
         rows = [
-            ("nothing: the public weights", "", "all of the units", _told(done.get(RAW.key))),
-            ("raw, without privacy", "", "nothing", _told(done.get("trained-raw"))),
+            ("nothing: the public weights", "", "all of the units", _pckh(done.get(RAW.key))),
+            ("raw, without privacy", "", "nothing", _pckh(done.get("trained-raw"))),
         ]
         kinds = {
             "painted": ("releases, painted", f"any {trained.M} pixels of a crop; labels are public"),
@@ -192,7 +192,7 @@ class Utility:
             "dp-sgd": ("raw, with DP-SGD", "a whole unit, pixels and labels"),
         }
         for (way, (name, what)), e in product(kinds.items(), self._budgets):
-            rows.append((name, str(e), what, _told(done.get(f"trained-e{e}-{way}"))))
+            rows.append((name, str(e), what, _pckh(done.get(f"trained-e{e}-{way}"))))
         title = (
             f"PCKh@0.5 in percent on the raw pictures above of `{MODEL}` trained on {len(self.learners)} units; "
             "epsilons of different protection cannot be compared"
@@ -200,8 +200,8 @@ class Utility:
         return Table(title, ("trained on", "epsilon", "what is protected", "PCKh@0.5"), tuple(rows), "words")
 
 
-def _told(values: Mapping[str, Mapping[str, float]] | None) -> str:
+def _pckh(values: Mapping[str, Mapping[str, float]] | None) -> str:
     if not values:
         return "-"
-    found = Interval(**values["pckh"])
-    return f"{100 * found.value:.1f} ({between(found.low, found.high, places=1, times=100)})"
+    interval = Interval(**values["pckh"])
+    return f"{100 * interval.value:.1f} ({between(interval.low, interval.high, places=1, times=100)})"

@@ -1,4 +1,4 @@
-"""A pose model trained on released pictures, beside training on the originals, with DP-SGD and without."""
+"""Training of a pose model on released pictures, and on the originals with and without DP-SGD."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PLAIN: Mapping[str, Any] = {
     "plan": {"method": "non-private", "epochs": EPOCHS, "expected_batch_size": 32},
     "optimizer": {"lr": 5e-4},
 }
-"""Without privacy, on originals and on releases alike."""
+"""Plan without privacy, the same for originals and releases."""
 
 
 def private_settings(epsilon: float, count: int) -> dict[str, Any]:
-    """DP-SGD on `count` units: dpose's recipe for this budget, but half of them a step and `EPOCHS`."""
+    """Plan of DP-SGD on `count` units: the recipe for this budget, with half of the units per step and `EPOCHS`."""
     recipe = RECOMMENDED.at(epsilon)
     budget = {"epsilon": epsilon, "delta": DELTA, "epochs": EPOCHS, "expected_batch_size": max(1, count // 2)}
     return {**recipe["model"], "plan": {**recipe["plan"], **budget}, "optimizer": recipe["optimizer"]}
@@ -43,10 +43,10 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
     """Train the public model further as `settings` say, and test it on originals.
 
     Args:
-        settings: `on`: "raw", "releases" (with `restore`) or "dp-sgd"; the latter two with `epsilon`.
-        units: The originals to learn from, not augmented.
-        tested: Other originals.
-        seed: Of all noise and of the training: nothing here is protected.
+        settings: `on`, one of "raw", "releases" (with `restore`) or "dp-sgd"; the latter two with `epsilon`.
+        units: Originals to learn from, not augmented.
+        tested: Other originals, to test on.
+        seed: Seed of all noise and of the training, so that nothing is protected.
 
     Raises:
         DposeError: a picture cannot be read or released.
@@ -61,7 +61,7 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
     apply_strategy(model, how["strategy"])
     task = PoseTask(model.config.skeleton, model.codec)
     with tempfile.TemporaryDirectory(prefix="dpose-utility-") as place:
-        # nobody keeps the run, and what is learnt of private units is in the experiment's own charge
+        # the run is not stored, and the experiment's own charge covers the private units
         run = train(
             task,
             model,
@@ -75,5 +75,5 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
             ),
         )
     if run.interrupted:
-        raise KeyboardInterrupt  # a shorter training is no cell's
+        raise KeyboardInterrupt  # a shorter training is not a cell's result
     return {**pckh_by_group(model, tested, seed), "steps": run.steps}

@@ -1,4 +1,4 @@
-"""What released films are still good for: an action model that learns from them and is tested on them, by epsilon."""
+"""Utility of released films: an action model trained and tested on them, by epsilon."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dpose_scene.films import FILM_FRAMES
 LOOK, SIZE = "studio", (120, 160)
 TRAIN, TEST = 240, 120
 SEEN, FRAMES, STRIDE = (48, 64), 8, 3
-"""What the model sees of a film: it is shrunk, and every third frame taken."""
+"""Input of the model: height and width of shrunk frames, and the step between frames."""
 EPOCHS, PRIVATE_EPOCHS = 12.0, 20.0
 EPSILONS = (1, 2, 4, 8, 16)
 SHOWN = {"learned": "restored", "none": "painted"}
@@ -71,10 +71,10 @@ METHODS = {
         trained("multiclip", "MultiClip-DP on raw films", 16, 3),
     )
 }
-"""Every row by key, in the order in which they are run."""
+"""Rows by key, in the order in which they are run."""
 QUICK = (RAW.key, "pixels-16-16-restored")
 NOTES = (
-    f"Films: rendered, {SIZE[1]} x {SIZE[0]}, {FILM_FRAMES} frames at 12 a second, one person in each, nobody real. "
+    f"Films: rendered, {SIZE[1]} x {SIZE[0]}, {FILM_FRAMES} frames at 12 a second, one person in each. "
     f"Each is released whole, delta {DELTA:g}, cells, colour and frames chosen as `dpose release-video` chooses them; "
     f"what is released is then shrunk to {SEEN[1]} x {SEEN[0]} for the model, raw films alike.",
     "Models: nano, from nothing; one run each. Trained on what the row shows; raw test is what such a model finds in "
@@ -83,20 +83,20 @@ NOTES = (
     "An epsilon of a release covers what its neighbours say, of each film for itself, test films too; labels are "
     "public. An epsilon of DP-SGD covers a whole training film with its label, of the model alone, and shows no film. "
     "They cannot be compared.",
-    "All noise came from a seed: these results protect nobody.",
+    "All noise came from a seed: these results protect no one.",
 )
 
 
 @dataclass(frozen=True)
 class ActionStudy:
-    """The experiment with its films.
+    """The experiment bound to its films.
 
     Attributes:
-        train: To learn from.
-        test: Of other people.
-        seed: Of everything.
-        quick: Whether only `QUICK` is run.
-        folder: Where its results go.
+        train: Films to learn from.
+        test: Films of other people, to test on.
+        seed: Seed of all randomness.
+        quick: True to run only `QUICK`.
+        folder: Folder of the results.
     """
 
     train: VideoSet
@@ -107,7 +107,7 @@ class ActionStudy:
 
     @classmethod
     def of(cls, request: Request) -> Bound:
-        """Open the films; they are rendered when they are first asked for."""
+        """Open the films, which are rendered on first use."""
         # cut in their order: actions follow one another, so that all have as many films
         train, test = (
             replace(films, videos=films.videos[: min(count, request.limit or count)])
@@ -120,16 +120,16 @@ class ActionStudy:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         return {"train": len(self.train), "test": len(self.test), "seed": self.seed, "quick": self.quick}
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a row."""
+        """Cells, one per row."""
         return [Cell(key, {"method": key}, 2) for key in (QUICK if self.quick else METHODS)]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Release the films, learn from them once, and test on raw and on released ones.
+        """Release the films, train on them once, and test on raw and on released ones.
 
         Raises:
             DposeError: a film cannot be released.
@@ -159,7 +159,7 @@ class ActionStudy:
         }
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Top-1 by row."""
+        """Present top-1 by row."""
         rows = tuple(_row(METHODS[o.cell.settings["method"]], o) for o in outcomes)
         head = (
             "",
@@ -175,7 +175,7 @@ class ActionStudy:
         return Findings((Table(title, head, rows),), (self._drawn(outcomes),), (chance, *NOTES))
 
     def _drawn(self, outcomes: Sequence[Outcome]) -> Figure:
-        """Frames of one film as each row shows it; private training shows none."""
+        """Frames of one film as each row releases it; private training releases none."""
         film = replace(self.train, videos=self.train.videos[DRAWN : DRAWN + 1] or self.train.videos[:1])
         methods = [METHODS[o.cell.settings["method"]] for o in outcomes if o.status == "done"]
         methods = [method for method in methods if method.kind != "train"] or [RAW]
@@ -188,19 +188,19 @@ class ActionStudy:
         return Figure("frames", caption, png=encode_image(np.concatenate(strips), ".png"))
 
 
-def _interval(found: object, seed: int) -> Values:
-    """Top-1 with a bootstrap over films: each is one clip."""
-    assert isinstance(found, Top1Result)
-    right = (np.arange(found.count) < found.correct).astype(np.float64)
+def _interval(result: object, seed: int) -> Values:
+    """Compute top-1 with a bootstrap over films, each of one clip."""
+    assert isinstance(result, Top1Result)
+    right = (np.arange(result.count) < result.correct).astype(np.float64)
 
     def share(weights: Floats) -> float:
         return float((right * weights).sum() / weights.sum())
 
-    return over_people(share, found.count, seed, RESAMPLES).to_dict()
+    return over_people(share, result.count, seed, RESAMPLES).to_dict()
 
 
 def _noise(method: VideoMethod) -> Values:
-    """How coarse and how noisy a release is, by its plan alone."""
+    """Describe cells and noise of a release, from its plan alone."""
     if method.kind != "release":
         return {}
     shape = Shape.of(*SIZE, 3, frames=FILM_FRAMES)
@@ -218,15 +218,15 @@ def _row(method: VideoMethod, outcome: Outcome) -> tuple[str, ...]:
     if "noise" in values:
         columns, rows, frames = values["cells"]
         cells, noise = f"{columns} x {rows}, {frames:.3g}", lower(values["noise"], digits=3)
-    told = (_told(values[name]) for name in ("raw", "released"))
-    return (method.title, method.guarantee, epsilon, cells, noise, *told)
+    scores = (_top1(values[name]) for name in ("raw", "released"))
+    return (method.title, method.guarantee, epsilon, cells, noise, *scores)
 
 
-def _told(values: Mapping[str, float] | None) -> str:
+def _top1(values: Mapping[str, float] | None) -> str:
     if values is None:
         return ""
-    found = Interval(**values)
-    return f"{100 * found.value:.1f} ({between(found.low, found.high, places=1, times=100)})"
+    interval = Interval(**values)
+    return f"{100 * interval.value:.1f} ({between(interval.low, interval.high, places=1, times=100)})"
 
 
 EXPERIMENTS = (
@@ -234,7 +234,7 @@ EXPERIMENTS = (
         "release-actions",
         "what an action model learns of released films, and finds in them",
         ActionStudy.of,
-        reads=lambda _: iter(()),  # films are rendered: nobody is in them
+        reads=lambda _: iter(()),  # films are rendered: no real person is in them
         options=("limit", "seed", "quick"),
     ),
 )

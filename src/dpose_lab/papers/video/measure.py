@@ -1,4 +1,4 @@
-"""One cell: train on what a method shows, and measure what is left of action and of privacy."""
+"""Measurement of one cell: train on a method's releases, and test action recognition and attribute inference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpose_lab.papers.video.methods import DELTA, VideoMethod, released_videos
 ACTION_EPOCHS, ATTRIBUTE_EPOCHS, PRIVATE_EPOCHS = 8.0, 15.0, 15.0
 BATCH, PRIVATE_BATCH = 16, 64
 STEPS = 3
-"""What a cell reports its progress in: released, learnt the action, learnt the attributes."""
+"""Number of progress steps of a cell: release, learn actions, learn attributes."""
 
 
 def measure_videos(
@@ -39,23 +39,23 @@ def measure_videos(
     witness: VideoSet | None = None,
     public: tuple[bool, bool] = (False, False),
 ) -> dict[str, Any]:
-    """Top-1 on raw and on released test videos; cMAP and F1 of the attributes on both.
+    """Measure top-1 on raw and on released test videos, and cMAP and F1 of the attributes on both.
 
-    The attributes are learnt from the middle frames of released training videos with their true labels: what somebody
-    can who knows some of the people and sees releases. Privately trained models release no videos, so there is no such
-    measure of them.
+    The attributes are learnt from the middle frames of released training videos with their true labels: an
+    attacker who knows some of the people and sees releases can do so. Privately trained models release no videos, so
+    they have no such measure.
 
     Args:
-        method: The row.
+        method: Row of the table.
         train_set: Raw videos.
         test_set: Raw videos of other people.
-        seed: Of weights, order and noise.
-        external: Folders of videos that were made elsewhere.
-        folder: Where released files go.
+        seed: Seed of weights, order and noise.
+        external: Folders of videos that were made elsewhere, by row.
+        folder: Folder of released files.
         progress: Called `STEPS` times.
-        witness: Pictures or videos of other data to learn the attributes from, shown by the method too; those of
-            `train_set` where None.
-        public: Whether nobody needs protection: in the videos, and in `witness`.
+        witness: Pictures or videos of other data to learn the attributes from, released by the method too; None for
+            those of `train_set`.
+        public: True if the videos and `witness` are public.
 
     Raises:
         DposeError: the method's videos are not available.
@@ -67,7 +67,7 @@ def measure_videos(
     for videos in (shown, shown_test):
         for video in videos.videos:
             video.source.count()
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "release_seconds": (time.perf_counter() - began) / (len(shown) + len(shown_test)),
         "train": len(shown),
         "test": len(test_set),
@@ -81,17 +81,17 @@ def measure_videos(
     )
     assert isinstance(raw, Top1Result)
     assert isinstance(own, Top1Result)
-    found["top1_raw"] = raw.top1
+    measured["top1_raw"] = raw.top1
     progress()
     if method.kind != "train":
-        found["top1_released"] = own.top1
+        measured["top1_released"] = own.top1
         known = shown
         if witness is not None:
             known = released_videos(witness, method, seed, {}, folder, public=public[1])
         if known.attributes:
-            found |= _attributes(known, [test_set, shown_test], seed)
+            measured |= _attributes(known, [test_set, shown_test], seed)
     progress()
-    return found
+    return measured
 
 
 def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
 
 
 def training_plan(method: VideoMethod) -> TrainingPlan:
-    """How a row's model is trained."""
+    """Training plan of a row's model."""
     if method.kind != "train":
         return TrainingPlan(
             method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video"
@@ -132,9 +132,9 @@ def training_plan(method: VideoMethod) -> TrainingPlan:
 
 
 def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingPlan, seed: int) -> list[Any]:
-    """Train from nothing in a folder that nobody keeps; the scores on each of `tests`.
+    """Train from scratch in a temporary folder, and score on each of `tests`.
 
-    Its state lies there too: what is learnt from private videos, and how well, is in the experiment's own charge.
+    The run's state is temporary, too: the experiment's own charge covers the private videos and the scores.
 
     Raises:
         KeyboardInterrupt: the training was stopped.
@@ -155,5 +155,5 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
             ),
         )
     if run.interrupted:
-        raise KeyboardInterrupt  # a shorter training is no cell's
+        raise KeyboardInterrupt  # a shorter training is not a cell's result
     return [metric_of_views(task, run.model, test, microbatch_size=BATCH, console=quiet) for test in tests]

@@ -1,4 +1,4 @@
-"""The rows: what is done to the videos or to the training, and what that guarantees."""
+"""Rows of the tables: methods of releasing videos or of training, with their guarantees."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from dpose.release.obfuscate import Obfuscator
 
 DELTA = 1e-4
 PAPER_VALUES = 320 * 240 * 3
-"""Values of a frame in seed 004, of which k = 3,072 are kept."""
+"""Values of a frame in seed 004, which are projected to k = 3,072."""
 ROWS_OF_OBFUSCATION = 256
-"""Smaller videos are enlarged to so many rows to be obscured, by kernels in pixels, and shrunk again."""
+"""Height to which smaller videos are enlarged before obscuring, since kernels are given in pixels."""
 NONE = "none"
 
 
 @dataclass(frozen=True)
 class VideoMethod:
-    """One row.
+    """A row of the tables.
 
     Attributes:
-        key: Names its cells, and its videos with `--external`.
-        title: What the tables call it.
-        guarantee: What is guaranteed, and to which neighbours.
+        key: Name of the row's cells, and of its videos with `--external`.
+        title: Name in tables.
+        guarantee: The guarantee and its neighbours, in words.
         kind: "raw", "release", "paper", "obscure", "train" (private training on raw videos) or "foreign".
-        epsilon: Of a release or a training.
-        views: Clips of a video in its gradient.
+        epsilon: Budget of a release or a training.
+        views: Number of clips of a video in its gradient.
         k: For the paper's algorithm, the dimension at 320 x 240.
         split: For the paper's algorithm, b.
-        neighbours: Of a release.
-        colour: As `dpose release-video` has it, of a release.
-        restore: How a release is restored.
+        neighbours: Neighbours of a release.
+        colour: Colour mode of a release, as in `dpose release-video`.
+        restore: Restoration of a release.
     """
 
     key: str
@@ -90,7 +90,7 @@ def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> VideoMethod:
 
 
 def trained(name: str, title: str, epsilon: int, views: int) -> VideoMethod:
-    """Private training on raw videos, with so many clips of each."""
+    """Make a row of private training on raw videos, with so many clips of each."""
     return VideoMethod(
         f"{name}-{epsilon}",
         f"{title}, epsilon {epsilon}",
@@ -134,7 +134,7 @@ _ALL = (
     *(trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
 )
 METHODS: Mapping[str, VideoMethod] = {method.key: method for method in _ALL}
-"""Every row by key."""
+"""Rows by key."""
 
 
 def released_videos(
@@ -146,18 +146,18 @@ def released_videos(
     *,
     public: bool = False,
 ) -> VideoSet:
-    """The videos as `method` shows them; each is released once and kept: rendered ones in memory, files as files.
+    """Release videos by `method`; each is released once and stored: rendered ones in memory, files as files.
 
     Args:
-        videos: The originals.
-        method: Of kind "raw" or "train", which show them as they are, or any other.
-        seed: Of all noise.
-        external: Folders with videos that were made elsewhere, by row.
-        folder: Where released files go; those that are there are taken.
-        public: Whether nobody in them needs protection: then no release is counted.
+        videos: Originals.
+        method: Method; kinds "raw" and "train" return the originals.
+        seed: Seed of all noise.
+        external: Folders of videos that were made elsewhere, by row.
+        folder: Folder of released files; existing ones are used again.
+        public: True if the videos are public. Releases of public videos are not charged to the account.
 
     Raises:
-        DposeError: videos of a foreign method are not there, or a video cannot be read or written.
+        DposeError: videos of a foreign method are missing, or a video cannot be read or written.
     """
     if method.key in external:
         return videos.through(lambda video: _elsewhere(external[method.key], video))
@@ -174,17 +174,17 @@ def released_videos(
 
 
 def available(method: VideoMethod, external: Mapping[str, Path]) -> bool:
-    """Whether `released_videos` can show videos."""
+    """True if `released_videos` can release videos by the method."""
     return method.key in external or method.kind != "foreign"
 
 
 def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
-    """Folders by row, from "NAME:DIR".
+    """Parse "NAME:DIR" into folders by row.
 
     Raises:
         DposeError: no such row, no such folder, or the same row twice.
     """
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for text in given:
         name, _, folder = text.partition(":")
         if name not in METHODS or name == RAW.key:
@@ -194,12 +194,12 @@ def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
                 f"--external {text}",
                 f"known are {', '.join(METHODS)}",
             )
-        if name in found or not Path(folder).is_dir() or not folder:
+        if name in folders or not Path(folder).is_dir() or not folder:
             raise DposeError(
                 "row-folder-malformed", "must name a folder, and each row once", f"--external {text}"
             )
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders
 
 
 def _elsewhere(folder: Path, video: Video) -> VideoSource:
@@ -220,7 +220,7 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
             if method.kind == "obscure":
                 work = Work(method=method.key, seed=seed, public=public, again=True)
             else:
-                # every method shows every video: each is counted, as what nothing bounds
+                # every method shows every video: each is charged as unbounded
                 setting = release_of(method, info.height * info.width * 3)
                 work = Work(setting, seed=seed, public=public, again=True)
             release_one(work, Job(source.path, out))
@@ -234,7 +234,7 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
 
 
 def release_of(method: VideoMethod, values: int) -> Projection:
-    """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
+    """Configuration of a release of frames with so many values; the paper's algorithm projects to the same share."""
     epsilon, delta = str(method.epsilon), str(DELTA)
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))

@@ -1,4 +1,4 @@
-"""Seed 004's tables, filled with what was run: a row a method, beside the paper's numbers."""
+"""Seed 004's tables with our results: a row per method, beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "table4": (RAW.key, "paper-8", "paper-8-b0.2"),
     "table5": ("isr-32x24", "block-8", "paper-8"),
 }
-"""What `--quick` runs, once."""
+"""Rows that `--quick` runs, once."""
 COLUMNS = (
     ("top1_raw", "Top-1, raw test"),
     ("top1_released", "Top-1, released test"),
@@ -68,19 +68,19 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Study:
-    """One table with its videos opened.
+    """A table bound to its videos.
 
     Attributes:
-        table: As in "table1".
-        spec: The videos.
-        train: To learn from.
-        test: To test on.
+        table: Name, such as "table1".
+        spec: Spec of the videos.
+        train: Videos to learn from.
+        test: Videos to test on.
         witness: Other data that attributes are learnt from; None for `train`.
         external: Folders of videos that were made elsewhere, by row.
-        folder: Where released files go.
-        seed: Of everything; each run adds one.
-        quick: Whether only `QUICK` is run.
-        public: Whether nobody needs protection: in the videos, and in `witness`.
+        folder: Folder of released files.
+        seed: Seed of all randomness; each run adds one.
+        quick: True to run only `QUICK`.
+        public: True if the videos and `witness` are public.
     """
 
     table: str
@@ -96,7 +96,7 @@ class Study:
 
     @classmethod
     def of(cls, table: str, request: Request) -> Study:
-        """Open what was asked for, or the embedded clips.
+        """Open the requested videos, or the embedded clips.
 
         Raises:
             DposeError: too many data, data without actions, a second one without the first's attributes, or
@@ -143,7 +143,7 @@ class Study:
 
     @property
     def settings(self) -> Values:
-        """All that the results depend on."""
+        """Settings that the results depend on."""
         return {
             "data": str(self.spec),
             "train": len(self.train),
@@ -156,7 +156,7 @@ class Study:
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """One a method and run, of those that can be run here; the raw one first."""
+        """Cells, one per method and run, of those that can be run here; the raw one first."""
         keys = QUICK[self.table] if self.quick else ROWS[self.table]
         wanted = {*keys, *(name for name in self.external if name in ROWS[self.table])}
         runs = 1 if self.quick else RUNS
@@ -169,7 +169,7 @@ class Study:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Train and test once.
+        """Train and test a cell.
 
         Raises:
             DposeError: a video cannot be read.
@@ -190,10 +190,10 @@ class Study:
         )
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """The table.
+        """Present the table.
 
         Raises:
-            DposeError: the raw row is at chance: nothing could be read from the others.
+            DposeError: the raw row is at chance level, so that the other rows would mean nothing.
         """
         self._check_raw(outcomes)
         paper = video_table_of(self.table)
@@ -201,15 +201,15 @@ class Study:
         return Findings(tables, (), self._notes(paper))
 
     def _check_raw(self, outcomes: Sequence[Outcome]) -> None:
-        found = _values(outcomes, RAW.key, "top1_raw")
-        if not found:
+        scores = _values(outcomes, RAW.key, "top1_raw")
+        if not scores:
             return
         chance = 1 / len(self.train.actions)
         bar = 100 * (chance + 3 * math.sqrt(chance * (1 - chance) / len(self.test)))
-        if statistics.mean(found) < bar:
+        if statistics.mean(scores) < bar:
             raise DposeError(
                 "baseline-learns-nothing",
-                f"the model learns nothing from raw videos: top-1 {statistics.mean(found):.1f} %, and guessing may "
+                f"the model learns nothing from raw videos: top-1 {statistics.mean(scores):.1f} %, and guessing may "
                 f"reach {bar:.1f} %",
                 self.table,
                 "use more videos; a table beside such a row would mean nothing",
@@ -232,12 +232,12 @@ class Study:
         done = [o for o in outcomes if o.status == "done"]
         if not done:
             return outcomes[0].status
-        found = [float(o.values[column]) for o in done if o.values.get(column) is not None]
-        if not found:
+        scores = [float(o.values[column]) for o in done if o.values.get(column) is not None]
+        if not scores:
             return "-"
         digits = 3 if column == "release_seconds" else 2
-        mean = f"{statistics.mean(found):.{digits}f}"
-        return f"{mean} ± {statistics.variance(found):.{digits}f}" if len(found) > 1 else mean
+        mean = f"{statistics.mean(scores):.{digits}f}"
+        return f"{mean} ± {statistics.variance(scores):.{digits}f}" if len(scores) > 1 else mean
 
     def _notes(self, paper: Paper) -> tuple[str, ...]:
         chance = 100 / len(self.train.actions)
@@ -258,7 +258,7 @@ class Study:
             "models: nano, trained from nothing; the paper's is MViT-B from Kinetics-400",
             "obfuscations work on frames enlarged to 256 rows; the paper's algorithm keeps the same share of a frame, "
             "k / 230,400",
-            "all noise comes from a seed: these results protect nobody",
+            "all noise comes from a seed: these results protect no one",
             *paper.notes(),
         )
 
@@ -267,19 +267,19 @@ def _witness(request: Request, test: VideoSet) -> VideoSet | None:
     if len(request.data) < 2:
         return None
     spec = ActionSpec.parse(request.data[1])
-    found = open_videos(ActionSpec(spec.name, spec.root, "train"), purpose="train", limit=request.limit)
-    if not found.attributes or found.attributes != test.attributes:
+    train = open_videos(ActionSpec(spec.name, spec.root, "train"), purpose="train", limit=request.limit)
+    if not train.attributes or train.attributes != test.attributes:
         raise DposeError(
             "attributes-differ",
             "has not the attributes that the videos are labelled with",
             str(spec),
             f"they are {', '.join(test.attributes) or 'none'}; vispr goes with pahmdb",
         )
-    return found
+    return train
 
 
 def video_table_of(table: str) -> Paper:
-    """What the paper says in one of its tables."""
+    """The paper's findings in one of its tables."""
     return read_paper(__package__ or "", "paper.yaml")[table]
 
 
@@ -290,7 +290,7 @@ def _values(outcomes: Sequence[Outcome], key: str, column: str) -> list[float]:
 
 
 def _printed(paper: Paper) -> Table:
-    """The paper's own numbers, as text."""
+    """The paper's numbers, as text."""
     names: list[str] = []
     for reading in paper.readings:
         names += [name for name in reading.values if name not in names]
