@@ -95,7 +95,7 @@ GUARDED = {
                 "_history",
                 "_folder",
             ),
-            *("_told_file", "_told_job", "make_app"),
+            *("_file_json", "_job_json", "make_app"),
         ),
     ),
     "studio/jobs.py": Guarded(

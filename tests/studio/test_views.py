@@ -221,7 +221,7 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch):
         time.sleep(0.01)
     some.close()
     assert job.state == "failed"
-    assert "no process could be started for it (Cannot allocate memory)" in job.said
+    assert "no process could be started for it (Cannot allocate memory)" in job.message
     assert told == [1]
 
 
