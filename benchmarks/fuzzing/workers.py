@@ -62,12 +62,12 @@ class Worker:
         room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=room))
         tasks, self._tasks = os.pipe()
-        self._told, told = os.pipe()
+        self._notes, told = os.pipe()
         self.process = os.fork()
         if not self.process:
             try:
                 os.close(self._tasks)
-                os.close(self._told)
+                os.close(self._notes)
                 _serve(self.folder, tasks, told)
             finally:
                 os._exit(0)
@@ -80,10 +80,10 @@ class Worker:
         os.write(self._tasks, json.dumps([name, number, seed]).encode() + b"\n")
         data, until = b"", time.monotonic() + SECONDS + 15
         while not data.endswith(b"\n"):
-            ready, _, _ = select.select([self._told], [], [], max(0.0, until - time.monotonic()))
+            ready, _, _ = select.select([self._notes], [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 os.kill(self.process, signal.SIGKILL)
-            piece = os.read(self._told, 1 << 16)
+            piece = os.read(self._notes, 1 << 16)
             if not piece:
                 return None
             data += piece
@@ -93,7 +93,7 @@ class Worker:
     def end(self) -> str:
         """Let it go; the name of the signal that killed it, "" for none."""
         os.close(self._tasks)
-        os.close(self._told)
+        os.close(self._notes)
         _, status = os.waitpid(self.process, 0)
         shutil.rmtree(self.folder, ignore_errors=True)
         code = os.waitstatus_to_exitcode(status)

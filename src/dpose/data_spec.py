@@ -237,11 +237,11 @@ class Spec:
         """
         split = "" if any(name in self.dataset.distinct for name, _ in self.options) else self.named_split
         if not self.dataset.in_a_folder:
-            told = f"{self.name}-{self.root}:{split}"
-            return SetNames((told,), (told,), whole=True)
+            notes = f"{self.name}-{self.root}:{split}"
+            return SetNames((notes,), (notes,), whole=True)
         if self.dataset.holds is None:
-            told = f"{self.name}:{split}".rstrip(":")
-            return SetNames((told,), (told,), whole=True)
+            notes = f"{self.name}:{split}".rstrip(":")
+            return SetNames((notes,), (notes,), whole=True)
         files = [Path(value).stem for name, value in self.options if name in self.dataset.distinct]
         called = [n for text in (Path(self.root).name, *files) for n in sets_in(text) if n != "coco"]
         try:

@@ -62,7 +62,7 @@ class _Kernel:
         """Digest of what is compiled into it: code, options, the numbers that it names and the kernels it calls."""
         code, known = self._function.__code__, self._function.__globals__
         named = {name: known[name] for name in _names(code) if name in known}
-        return hashlib.sha256("\n".join(map(_told, (code, self._options, named))).encode()).hexdigest()
+        return hashlib.sha256("\n".join(map(_notes, (code, self._options, named))).encode()).hexdigest()
 
     def __call__(self, *values: Any) -> Any:
         try:
@@ -88,21 +88,21 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _told(value: Any) -> str:
+def _notes(value: Any) -> str:
     """A word for what is compiled into a kernel: the same in every process, and another one for another number."""
     if isinstance(value, _Kernel):
         return value.digest
     if isinstance(value, CodeType):
-        return _told((value.co_code, value.co_consts, value.co_names, value.co_varnames))
+        return _notes((value.co_code, value.co_consts, value.co_names, value.co_varnames))
     if isinstance(value, ModuleType) or callable(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
     if isinstance(value, dict):
-        return _told({(name, _told(one)) for name, one in value.items()})
+        return _notes({(name, _notes(one)) for name, one in value.items()})
     if isinstance(value, tuple | list | set | frozenset):
-        told = list(map(_told, value))
+        notes = list(map(_notes, value))
         if isinstance(value, set | frozenset):  # in another order in every process
-            told.sort()
-        return f"{type(value).__name__}({', '.join(told)})"
+            notes.sort()
+        return f"{type(value).__name__}({', '.join(notes)})"
     if hasattr(value, "tobytes"):  # an array, whose repr is shortened
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     return repr(value)

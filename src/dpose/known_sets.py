@@ -141,25 +141,27 @@ class SetNames:
     """Which public sets some data are, as far as names tell.
 
     Attributes:
-        told: What the data are called, fit to stand in an artefact: a set with its split, or, of anybody's data in a
+        notes: What the data are called, fit to stand in an artefact: a set with its split, or, of anybody's data in a
             common format, "folder NAME:SPLIT", which is no set's name.
-        sets: The public sets that they may hold pictures of: those among `told`, and those that the names of labelled
+        sets: The public sets that they may hold pictures of: those among `notes`, and those that the names of labelled
             pictures speak of. The latter are a fact about private labels, for refusals alone.
-        whole: Whether `told` names all of the data.
+        whole: Whether `notes` names all of the data.
     """
 
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     whole: bool = False
 
     @property
     def declared(self) -> SetNames:
         """The same without what pictures alone tell."""
-        return replace(self, sets=tuple(name for name in self.sets if name in self.told))
+        return replace(self, sets=tuple(name for name in self.sets if name in self.notes))
 
     def __add__(self, other: SetNames) -> SetNames:
-        told, sets = (tuple(dict.fromkeys(pair)) for pair in (self.told + other.told, self.sets + other.sets))
-        return SetNames(told, sets, self.whole and other.whole)
+        notes, sets = (
+            tuple(dict.fromkeys(pair)) for pair in (self.notes + other.notes, self.sets + other.sets)
+        )
+        return SetNames(notes, sets, self.whole and other.whole)
 
 
 NO_NAMES = SetNames()
@@ -241,8 +243,8 @@ def shared(learnt: Iterable[str], sets: Iterable[str]) -> tuple[str, str] | None
 
     Rendered people are nobody and share nothing.
     """
-    asked = [name for name in sets if not is_rendered(name)]
-    pairs = ((one, other) for one in learnt if not is_rendered(one) for other in asked)
+    requested = [name for name in sets if not is_rendered(name)]
+    pairs = ((one, other) for one in learnt if not is_rendered(one) for other in requested)
     return next((pair for pair in pairs if shares_pictures(*pair)), None)
 
 

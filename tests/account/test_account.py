@@ -423,7 +423,7 @@ def chosen(*found, delta=1e-5, asked=IMAGE):
 )
 def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in(where, made, asked):
     """The figure is the least budget of the grid, at its share of delta, that admits them one after the other."""
-    point = chosen(*made, asked=asked)
+    point = chosen(*made, requested=asked)
     assert point in CHOSEN
     assert point >= composed(made, 1e-5, asked)
     assert spending(asked, 1e-5, where, of=HERE, also=made).chosen == point
@@ -468,7 +468,7 @@ def test_the_filters_that_are_asked_together_share_delta():
 
 def test_pure_losses_cost_their_sum_whoever_chose_them():
     releases = [release_charge(k, HERE, epsilon=0.3) for k in range(4)]
-    assert chosen(*releases, asked=Neighbours.of_pixels(16)) == pytest.approx(1.2, rel=1e-12)
+    assert chosen(*releases, requested=Neighbours.of_pixels(16)) == pytest.approx(1.2, rel=1e-12)
     assert chosen() == 0
 
 

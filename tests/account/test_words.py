@@ -56,7 +56,7 @@ def test_the_person_of_a_picture_is_asked_of_all_that_was_read_with_it():
     one = only(picture_of("a", THREE[0], 1e-5, [Neighbours("subject")]).answers)
     assert one.epsilon == pytest.approx(epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5))
     assert [entry.id for entry in picture_of("a", THREE[0]).entries] == [f"{0:032x}"]
-    assert Neighbours("subject") in [answer.asked for answer in picture_of("a", THREE[0]).answers]
+    assert Neighbours("subject") in [answer.requested for answer in picture_of("a", THREE[0]).answers]
 
 
 def test_what_was_taken_to_be_public_has_no_bound():

@@ -43,7 +43,7 @@ def command_job(folder, code=0, **changed):
         "begin": (sys.executable, "-c", WAITS, str(folder / "begun")),
         "go_on": (sys.executable, "-c", ENDS, str(folder / "done"), str(code)),
         "begun": str(folder / "begun"),
-        "told": str(folder / "exit"),
+        "exit_file": str(folder / "exit"),
         "version": metadata.version("dpose"),
     }
     return CommandJob(**given | changed)
@@ -307,7 +307,7 @@ def test_a_training_is_requeued_and_counts_no_step_twice(tmp_path):
             begin=(*dpose, "train", *train.split(), *budget.split(), "--out", str(out)),
             go_on=(*dpose, "train", "--resume", str(out)),
             begun=str(out / "config.json"),
-            told=str(log / "exit"),
+            exit_file=str(log / "exit"),
             version=metadata.version("dpose"),
         ),
         log,

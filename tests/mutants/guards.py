@@ -225,7 +225,7 @@ GUARDED = {
     "privacy/shares.py": Guarded(("privacy/test_shares.py",)),
     "privacy/protected.py": Guarded(
         ("privacy/test_shares.py", "privacy/test_protected.py"),
-        ("protect", "_check_copies", "_seen", "_told", "contents_of", "contents_and_files"),
+        ("protect", "_check_copies", "_seen", "_content_reader", "contents_of", "contents_and_files"),
     ),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
     "privacy/marks.py": Guarded(ACCOUNT),

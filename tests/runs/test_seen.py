@@ -94,16 +94,16 @@ class TestWhichSet:
             return DataSpec.parse(f"{spec}:{root}:{split}").set_names
 
         own = names(labelled(tmp_path / "a", **OWN))
-        assert (own.told, own.sets) == (("coco:val",), ("coco:val",))
+        assert (own.notes, own.sets) == (("coco:val",), ("coco:val",))
         numbered = names(labelled(tmp_path / "b", numbers=True))
-        assert (numbered.told, numbered.sets) == (("folder b:val",), ("coco",))
+        assert (numbered.notes, numbered.sets) == (("folder b:val",), ("coco",))
         assert numbered.declared.sets == ()
         ward = names(labelled(tmp_path / "coco"))  # a folder that is called by its format
-        assert (ward.told, ward.sets, ward.whole) == (("folder coco:val",), (), True)
+        assert (ward.notes, ward.sets, ward.whole) == (("folder coco:val",), (), True)
         assert names(labelled(tmp_path / "crowdpose")).sets == ("crowdpose",)
         other = labelled(tmp_path / "c", name="ochuman_val.json")
         assert names(f"{other}", split="val,annotations=ochuman_val.json").sets == ("ochuman",)
-        assert names(labelled(tmp_path / "d", name="one.json", **OWN)).told == ("coco",)  # of all splits
+        assert names(labelled(tmp_path / "d", name="one.json", **OWN)).notes == ("coco",)  # of all splits
         assert DataSpec.parse("mpii:/nowhere:val").set_names.sets == ("mpii:val",)
         assert DataSpec.parse("synthetic:ward:val").set_names.sets == ("synthetic-ward:val",)
 

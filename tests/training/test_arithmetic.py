@@ -176,7 +176,7 @@ class Second(ProcessGroup):
     told = b""
 
     def bytes_from_first(self, content):
-        return self.told
+        return self.notes
 
     def highest(self, value):
         return value

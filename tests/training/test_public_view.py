@@ -196,7 +196,7 @@ class Shifts:
             [View(texture(size, 10 * i + j), {"x": np.float32(j)}, 1.0 + j) for j in range(1 + i % most)]
             for i in range(n)
         ]
-        self.asked = []
+        self.requested = []
 
     def __len__(self):
         return len(self.views)
@@ -210,7 +210,7 @@ class Shifts:
         return tuple(hashlib.sha256(v.image.tobytes()).hexdigest() for v in self.views[index])
 
     def canonical(self, index):
-        self.asked.append(index)
+        self.requested.append(index)
         return list(self.views[index])
 
     def augmented(self, view, rng):
@@ -229,7 +229,7 @@ def test_psi_comes_before_augmentation_and_is_computed_once():
     for seed in range(20):
         for view in units.load(2, np.random.default_rng(seed)):
             looked.setdefault(float(view.weight), []).append(view.image)
-    assert data.asked == [2]
+    assert data.requested == [2]
     psi = PublicView()
     for j, original in enumerate(data.views[2]):
         public = psi(original.image)
@@ -281,9 +281,9 @@ def test_threads_share_one_set_of_grids():
     units = PublicViews(data)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda s: units.load(s % 3, np.random.default_rng(s // 3)), range(60)))
-    before = len(data.asked)
+    before = len(data.requested)
     again = [units.load(s % 3, np.random.default_rng(s // 3)) for s in range(60)]
-    assert len(data.asked) == before
+    assert len(data.requested) == before
     for one, other in zip(found, again, strict=True):
         assert all(np.array_equal(a.image, b.image) for a, b in zip(one, other, strict=True))
 

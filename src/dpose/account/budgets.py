@@ -214,7 +214,7 @@ def set_budget(budget: Budget, where: Where = None) -> None:
                 raise DposeError(
                     "budget-already-passed",
                     f"more than a budget of epsilon {as_given(budget.epsilon)} is spent already: "
-                    f"{_told(budget, share)}",
+                    f"{_notes(budget, share)}",
                     budget.data,
                     "set a larger one, or see dpose account",
                 )
@@ -390,7 +390,7 @@ def _admit(
             if not _fits(budget, then):
                 raise DposeError(
                     "budget-exceeded",
-                    f"{limit} would be passed: {_told(budget, share)} is spent, with this run {_told(budget, then)} "
+                    f"{limit} would be passed: {_notes(budget, share)} is spent, with this run {_notes(budget, then)} "
                     "(what holds for runs chosen after seeing results: Renyi divergence of order "
                     f"{budget.order:.4g})",
                     budget.data,
@@ -405,24 +405,24 @@ def _shares(
 ) -> tuple[list[tuple[str, str]], list[Share]]:
     """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound."""
     touched = sets_meeting(account, [budget.set_id])
-    order, asked = budget.order, budget.neighbours
+    order, requested = budget.order, budget.neighbours
     reasons: list[tuple[str, str]] = []
     of_set: dict[int, list[Charge]] = {}
     for charge in touching_sets(known.among(touched), touched):
         assert charge.stored is not None
         if charge.id == without:
             continue
-        if why := unbounded(charge, asked.unit):
+        if why := unbounded(charge, requested.unit):
             reasons.append((charge.at, why))
         for set_id in charge.stored.sets & touched:
             of_set.setdefault(set_id, []).append(charge)
     if reasons:
         return reasons, []
-    if asked.together:
+    if requested.together:
         # a person may be in pictures of different cells: nothing is parallel
         every = {charge.id: charge for found in of_set.values() for charge in found}
-        return reasons, [Share(frozenset(), tuple(every.values()), _cost(every.values(), asked, order))]
-    own = {set_id: _cost(found, asked, order) for set_id, found in of_set.items()}
+        return reasons, [Share(frozenset(), tuple(every.values()), _cost(every.values(), requested, order))]
+    own = {set_id: _cost(found, requested, order) for set_id, found in of_set.items()}
     shares = []
     for sets in _signatures(account, budget.set_id, touched):
         spending = sorted(sets & of_set.keys())
@@ -444,9 +444,9 @@ def _signatures(account: Transaction, set_id: int, of: frozenset[int]) -> set[fr
     return found
 
 
-def _cost(charges: Iterable[Charge], asked: Neighbours, order: float) -> Cost:
-    events = [event for charge in charges for event in restated(charge, asked)]
-    return renyi_cost(events, order, replaces=asked.replaces)
+def _cost(charges: Iterable[Charge], requested: Neighbours, order: float) -> Cost:
+    events = [event for charge in charges for event in restated(charge, requested)]
+    return renyi_cost(events, order, replaces=requested.replaces)
 
 
 def _within(budget: Budget, cost: Cost) -> bool:
@@ -472,7 +472,7 @@ def _highest(budget: Budget, shares: Iterable[Share]) -> Cost:
     return max((c[0] for c in costs), default=0.0), max((c[1] for c in costs), default=0.0)
 
 
-def _told(budget: Budget, share: Share) -> str:
+def _notes(budget: Budget, share: Share) -> str:
     by_filter = filter_epsilon(share.cost, budget.epsilon, budget.delta) if share.charges else 0.0
     return upper(min(by_filter, _planned(budget, share)) if len(share.charges) == 1 else by_filter)
 
@@ -508,18 +508,18 @@ def _fitting_words(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
 
 def _fitting(budget: Budget, left: float, charge: Charge, event: Event) -> str:
     """How much of an event's kind fits into what is `left` of a budget's divergence, in words; "" for nothing."""
-    asked, order = budget.neighbours, budget.order
-    if unbounded(charge, asked.unit):
+    requested, order = budget.neighbours, budget.order
+    if unbounded(charge, requested.unit):
         return ""
     if isinstance(event, SampledGaussian):
-        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        one = renyi_cost([replace(event, steps=1)], order, replaces=requested.replaces)[0]
         steps = min(int(left / one), 10**9) if one else 10**9
         batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
         size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
         return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
     if charge.unit != PIXEL:
         return ""
-    (wide,) = restated(replace(charge, events=(event,)), asked)
+    (wide,) = restated(replace(charge, events=(event,)), requested)
     if isinstance(event, Laplace) and isinstance(wide, Laplace):
         room = max(left, math.sqrt(2 * left / order)) / float(wide.pure() / event.pure())
         what = f"at {lower(room, 2)}"

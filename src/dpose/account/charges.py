@@ -202,8 +202,8 @@ def unbounded(entry: Charge, unit: str) -> str:
     return f"only each {entry.unit} is protected, and not each {unit}"
 
 
-def restated(entry: Charge, asked: Neighbours) -> tuple[Event, ...]:
-    """The events of `entry`, each restated for the neighbours `asked`; `unbounded` must have named no reason.
+def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
+    """The events of `entry`, each restated for the neighbours `requested`; `unbounded` must have named no reason.
 
     A training event bounds a unit under every relation (the composition takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
@@ -211,13 +211,13 @@ def restated(entry: Charge, asked: Neighbours) -> tuple[Event, ...]:
     Raises:
         DposeError: an account has no figures for several units, or for pixels of every frame.
     """
-    if asked.scope == "frame" or asked.m is None or (asked.of_units and asked.m != 1):
+    if requested.scope == "frame" or requested.m is None or (requested.of_units and requested.m != 1):
         raise DposeError(
             "neighbours-unknown",
-            f"an account cannot tell of {asked}",
+            f"an account cannot tell of {requested}",
             fix="say one unit, or pixels of all frames",
         )
-    return tuple(event.for_neighbours(asked, entry.area) for event in entry.events)
+    return tuple(event.for_neighbours(requested, entry.area) for event in entry.events)
 
 
 def joined(before: Charge, entry: Charge) -> Charge:

@@ -54,7 +54,7 @@ def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tupl
     return divergence, failing
 
 
-def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None = None) -> float:
+def composed(entries: Sequence[Charge], delta: float, requested: Neighbours | None = None) -> float:
     """Epsilon at `delta` of everything in `entries` together; infinite if one of them is bounded by nothing.
 
     For a plan fixed beforehand: what the entries did must not have been chosen by looking at each other's results
@@ -64,7 +64,7 @@ def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None =
     Args:
         entries: What was done.
         delta: In (0, 1).
-        asked: The neighbours; None for those of the entries themselves: by replacement where one of them claims that,
+        requested: The neighbours; None for those of the entries themselves: by replacement if one of them claims that,
             otherwise by zeroing out.
 
     Raises:
@@ -75,15 +75,18 @@ def composed(entries: Sequence[Charge], delta: float, asked: Neighbours | None =
         return 0.0
     if not all(entry.events for entry in entries):
         return math.inf
-    if asked is None:
+    if requested is None:
         replaces = any(e.relation is Relation.REPLACE and e.unit != PIXEL for e in entries)
         events = [event for entry in entries for event in entry.events]
     else:
-        replaces, events = asked.replaces, [event for entry in entries for event in restated(entry, asked)]
+        replaces, events = (
+            requested.replaces,
+            [event for entry in entries for event in restated(entry, requested)],
+        )
     return float(cost(events, delta, Relation.REPLACE if replaces else Relation.ZERO_OUT))
 
 
-def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, alone: float) -> float:
+def chosen_epsilon(charges: Sequence[Charge], delta: float, requested: Neighbours, alone: float) -> float:
     """Epsilon at `delta` of charges that read one picture, each of them chosen after seeing what earlier ones gave.
 
     The least of `CHOSEN` whose filter, at its share of delta, would have let all of them in; of pure losses alone their
@@ -96,10 +99,10 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, a
     Args:
         charges: All with a bound for the neighbours, those that were made again as they stand now.
         delta: In (0, 1).
-        asked: The neighbours.
+        requested: The neighbours.
         alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite if there are more.
     """
-    events = [event for charge in charges for event in restated(charge, asked)]
+    events = [event for charge in charges for event in restated(charge, requested)]
     most = added_up(event.pure() for event in events)
     share = chosen_share(delta)
     for point in CHOSEN:
@@ -108,7 +111,9 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Neighbours, a
             break
         if alone <= point:
             return point
-        spent, failing = renyi_cost(events, order, replaces=asked.replaces) if cap > 0 else (math.inf, 0.0)
+        spent, failing = (
+            renyi_cost(events, order, replaces=requested.replaces) if cap > 0 else (math.inf, 0.0)
+        )
         if spent <= cap and failing <= APPROXIMATE_SHARE * share:
             return point
     return most
@@ -132,18 +137,20 @@ class Compositions:
                 self._old[digest] = float(value)
         self._new: dict[str, float] = {}
 
-    def of(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
+    def of(self, entries: Sequence[Charge], delta: float, requested: Neighbours) -> float:
         """`composed`, or what it was before."""
-        events = sorted(repr(event) for entry in entries for event in restated(entry, asked))
-        name = self._key.mac("question", version("dp-accounting"), repr(delta), str(asked.replaces), *events)
+        events = sorted(repr(event) for entry in entries for event in restated(entry, requested))
+        name = self._key.mac(
+            "question", version("dp-accounting"), repr(delta), str(requested.replaces), *events
+        )
         if name not in self._old:
-            self._old[name] = self._new[name] = composed(entries, delta, asked)
+            self._old[name] = self._new[name] = composed(entries, delta, requested)
         return self._old[name]
 
-    def chosen(self, entries: Sequence[Charge], delta: float, asked: Neighbours) -> float:
+    def chosen(self, entries: Sequence[Charge], delta: float, requested: Neighbours) -> float:
         """`chosen_epsilon` of charges among which is no score without noise: 0 for nothing."""
-        alone = self.of(entries, chosen_share(delta), asked) if len(entries) == 1 else math.inf
-        return chosen_epsilon(entries, delta, asked, alone)
+        alone = self.of(entries, chosen_share(delta), requested) if len(entries) == 1 else math.inf
+        return chosen_epsilon(entries, delta, requested, alone)
 
     def keep(self, where: Where) -> None:
         """Write what is new, where there is an account."""
@@ -167,7 +174,7 @@ class Spent:
     Attributes:
         epsilon: Of everything that read it, for a plan fixed beforehand; infinite if something has no bound.
         delta: At which it is told.
-        asked: Neighbours of the answer.
+        requested: Neighbours of the answer.
         charges: That read any of them, oldest first; those that took some of them to be public without their events.
         unbounded: Of the charges without a bound for these neighbours (scores apart), why.
         scores: How many scores without noise there are besides.
@@ -177,7 +184,7 @@ class Spent:
 
     epsilon: float
     delta: float
-    asked: Neighbours
+    requested: Neighbours
     charges: tuple[Charge, ...]
     unbounded: tuple[tuple[Charge, str], ...]
     scores: int
@@ -185,7 +192,7 @@ class Spent:
 
 
 def spending(
-    asked: Neighbours,
+    requested: Neighbours,
     delta: float,
     where: Where = None,
     *,
@@ -200,7 +207,7 @@ def spending(
     in the pictures. For units of more than one picture (a video, a person) all are added up.
 
     Args:
-        asked: Neighbours of the answer.
+        requested: Neighbours of the answer.
         delta: Delta at which epsilon is computed, in (0, 1).
         where: The account.
         of: The pictures, and everything that read them; None for the charges `among` and nothing else.
@@ -220,9 +227,9 @@ def spending(
         chains = set(chains_of(account, cells).values())
         sets: frozenset[int] = frozenset().union(*chains)
         found = touching_sets(history(account).among(sets) if of is not None else among, sets)
-        told, computed = _spent(account, found, {sets} if same else chains, asked, delta, also)
+        notes, computed = _spent(account, found, {sets} if same else chains, requested, delta, also)
     computed.keep(where)
-    return told
+    return notes
 
 
 def composed_each(
@@ -235,7 +242,7 @@ def composed_each(
     """
     with opened(where).transaction(write=False) as account:
         computed = Compositions(account)
-    found = [computed.of(entries, delta, asked) for entries, delta, asked in questions]
+    found = [computed.of(entries, delta, requested) for entries, delta, requested in questions]
     computed.keep(where)
     return found
 
@@ -244,7 +251,7 @@ def _spent(
     account: Transaction,
     found: Sequence[Charge],
     chains: Iterable[frozenset[int]],
-    asked: Neighbours,
+    requested: Neighbours,
     delta: float,
     also: Sequence[Charge] = (),
 ) -> tuple[Spent, Compositions]:
@@ -253,17 +260,17 @@ def _spent(
     reasons = tuple(
         (entry, why)
         for entry in (*found, *also)
-        if entry.what != EVALUATION and (why := unbounded(entry, asked.unit))
+        if entry.what != EVALUATION and (why := unbounded(entry, requested.unit))
     )
     scores = sum(entry.what == EVALUATION for entry in (*found, *also))
     if reasons:
-        return Spent(math.inf, delta, asked, tuple(found), reasons, scores, math.inf), computed
+        return Spent(math.inf, delta, requested, tuple(found), reasons, scores, math.inf), computed
     counted = [entry for entry in found if entry.what != EVALUATION]
-    parts = [tuple(counted)] if asked.together else _parts(counted, chains)
+    parts = [tuple(counted)] if requested.together else _parts(counted, chains)
     every = [[*part, *also] for part in (parts or [()])]
-    worst = max(computed.of(part, delta, asked) for part in every)
-    chosen = math.inf if scores else max(computed.chosen(part, delta, asked) for part in every)
-    return Spent(worst, delta, asked, tuple(found), (), scores, chosen), computed
+    worst = max(computed.of(part, delta, requested) for part in every)
+    chosen = math.inf if scores else max(computed.chosen(part, delta, requested) for part in every)
+    return Spent(worst, delta, requested, tuple(found), (), scores, chosen), computed
 
 
 def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:

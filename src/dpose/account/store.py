@@ -146,11 +146,11 @@ class AccountKey:
 
     def name_of(self, marks: Marks) -> str:
         """`set_digest` of the pictures `marks`, computed once for the same marks."""
-        asked = self, hashlib.sha256(np.ascontiguousarray(marks).data).digest()
-        name = _NAMES.get(asked) or self.set_digest(self.subjects(marks))
+        requested = self, hashlib.sha256(np.ascontiguousarray(marks).data).digest()
+        name = _NAMES.get(requested) or self.set_digest(self.subjects(marks))
         if len(_NAMES) >= 64:
             _NAMES.clear()
-        _NAMES[asked] = name
+        _NAMES[requested] = name
         return name
 
     def set_digest(self, subjects: Subjects) -> str:

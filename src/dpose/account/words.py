@@ -55,7 +55,7 @@ class Answer:
     """What was spent, for one neighbouring relation.
 
     Attributes:
-        asked: For which.
+        requested: For which.
         delta: Delta at which epsilon is computed.
         epsilon: Of the picture that has given the most; infinite if something has no bound.
         together: Of all that has a bound, as if it had all read one picture.
@@ -64,7 +64,7 @@ class Answer:
         chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
     """
 
-    asked: Neighbours
+    requested: Neighbours
     delta: float
     epsilon: float
     together: float
@@ -116,7 +116,7 @@ def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
 
 def answered(
     entries: Sequence[Charge],
-    asked: Iterable[Neighbours],
+    requested: Iterable[Neighbours],
     delta: float | None,
     marks: Marks | None = None,
     where: Where = None,
@@ -127,7 +127,7 @@ def answered(
 
     Args:
         entries: Of the account.
-        asked: Neighbours of the answer.
+        requested: Neighbours of the answer.
         delta: Delta at which epsilon is computed; None for the entries' own.
         marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
         where: The account.
@@ -138,30 +138,36 @@ def answered(
     """
     at = delta_of(entries, delta)
     found: list[Spent] = []
-    for one in asked:
+    for one in requested:
         by_marks = None if marks is None else spending(one, at, where, of=marks, same=same)
         found.append(by_marks or spending(one, at, where, among=entries))
-    sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
+    sums = composed_each([(_bounded(spent), spent.delta, spent.requested) for spent in found], where)
     return tuple(
         Answer(
-            s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores, s.chosen
+            s.requested,
+            s.delta,
+            s.epsilon,
+            together,
+            Counter(why for _, why in s.unbounded),
+            s.scores,
+            s.chosen,
         )
         for s, together in zip(found, sums, strict=True)
     )
 
 
 def _bounded(spent: Spent) -> list[Charge]:
-    return [e for e in spent.charges if e.what != EVALUATION and not unbounded(e, spent.asked.unit)]
+    return [e for e in spent.charges if e.what != EVALUATION and not unbounded(e, spent.requested.unit)]
 
 
 def datasets(
-    delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+    delta: float | None = None, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
     Args:
         delta: Delta at which epsilon is computed; None for the charges' own.
-        asked: Neighbours of the answer; empty for what the charges are about.
+        requested: Neighbours of the answer; empty for what the charges are about.
         where: The account.
 
     Raises:
@@ -178,7 +184,7 @@ def datasets(
         entries.sort(key=lambda entry: entry.seq)
         read = frozenset().union(*(entry.read for entry in entries))
         mine = tuple(state for state in states if state.sets & read)
-        answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
+        answers = answered(entries, requested or relations_of(entries, mine), delta, where=where)
         found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
     shown = {id(state) for one in found for state in one.budgets}
     for state in states:  # a budget of pictures that nothing has read yet
@@ -193,7 +199,11 @@ def datasets(
 
 
 def dataset_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+    name: str,
+    marks: Marks,
+    delta: float | None = None,
+    requested: Sequence[Neighbours] = (),
+    where: Where = None,
 ) -> DataSpending:
     """What the pictures `marks` have been spent for: `datasets`, of them alone.
 
@@ -202,12 +212,16 @@ def dataset_of(
     """
     entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
-    answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
+    answers = answered(entries, requested or relations_of(entries, states), delta, marks, where)
     return DataSpending(name, entries, answers, tuple(states))
 
 
 def picture_of(
-    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Neighbours] = (), where: Where = None
+    name: str,
+    marks: Marks,
+    delta: float | None = None,
+    requested: Sequence[Neighbours] = (),
+    where: Where = None,
 ) -> DataSpending:
     """What one picture or clip has been spent for, and where people are known, its people.
 
@@ -218,7 +232,7 @@ def picture_of(
         name: For readers.
         marks: Its digests.
         delta: Delta at which epsilon is computed; None for the charges' own.
-        asked: Neighbours of the answer; empty for what the charges are about and the whole picture, replaced.
+        requested: Neighbours of the answer; empty for what the charges are about and the whole picture, replaced.
         where: The account.
 
     Raises:
@@ -227,7 +241,7 @@ def picture_of(
     entries = tuple(charges(where, of=marks))
     states = tuple(budget_states(marks, where))
     whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
-    wanted = tuple(asked) or tuple(
+    wanted = tuple(requested) or tuple(
         dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
     )
     answers: list[Answer] = []
@@ -291,8 +305,8 @@ def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine
     bounded = [e for e in firsts if e.events and e.what != EVALUATION]
     own = {e.id: pure for e in bounded if not e.delta and (pure := _pure(e)) is not None}
     left = [e for e in bounded if e.id not in own]
-    told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
-    own |= {e.id: value for e, value in zip(left, told, strict=True)}
+    notes = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
+    own |= {e.id: value for e, value in zip(left, notes, strict=True)}
     return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
 
 
@@ -340,7 +354,7 @@ def _own_neighbours(line: ChargeLine) -> str:
 
 def answer_lines(answer: Answer) -> list[str]:
     """A figure in words; where something has no bound, which, and the sum of the rest."""
-    of = answer.asked.describe()
+    of = answer.requested.describe()
     of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
     lines = []
     if answer.unbounded:
@@ -359,8 +373,8 @@ def answer_lines(answer: Answer) -> list[str]:
     else:
         lines.append(f"{of}: nothing with a bound has read them.")
     if answer.together or answer.unbounded or answer.scores:
-        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
-        lines.append(f"{CHOSEN}: {told}.")
+        notes = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        lines.append(f"{CHOSEN}: {notes}.")
     if answer.scores:
         lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
     return lines

@@ -94,8 +94,8 @@ def audit_claim(
     included, adversary = np.array(opened.coins), _adversary(folder, opened)
     found = weigh([adversary], included, family, float(statement.epsilon), alpha)
     spare = None if adversary.absent is None else np.zeros_like(adversary.absent)
-    told = Adversary(EVERY_COIN, included.astype(float), calibration=spare, absent=spare)
-    control = weigh([told], included, family, float(statement.epsilon), alpha)
+    informed = Adversary(EVERY_COIN, included.astype(float), calibration=spare, absent=spare)
+    control = weigh([informed], included, family, float(statement.epsilon), alpha)
     return AuditReport(
         title=f"Audit of the claim of {folder.resolve().name}, epsilon {upper(float(statement.epsilon))}",
         claim=_claim(statement, event, folder),

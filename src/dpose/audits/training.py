@@ -303,10 +303,10 @@ def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
     what = f"{audit.canaries:,} {audit.kind} canaries in this run"
     reached = AuditResult(what, lower(findings.bound), lower(1 - audit.alpha))
 
-    def told(_: Ledger, statement: PrivacyStatement) -> PrivacyStatement:
+    def with_audit(_: Ledger, statement: PrivacyStatement) -> PrivacyStatement:
         return replace(statement, audits=(*statement.audits, reached))
 
-    reseal(out, told)
+    reseal(out, with_audit)
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

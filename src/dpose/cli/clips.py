@@ -24,9 +24,9 @@ from dpose.cli.release_options import (
     Public,
     Seed,
     about_of,
-    asked_neighbours,
     draw_hidden,
     release_with,
+    requested_neighbours,
     say_lines,
     say_preset,
     say_sum,
@@ -86,7 +86,9 @@ def release_video(
     from dpose.release.plans import bind_video
 
     about = about_of(settings)
-    neighbours = asked_neighbours(settings.pop("neighbours", None), protect, face_size, explain_picture, "")
+    neighbours = requested_neighbours(
+        settings.pop("neighbours", None), protect, face_size, explain_picture, ""
+    )
     config = Projection.of(
         settings.pop("epsilon"),
         settings.pop("delta"),

@@ -197,7 +197,7 @@ class Cluster:
                 begin=python("dpose", *begin),
                 go_on=python("dpose", *go_on),
                 begun=str(begun),
-                told=str(exit_file),
+                exit_file=str(exit_file),
                 version=version_of("dpose"),
             )
             JobNote.of(submit(job, log, partition, self.job.slurm), partition).write(log)

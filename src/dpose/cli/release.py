@@ -22,9 +22,9 @@ from dpose.cli.release_options import (
     Public,
     Seed,
     about_of,
-    asked_neighbours,
     draw_hidden,
     release_with,
+    requested_neighbours,
     say_lines,
     say_preset,
     say_sum,
@@ -108,7 +108,7 @@ def pixelize(
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
         settings.pop("epsilon"),
-        asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
+        requested_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
         _block(str(settings.pop("block", AUTO))),
         regions=_regions(checked(RegionChoice, settings.pop("regions", {}), "regions.")),
         restore=settings.pop("restoration", LEARNED),

@@ -58,7 +58,7 @@ Seed = Annotated[
 ]
 
 
-def asked_neighbours(
+def requested_neighbours(
     neighbours: str | None, protect: str | None, face_size: str | None, drawing: Path | None, default: str
 ) -> str | int | Neighbours:
     """What is to be hidden, by itself or by a preset.

@@ -80,7 +80,7 @@ class ItemEnd(Generic[Item, Result]):
 
 
 class ItemEngine(Protocol):
-    """Workers, and how they are asked."""
+    """Workers, and how tasks are submitted to them."""
 
     workers: int
     """Their number."""

@@ -92,17 +92,17 @@ class JobNote:
         return began(int(self.id)) == self.started
 
 
-def check_no_job(folder: Path, told: Path) -> None:
+def check_no_job(folder: Path, exit_file: Path) -> None:
     """Refuse to submit a second job for a folder.
 
     Args:
         folder: Where `JobNote.write` left the note; may be missing.
-        told: The file that a job leaves when it is done: from then on it is over.
+        exit_file: The file that a job leaves when it is done: from then on it is over.
 
     Raises:
         DposeError: a job of this folder is going, or nobody can tell; names it.
     """
-    note = None if told.exists() else JobNote.read(folder)
+    note = None if exit_file.exists() else JobNote.read(folder)
     if note is None:
         return
     try:
@@ -132,10 +132,10 @@ def began(pid: int) -> str | None:
 
 def _asked_ps(pid: int) -> str | None:
     """The same where there is no /proc."""
-    asked = subprocess.run(
+    answer = subprocess.run(
         ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
-    return asked.stdout.strip() or None
+    return answer.stdout.strip() or None
 
 
 @lru_cache(maxsize=4096)
@@ -143,17 +143,17 @@ def _queued(job_id: str, _when: int) -> bool:
     command = ["squeue", "--noheader", "--format=%T", f"--jobs={job_id}"]
     plain = {**os.environ, "LC_ALL": "C"}
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=plain
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DposeError(
             "job-state-unknown", f"whether job {job_id} is still at work squeue does not say", fix="try again"
         ) from error
-    if asked.returncode:
-        if "invalid job id" in asked.stderr.lower():  # long gone
+    if answer.returncode:
+        if "invalid job id" in answer.stderr.lower():  # long gone
             return False
         raise DposeError(
             "job-state-unknown", f"whether job {job_id} is still at work squeue does not say", fix="try again"
         )
-    return bool(asked.stdout.strip())
+    return bool(answer.stdout.strip())

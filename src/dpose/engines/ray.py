@@ -53,8 +53,8 @@ class RayEngine:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         # `ray start` asks for a token where there is one, and Ray's client gives it only where it is told to
-        self._told = bool(address) and _MODE not in os.environ and _token_at_hand()
-        if self._told:
+        self._mode_is_set = bool(address) and _MODE not in os.environ and _token_at_hand()
+        if self._mode_is_set:
             os.environ[_MODE] = "token"
         try:
             try:
@@ -121,7 +121,7 @@ class RayEngine:
         """As `ItemEngine.close`."""
         with contextlib.suppress(Exception):
             self._ray.shutdown()
-        if self._told:
+        if self._mode_is_set:
             # a cluster that this process starts later shall not have a mode that its Ray has not read
             os.environ.pop(_MODE, None)
 

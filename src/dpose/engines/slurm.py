@@ -44,21 +44,21 @@ class CommandJob:
         begin: The command to begin with, program and arguments.
         go_on: The one to go on with, once there is something to go on from.
         begun: A file that is there from then on.
-        told: Where the exit code is written in the end, as text.
+        exit_file: Where the exit code is written in the end, as text.
         version: Of dpose, where the job was submitted.
     """
 
     begin: tuple[str, ...]
     go_on: tuple[str, ...]
     begun: str
-    told: str
+    exit_file: str
     version: str
 
     def __call__(self) -> None:
         """Run the command to its end. Exits as it does."""
         first = self._environment()
-        if Path(self.told).exists():  # it ended while the job was being stopped
-            sys.exit(exit_code(Path(self.told)))
+        if Path(self.exit_file).exists():  # it ended while the job was being stopped
+            sys.exit(exit_code(Path(self.exit_file)))
         if (here := version_of("dpose")) != self.version:
             print(
                 f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr
@@ -75,7 +75,7 @@ class CommandJob:
                 time.sleep(_POLL)
             code = child.wait()
         if first:
-            write_atomic(Path(self.told), f"{code}\n")
+            write_atomic(Path(self.exit_file), f"{code}\n")
         sys.exit(code if code >= 0 else 128 - code)
 
     def checkpoint(self) -> DelayedSubmission:
@@ -88,8 +88,8 @@ class CommandJob:
             while _status(pid) is None:
                 time.sleep(_POLL)
         if pid is not None and _status(pid) not in (None, STOPPED, STARTING):
-            write_atomic(Path(self.told), f"{_status(pid)}\n")
-        return DelayedSubmission(CommandJob(self.begin, self.go_on, self.begun, self.told, self.version))
+            write_atomic(Path(self.exit_file), f"{_status(pid)}\n")
+        return DelayedSubmission(CommandJob(self.begin, self.go_on, self.begun, self.exit_file, self.version))
 
     @staticmethod
     def _environment() -> bool:
@@ -197,7 +197,7 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
 
 def wait_for(
     note: JobNote,
-    told: Path,
+    exit_file: Path,
     refresh: float = 1.0,
     tell: Callable[[], None] = lambda: None,
     go_on: str = "the same command",
@@ -206,7 +206,7 @@ def wait_for(
 
     Args:
         note: Of the job.
-        told: Its `CommandJob.told`.
+        exit_file: Its `CommandJob.exit_file`.
         refresh: Seconds between looks.
         tell: Called at each look.
         go_on: What goes on with a job that ended without a word.
@@ -217,33 +217,33 @@ def wait_for(
     Raises:
         DposeError: it ended without a word: cancelled, or killed.
     """
-    while not is_over(note, told):
+    while not is_over(note, exit_file):
         tell()
         time.sleep(refresh)
-    if told.exists():
-        return exit_code(told)
+    if exit_file.exists():
+        return exit_code(exit_file)
     raise DposeError(
         "job-ended-early", f"job {note.id} ended before its command did", note.log, f"go on with {go_on}"
     )
 
 
-def is_over(note: JobNote, told: Path) -> bool:
+def is_over(note: JobNote, exit_file: Path) -> bool:
     """Whether a job has told its end, or has none to tell any more; where nobody knows it is not over."""
-    if told.exists():
+    if exit_file.exists():
         return True
     try:
-        return not note.going and not told.exists()
+        return not note.going and not exit_file.exists()
     except DposeError:
         return False
 
 
-def exit_code(told: Path) -> int:
+def exit_code(exit_file: Path) -> int:
     """The exit code that a job wrote down.
 
     Raises:
         DposeError: it is no number.
     """
     try:
-        return int(told.read_text())
+        return int(exit_file.read_text())
     except (OSError, ValueError) as error:
-        raise DposeError("exit-code-invalid", "is no exit code", str(told)) from error
+        raise DposeError("exit-code-invalid", "is no exit code", str(exit_file)) from error

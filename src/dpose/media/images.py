@@ -156,7 +156,7 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     level = alpha[:, :, None].astype(np.uint32)
     mixed = (colours * level + peak * (peak - level) + peak // 2) // peak  # at most 65,535^2 + 32,767 < 2^32
 
-    def asked(values: NDArray[Any]) -> NDArray[Any]:
+    def requested(values: NDArray[Any]) -> NDArray[Any]:
         if not flags & cv2.IMREAD_IGNORE_ORIENTATION:
             values = _turned(values, orientation(data))
         values = values >> 8 if peak > np.iinfo(pixels.dtype).max else values
@@ -164,14 +164,14 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
         return np.ascontiguousarray(wide, dtype=pixels.dtype)
 
     # two decodings of one file: they differ where the decoder turned it another way
-    if not (header.lossy or np.array_equal(asked(colours), pixels)):
+    if not (header.lossy or np.array_equal(requested(colours), pixels)):
         raise DposeError(
             "transparency-orientation-unknown",
             "it cannot be told which way up its transparent parts are",
             name,
             _OPAQUE,
         )
-    return asked(mixed)
+    return requested(mixed)
 
 
 def _turned(values: NDArray[Any], how: int) -> NDArray[Any]:

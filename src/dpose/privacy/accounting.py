@@ -318,7 +318,7 @@ def noise_multiplier(
     check_rate(q)
     check_steps(steps)
     _check_accountant(delta, relation, accountant)
-    asked = {
+    requested = {
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
         "q": repr(float(q)),
@@ -326,12 +326,12 @@ def noise_multiplier(
         "relation": relation.value,
         "accountant": accountant.value,
     }
-    remembered = memo.recall(CALIBRATION, asked)
+    remembered = memo.recall(CALIBRATION, requested)
     with contextlib.suppress(TypeError, ValueError):
         if MIN_SIGMA <= (sigma := float(remembered)) <= MAX_SIGMA:
             return sigma
     sigma = _calibrate(epsilon, delta, q, steps, relation, accountant)
-    memo.remember(CALIBRATION, asked, repr(sigma))
+    memo.remember(CALIBRATION, requested, repr(sigma))
     return sigma
 
 

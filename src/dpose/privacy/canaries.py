@@ -123,9 +123,9 @@ class Opening:
             coins = tuple(coin == "1" for coin in found.coins)
             return cls(found.kind, coins, found.made_from, found.before, bytes.fromhex(found.salt))
         except (DposeError, ValueError) as error:
-            told = error.line() if isinstance(error, DposeError) else str(error)
+            notes = error.line() if isinstance(error, DposeError) else str(error)
             raise DposeError(
-                "opening-invalid", f"is no opening of a commitment to canaries ({told})", where
+                "opening-invalid", f"is no opening of a commitment to canaries ({notes})", where
             ) from error
 
     @classmethod

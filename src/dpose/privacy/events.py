@@ -79,7 +79,7 @@ class Event(StatementPart):
 
         return dp_event.UnsupportedDpEvent()
 
-    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
+    def for_neighbours(self, requested: Neighbours, area: int) -> Event:
         """What it is for these neighbours in a picture of `area` pixels (0: unknown); its cost may be infinite."""
         return self
 
@@ -170,9 +170,9 @@ class Laplace(Event):
         """As `Event.renyi`: of each step, added up."""
         return self.steps * _renyi_of_pure(not_below(self.sensitivity / self.scale), order)
 
-    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
+    def for_neighbours(self, requested: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k times the sensitivity over k neighbours."""
-        return _restated(self, "sensitivity", 1, asked, area)
+        return _restated(self, "sensitivity", 1, requested, area)
 
     def times(self, k: int) -> Laplace:
         """As `Event.times`."""
@@ -219,9 +219,9 @@ class Gaussian(Event):
 
         return dp_event.ZCDpEvent(not_below(self.rho()))
 
-    def for_neighbours(self, asked: Neighbours, area: int) -> Event:
+    def for_neighbours(self, requested: Neighbours, area: int) -> Event:
         """As `Event.for_neighbours`: k^2 times the squared sensitivity over k neighbours."""
-        return _restated(self, "sensitivity_squared", 2, asked, area)
+        return _restated(self, "sensitivity_squared", 2, requested, area)
 
     def times(self, k: int) -> Gaussian:
         """As `Event.times`."""
@@ -259,18 +259,18 @@ class Approximate(Event):
         """As `Event.renyi`, but for an event of probability delta."""
         return _renyi_of_pure(self.epsilon, order)
 
-    def for_neighbours(self, asked: Neighbours, area: int) -> Approximate:
+    def for_neighbours(self, requested: Neighbours, area: int) -> Approximate:
         """As `Event.for_neighbours`.
 
         k (epsilon, delta)-neighbours one after another: (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
         """
-        k = _neighbours_between(self.pixels, _pixels_of(asked), area)
+        k = _neighbours_between(self.pixels, _pixels_of(requested), area)
         if k is None or k * self.epsilon > 700:
             return BOUNDLESS
         grown = sum(math.exp(i * self.epsilon) for i in range(k)) if k < 1000 else math.inf
         if grown * self.delta >= 1 or (math.isinf(grown) and self.delta):
             return BOUNDLESS
-        return Approximate(k * self.epsilon, self.delta * grown if self.delta else 0.0, _pixels_of(asked))
+        return Approximate(k * self.epsilon, self.delta * grown if self.delta else 0.0, _pixels_of(requested))
 
 
 @statement_part
@@ -359,9 +359,9 @@ def _renyi_of_pure(epsilon: float, order: float) -> float:
     return min(epsilon, order * epsilon**2 / 2)
 
 
-def _pixels_of(asked: Neighbours) -> int:
+def _pixels_of(requested: Neighbours) -> int:
     """How many pixels of a picture may change; 0 for all of them, where whole units may."""
-    return 0 if asked.of_units else asked.count
+    return 0 if requested.of_units else requested.count
 
 
 def _neighbours_between(own: int, wanted: int, area: int) -> int | None:
@@ -377,17 +377,17 @@ def _neighbours_between(own: int, wanted: int, area: int) -> int | None:
     return -(-reach // own) if reach else None
 
 
-def _restated(event: ExactEvent, name: str, power: int, asked: Neighbours, area: int) -> Event:
+def _restated(event: ExactEvent, name: str, power: int, requested: Neighbours, area: int) -> Event:
     """`Event.for_neighbours`: the least of what each known point gives by group privacy over several neighbours.
 
     Args:
         event: Exact noise.
         name: Of its bound on the sensitivity, or on a power of it.
         power: Which power.
-        asked: The neighbours.
+        requested: The neighbours.
         area: Of the picture, pixels; 0 if unknown.
     """
-    wanted = _pixels_of(asked)
+    wanted = _pixels_of(requested)
     found = [
         k**power * bound
         for pixels, bound in ((event.pixels, getattr(event, name)), *event.points)

@@ -232,10 +232,10 @@ def _in_one_line(error: ValidationError, where: str = "") -> DposeError:
     """The first mistake that pydantic found."""
     first = error.errors(include_url=False)[0]
     code = CODES.get(first["type"], first["type"] if "-" in first["type"] else "field-wrong")
-    return DposeError(code, _told(first), _place(where, first["loc"]))
+    return DposeError(code, _notes(first), _place(where, first["loc"]))
 
 
-def _told(problem: Any) -> str:
+def _notes(problem: Any) -> str:
     if problem["type"] == "unexpected_keyword_argument":
         return "is not a known field"
     given = f", not {problem['input']!r:.80}" if "-" not in problem["type"] else ""

@@ -108,7 +108,7 @@ def _losses(event: SampledGaussian, k: int, grid: float) -> Any:
         mixed = weights @ ndtr(sign * (counts[:, None] - at) / event.sigma)
         return mixed, ndtr(-sign * at / event.sigma)
 
-    def told(first: int, last: int, sign: int) -> Any:
+    def notes(first: int, last: int, sign: int) -> Any:
         steps = np.arange(first, last + 1)
         mixed, alone = above(thresholds(sign * steps * grid), sign)
         upper, lower = (mixed, alone) if sign > 0 else (alone, mixed)
@@ -116,7 +116,7 @@ def _losses(event: SampledGaussian, k: int, grid: float) -> Any:
         return pld_pmf.create_pmf_pessimistic_connect_dots(grid, steps, np.minimum.accumulate(deltas))
 
     low, high = math.floor(losses[0] / grid), math.ceil(losses[-1] / grid)
-    return privacy_loss_distribution.PrivacyLossDistribution(told(low, high, 1), told(-high, -low, -1))
+    return privacy_loss_distribution.PrivacyLossDistribution(notes(low, high, 1), notes(-high, -low, -1))
 
 
 def _drawn(q: float, k: int) -> tuple[Any, Any]:

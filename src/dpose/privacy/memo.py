@@ -22,39 +22,39 @@ from dpose.interpreter import version_of
 FORMAT = 2
 
 
-def recall(kind: str, asked: Mapping[str, Any]) -> Any:
+def recall(kind: str, requested: Mapping[str, Any]) -> Any:
     """The remembered answer to a question, as JSON has it, or None. Never raises.
 
     Args:
         kind: What sort of question; a word, the name of the folder.
-        asked: The question: all that the answer depends on, as JSON values.
+        requested: The question: all that the answer depends on, as JSON values.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        entry = file_json(_path(kind, asked))
-        if entry == _entry(asked, entry["answer"]):
+        entry = file_json(_path(kind, requested))
+        if entry == _entry(requested, entry["answer"]):
             return entry["answer"]
     return None
 
 
-def remember(kind: str, asked: Mapping[str, Any], answer: Any) -> None:
+def remember(kind: str, requested: Mapping[str, Any], answer: Any) -> None:
     """Store an answer, of JSON values; a cache that cannot be written is no error."""
     with contextlib.suppress(DposeError, OSError):
-        write_atomic(_path(kind, asked), json.dumps(_entry(asked, answer)))
+        write_atomic(_path(kind, requested), json.dumps(_entry(requested, answer)))
 
 
-def _question(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _question(requested: Mapping[str, Any]) -> dict[str, Any]:
     versions = {name: version_of(name) for name in ("dpose", "dp-accounting")}
-    return {**asked, "format": FORMAT, **versions}
+    return {**requested, "format": FORMAT, **versions}
 
 
-def _entry(asked: Mapping[str, Any], answer: Any) -> dict[str, Any]:
-    entry = {"asked": _question(asked), "answer": answer}
+def _entry(requested: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+    entry = {"asked": _question(requested), "answer": answer}
     return {**entry, "sha256": _digest(entry)}
 
 
-def _path(kind: str, asked: Mapping[str, Any]) -> Path:
+def _path(kind: str, requested: Mapping[str, Any]) -> Path:
     folder = platformdirs.user_cache_path("dpose") / kind
-    return folder / f"{_digest(_question(asked))[:32]}.json"
+    return folder / f"{_digest(_question(requested))[:32]}.json"
 
 
 def _digest(value: Any) -> str:

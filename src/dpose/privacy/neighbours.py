@@ -380,21 +380,23 @@ class Neighbours:
         """What `resolved` made of a box, where it is not just what was asked for."""
         if self.box is None:
             return ()
-        near, told = self.resolved(sizes), []
+        near, notes = self.resolved(sizes), []
         sides = f"{self.box[0]:,} x {self.box[1]:,}"
         if sizes.still:
             cut = f"as many pixels as {sides} has were asked for: cut to the picture's size"
             return () if near.m == self.area else (cut,)
         if self.seconds is not None:
-            told.append(
+            notes.append(
                 f"{exact_text(self.seconds)} seconds in one piece are at most {self.frames:,} frames of this clip; "
                 "several shorter stays count by their frames"
             )
         if near.box != self.box:
-            told.append(f"the box that was asked for, {sides}, is cut to the frame's size")
+            notes.append(f"the box that was asked for, {sides}, is cut to the frame's size")
         if near.frames != self.frames:
-            told.append(f"the box may be there in all {sizes.frames:,} frames: more than that were asked for")
-        return tuple(told)
+            notes.append(
+                f"the box may be there in all {sizes.frames:,} frames: more than that were asked for"
+            )
+        return tuple(notes)
 
     def stated(self) -> StatedNeighbours:
         """Resolved neighbours as a statement holds them: all but the unit, which the statement says itself.

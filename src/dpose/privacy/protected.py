@@ -143,7 +143,7 @@ def protect(
     if readers.count > 1:  # one number must be one name everywhere before a share is read by numbers
         ids = (data.unit_id(index) for index in range(len(data)))
         readers.agree({DATA: hashlib.sha256(heading + b"".join(_framed((one,)) for one in ids)).digest()})
-    say, total = _told(data), hashlib.sha256(heading)
+    say, total = _content_reader(data), hashlib.sha256(heading)
     marks: list[Marks] = [marks_of(())]
     names: list[list[str]] = []
     seen = bytearray()
@@ -175,16 +175,16 @@ def protect(
 _Said = tuple[str, Sequence[str], str, Sequence[str], Sequence[str]]
 
 
-def _told(data: UnitDataset) -> Callable[[int], _Said]:
+def _content_reader(data: UnitDataset) -> Callable[[int], _Said]:
     """An entry's name, contents, labels, declared identity and files."""
 
-    def told(index: int) -> _Said:
+    def notes(index: int) -> _Said:
         hashes = contents_of(data, index)  # first: some data find their labels on the way
         files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
         copies = declared_copies(data, index, hashes)
         return data.unit_id(index), hashes, label_digest(data, index), copies, files
 
-    return told
+    return notes
 
 
 def _seen(

@@ -100,10 +100,10 @@ def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
     try:
         size = "" if content["units"] is None else f", {content['units']:,} units"
         metric, data = content["result"]["metric"], content["data"]
-        asked = noised_query_of(content, privacy)
+        requested = noised_query_of(content, privacy)
     except (KeyError, TypeError, ValueError) as error:
         raise DposeError("score-invalid", f"is no score ({error})", where, "do not rely on it") from error
-    if asked is None:
+    if requested is None:
         raise DposeError(
             "score-of-another-query",
             "says one query, and has the noise of another",
@@ -129,8 +129,8 @@ def noised_query_of(content: Mapping[str, Any], privacy: PrivacyStatement) -> No
     price = NoisedQuery(Fraction(privacy.epsilon), delta, moves.relation)
     groups: dict[str, tuple[str, ...]] = {}
     for name in content["result"]["columns"] if "units_noised" in content["result"] else ():
-        attribute, told, group = name.partition(": ")
-        if told:  # everybody is in no group
+        attribute, notes, group = name.partition(": ")
+        if notes:  # everybody is in no group
             groups[attribute] = (*groups.get(attribute, ()), group)
     one = replace(price, joints=1, groups=tuple(groups.items()))
     most = _most_joints(one, event)

@@ -73,7 +73,7 @@ class Selection:
             return 2  # an exchanged name may be kept where the old one was not: the number is public there, and moves
         return 1
 
-    def told(self, there: int) -> str:
+    def notes(self, there: int) -> str:
         """One line on what was kept of `there` units; under add-or-remove no number that was counted."""
         if self.nominal is not None:
             return f"limited to some {self.count:,} of nominally {self.nominal:,} units (seed {self.seed})"

@@ -112,7 +112,7 @@ class Tuning(StatementPart):
     def curves(self) -> tuple[Curve, Curve]:
         """(order, Renyi divergence) of everything, for a unit of the training side and for one that is scored on."""
         training, scored = (
-            self._told(selection_curve(events, self.law)) for events in (self.events, (self.score,))
+            self._notes(selection_curve(events, self.law)) for events in (self.events, (self.score,))
         )
         return training, scored
 
@@ -120,12 +120,12 @@ class Tuning(StatementPart):
         """The same for a unit of whichever side costs more at each order."""
         import numpy as np
 
-        return self._told(
+        return self._notes(
             np.maximum(selection_curve(self.events, self.law), selection_curve((self.score,), self.law))
         )
 
     @staticmethod
-    def _told(divergences: Any) -> Curve:
+    def _notes(divergences: Any) -> Curve:
         from dp_accounting.rdp import RdpAccountant
 
         pairs = zip(map(float, RdpAccountant().orders), map(float, divergences), strict=True)

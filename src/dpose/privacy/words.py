@@ -99,8 +99,8 @@ def record_lines(release: Mapping[str, Any]) -> list[str]:
             before = "" if name in ("config", "shape") else f"{name} "
             lines |= dict.fromkeys(f"{before}{line}" for line in record_lines(value))
         elif name not in ("epsilon", "delta") and value not in (None, [], ""):
-            told = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            lines[f"{name}: {told}"] = None
+            notes = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            lines[f"{name}: {notes}"] = None
     return [line for line in lines if not line.startswith("neighbours ")]
 
 

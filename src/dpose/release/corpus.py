@@ -291,7 +291,7 @@ class _Corpus:
             else self._reserved(run_items(at, digest_item, placed, shared=self.work))
         )
         for ended in run_items(at, release_item, todo, shared=self.work, retry=self._again):
-            yield from self._told()
+            yield from self._notes()
             item = ended.item
             if ended.failure is not None:
                 self._fail(item.job, ended.failure.error)
@@ -304,9 +304,9 @@ class _Corpus:
                     self._settle()
                 yield item.job, ended.result.statement
         self._settle()
-        yield from self._told()
+        yield from self._notes()
 
-    def _told(self) -> Iterator[tuple[Job, None]]:
+    def _notes(self) -> Iterator[tuple[Job, None]]:
         while self.skipped:
             yield self.skipped.pop(), None
 

@@ -111,7 +111,7 @@ def settings_section(run: RunRecord) -> tuple[Block, ...]:
     # the model's own values include defaults that the settings leave out
     groups["Model"] = {**groups["Model"], **run.model}
     groups["Run"] = {key: value for key, value in run.settings.items() if key not in PLAIN and key != "seed"}
-    cards = [Card(title, rows) for title, values in groups.items() if (rows := _told(values))]
+    cards = [Card(title, rows) for title, values in groups.items() if (rows := _notes(values))]
     if "seed" in run.settings:
         cards.append(Card("Randomness", (("seed", _seed(run)),)))
     if run.statement and run.statement.software:
@@ -182,7 +182,7 @@ def _seed(run: RunRecord) -> str:
     return "none: drawn from the operating system"
 
 
-def _told(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _notes(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((key.replace("_", " "), _value(value)) for key, value in values.items() if value is not None)
 
 

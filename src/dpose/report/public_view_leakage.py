@@ -41,7 +41,7 @@ def given_away_section(run: RunRecord) -> tuple[Block, ...]:
     return (
         Text((_lead(kind, found),), "lead"),
         _table(kind, found),
-        _told(kind, found),
+        _notes(kind, found),
         _width(kind, view.get("width"), found),
         PROVES,
         Command(found["command"]),
@@ -84,7 +84,7 @@ def _table(kind: str, found: Mapping[str, Any]) -> Table:
     return Table("", head, tuple(rows), "numbers tight")
 
 
-def _told(kind: str, found: Mapping[str, Any]) -> str:
+def _notes(kind: str, found: Mapping[str, Any]) -> str:
     precision, share = found["attributes"][kind], found["share"]
     best = sorted(share, key=lambda name: share[name] - precision[name])[:TELLING]
     said = ", ".join(f"{n} ({_percent(precision[n])} against {_percent(share[n])} by guessing)" for n in best)

@@ -45,7 +45,7 @@ def account_of(
     data: str | None,
     delta: float | None,
     console: Console,
-    asked: Sequence[Neighbours] = (),
+    requested: Sequence[Neighbours] = (),
     limit: int | None = None,
     where: Where = None,
 ) -> RenderableType:
@@ -55,7 +55,7 @@ def account_of(
         data: NAME[:ROOT][:SPLIT]; None for everything.
         delta: The delta of the epsilons shown; the largest of the runs' own by default.
         console: Where progress goes.
-        asked: For which neighbours; empty for what the runs and releases are about.
+        requested: For which neighbours; empty for what the runs and releases are about.
         limit: Only so many units of `data`, chosen by name.
         where: The account.
 
@@ -65,13 +65,13 @@ def account_of(
     check_there(where)
     if data is None:
         with console.status("reading the account"), _as_written(where):
-            found = datasets(delta, asked, where)
+            found = datasets(delta, requested, where)
         if not found:
             return Text(f"Nothing has been charged to this account yet: {opened(where).name}")
         return Group(*(_shown(one, where) for one in found))
     marks = identity_of_data(data, console, limit).marks
     with console.status("reading the account"), _as_written(where):
-        one = dataset_of(data, marks, delta, asked, where)
+        one = dataset_of(data, marks, delta, requested, where)
     if not one.entries and not one.budgets:
         return Text(
             f"{data}: nothing that this account knows of has read any of these {len(marks):,} pictures."
@@ -91,7 +91,11 @@ def _as_written(where: Where) -> Iterator[None]:
 
 
 def account_of_picture(
-    file: Path, delta: float | None, console: Console, asked: Sequence[Neighbours] = (), where: Where = None
+    file: Path,
+    delta: float | None,
+    console: Console,
+    requested: Sequence[Neighbours] = (),
+    where: Where = None,
 ) -> RenderableType:
     """Which artefacts read one photo or clip, and one figure for each of the chosen neighbours.
 
@@ -99,7 +103,7 @@ def account_of_picture(
         file: It.
         delta: The delta of the epsilons shown; the largest of the artefacts' own by default.
         console: Where progress goes.
-        asked: For which neighbours; empty for those of the artefacts, and the whole picture.
+        requested: For which neighbours; empty for those of the artefacts, and the whole picture.
         where: The account.
 
     Raises:
@@ -109,7 +113,7 @@ def account_of_picture(
     with console.status("reading the file"):
         marks = marks_of_file(file)
     with console.status("reading the account"), _as_written(where):
-        one = picture_of(str(file), marks, delta, asked, where)
+        one = picture_of(str(file), marks, delta, requested, where)
     if not one.entries:
         lines = [
             f"{file}: nothing that this account knows of has read it ({opened(where).name}).",
@@ -176,7 +180,7 @@ def set_budget_of(
     epsilon: float,
     delta: float,
     console: Console,
-    asked: Neighbours | None = None,
+    requested: Neighbours | None = None,
     *,
     owner: str = "",
     limit: int | None = None,
@@ -189,7 +193,7 @@ def set_budget_of(
         epsilon: Of everything together.
         delta: At which it is counted.
         console: Where progress goes.
-        asked: What it is for; by default a video where the data are videos, otherwise an image.
+        requested: What it is for; by default a video where the data are videos, otherwise an image.
         owner: A word that must be given to change or lift it; "" for none.
         limit: Only so many units, chosen by name.
         where: The account.
@@ -198,15 +202,15 @@ def set_budget_of(
         DposeError: the data cannot be read, a value is out of range, more is spent already, or an earlier budget is
             another owner's.
     """
-    asked = asked or Neighbours(Unit.VIDEO if of_videos(data) else Unit.IMAGE)
+    requested = requested or Neighbours(Unit.VIDEO if of_videos(data) else Unit.IMAGE)
     identity = identity_of_data(data, console, limit)
     marks = identity.marks
-    made = Budget(epsilon, delta, data, marks, asked, owner)
+    made = Budget(epsilon, delta, data, marks, requested, owner)
     set_budget(made, where)
     what = "videos" if of_videos(data) else "pictures"
     lines = [
         f"{data}: nothing may take these {identity.units:,} {what} past epsilon {as_given(epsilon)} at delta "
-        f"{as_given(delta)} for {asked.describe()}, all runs and releases together; what has no bound for that "
+        f"{as_given(delta)} for {requested.describe()}, all runs and releases together; what has no bound for that "
         "is refused: runs without noise or for a weaker unit, feature privacy, scores without noise."
     ]
     if owner:
@@ -216,7 +220,7 @@ def set_budget_of(
         )
     lines += filter(None, [large_delta(delta, identity.units)])
     (state,) = budget_states(marks, where, exactly=True)
-    lines += budget_lines(state, () if state.charges else (_example(asked, identity),))[1:]
+    lines += budget_lines(state, () if state.charges else (_example(requested, identity),))[1:]
     return "\n".join(lines)
 
 
@@ -232,7 +236,7 @@ def lift_budget_of(
     return f"{data}: " + ("the budget is lifted" if lifted else "there was no budget")
 
 
-def _example(asked: Neighbours, identity: Identity) -> Charge:
+def _example(requested: Neighbours, identity: Identity) -> Charge:
     """A charge that was never made, for what would fit."""
     event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, identity.units)))
     return Charge(
@@ -241,8 +245,8 @@ def _example(asked: Neighbours, identity: Identity) -> Charge:
         data="",
         folder="",
         at="",
-        unit="image" if not asked.of_units else asked.unit,
-        relation=asked.relation,
+        unit="image" if not requested.of_units else requested.unit,
+        relation=requested.relation,
         delta=0.0,
         events=(event,),
         beyond=False,

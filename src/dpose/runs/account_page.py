@@ -55,7 +55,7 @@ def write_account_page(
     picture: Path | None,
     delta: float | None,
     console: Console,
-    asked: Sequence[Neighbours] = (),
+    requested: Sequence[Neighbours] = (),
     limit: int | None = None,
     where: Where = None,
 ) -> Path:
@@ -67,7 +67,7 @@ def write_account_page(
         picture: Of this photo or clip alone.
         delta: The delta of the epsilons shown; None for the charges' own.
         console: Where progress goes.
-        asked: For which neighbours; empty for what the charges are about.
+        requested: For which neighbours; empty for what the charges are about.
         limit: Only so many units of `data`.
         where: The account.
 
@@ -84,12 +84,12 @@ def write_account_page(
     check_there(where)
     if picture is not None:
         found: tuple[DataSpending, ...] = (
-            picture_of(picture.name, marks_of_file(picture), delta, asked, where),
+            picture_of(picture.name, marks_of_file(picture), delta, requested, where),
         )
     elif data is not None:
-        found = (dataset_of(data, identity_of_data(data, console, limit).marks, delta, asked, where),)
+        found = (dataset_of(data, identity_of_data(data, console, limit).marks, delta, requested, where),)
     else:
-        found = datasets(delta, asked, where)
+        found = datasets(delta, requested, where)
     report = account_report(found, where)
     (written,) = report.write(path.parent, page=path.name, text="")
     return written
@@ -190,9 +190,11 @@ def _left(state: BudgetState) -> tuple[Block, ...]:
 
 def _chart(one: DataSpending, where: Where) -> Figure | None:
     """Epsilon after each artefact, for the first neighbours for which something has a bound."""
-    asked = [state.budget.neighbours for state in one.budgets] + [answer.asked for answer in one.answers]
-    of = {answer.asked: answer for answer in one.answers}
-    chosen = next((a for a in asked if a in of and of[a].together), None)
+    requested = [state.budget.neighbours for state in one.budgets] + [
+        answer.requested for answer in one.answers
+    ]
+    of = {answer.requested: answer for answer in one.answers}
+    chosen = next((a for a in requested if a in of and of[a].together), None)
     if chosen is None:
         return None
     delta = of[chosen].delta
@@ -214,5 +216,5 @@ def _chart(one: DataSpending, where: Where) -> Figure | None:
     return Figure("", words, spending_over_time(rows, words, limit=limit))
 
 
-def _has_bound(entry: Charge, asked: Neighbours) -> bool:
-    return entry.what != EVALUATION and not unbounded(entry, asked.unit)
+def _has_bound(entry: Charge, requested: Neighbours) -> bool:
+    return entry.what != EVALUATION and not unbounded(entry, requested.unit)

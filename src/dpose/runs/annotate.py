@@ -20,7 +20,7 @@ from dpose.pose.boxes import Boxes, whole_picture
 from dpose.pose.data.yolo import write_yolo
 from dpose.pose.people import PeopleFinder, has_head
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
-from dpose.runs.found_people import joints_asked
+from dpose.runs.found_people import requested_joints
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
@@ -82,7 +82,7 @@ def annotate(
         out: The drawn file where there is one source and this has a suffix, else a folder. Where None, "NAME-pose"
             beside the one source.
         boxes: Where people are; None for a picture leaves it to the finder.
-        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.joints_asked`).
+        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.requested_joints`).
         results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y, score),
             score, box and, in videos, track, and a category with the joints' names.
         yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
@@ -100,7 +100,7 @@ def annotate(
     look = look or Look()
     if look.hide_faces and not has_head(finder.skeleton):
         raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")
-    work = DrawnPeople(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
+    work = DrawnPeople(finder, requested_joints(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
     targets = _targets(files, out)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -37,7 +37,7 @@ class Found:
     track: int | None = None
 
 
-def joints_asked(own: Skeleton, name: str | None = None) -> JointMap:
+def requested_joints(own: Skeleton, name: str | None = None) -> JointMap:
     """The map from a finder's joints to those that are drawn and written.
 
     Args:

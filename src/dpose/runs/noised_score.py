@@ -106,12 +106,12 @@ class NoisedGroups:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON, shares in percent."""
-        told = {name: None if np.isnan(share) else 100 * share for name, share in self.shares.items()}
+        notes = {name: None if np.isnan(share) else 100 * share for name, share in self.shares.items()}
         return {
             "metric": self.metric,
             "main": EVERYBODY,
             "unit": "%",
-            "columns": told,
+            "columns": notes,
             "units_noised": dict(self.units),
         }
 
@@ -264,11 +264,11 @@ def _groups(query: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
     by_name = {
         name: (float(share), float(size)) for name, (share, size) in zip(query.names, found, strict=True)
     }
-    told = {EVERYBODY: (everybody, float(sizes.sum()))} | by_name
+    notes = {EVERYBODY: (everybody, float(sizes.sum()))} | by_name
     return NoisedGroups(
         f"joints found by groups, {query.joints} a unit, noised",
-        {name: share for name, (share, _) in told.items()},
-        {name: size for name, (_, size) in told.items()},
+        {name: share for name, (share, _) in notes.items()},
+        {name: size for name, (_, size) in notes.items()},
         price,
     )
 

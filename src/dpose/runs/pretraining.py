@@ -111,7 +111,7 @@ def stage_data(config: RunConfig) -> DataSpec | None:
 
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console, place: ProcessGroup) -> None:
-    learnt = TrainedOn(spec.set_names.told, how="as its public stage would")
+    learnt = TrainedOn(spec.set_names.notes, how="as its public stage would")
     for one in sources(config):  # now, and not when the stage has taken its hours
         check_unseen(learnt, one.set_names, f"--public {spec}", config.plan.unit or "image")
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})

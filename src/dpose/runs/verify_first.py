@@ -101,7 +101,7 @@ def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None
     for spec in map(any_spec, (*config.data.sources, *public)):
         if spec is None or spec.dataset.holds is not None:
             continue
-        for name in spec.for_purpose("train").set_names.told:
+        for name in spec.for_purpose("train").set_names.notes:
             if name.partition(":")[0] not in there:
                 raise DposeError(
                     "run-data-left-out",

@@ -88,20 +88,20 @@ def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | Non
     name, here = run_id_of(folder), str(folder.resolve())
     named = [entry for entry in known if entry.id == name]
     copied = bool(named) and not any(here in entry.folders for entry in named)
-    told = [file for file in ("model.safetensors", "privacy.json") if (folder / file).exists()]
+    notes = [file for file in ("model.safetensors", "privacy.json") if (folder / file).exists()]
     if private:
-        told += ["its checkpoints"] if checkpoints(folder) else []
-        told += ["log.jsonl"] if (folder / "log.jsonl").exists() else []
+        notes += ["its checkpoints"] if checkpoints(folder) else []
+        notes += ["log.jsonl"] if (folder / "log.jsonl").exists() else []
         if any(entry.ledger and here in entry.folders and name in ("", entry.id) for entry in known):
-            told.append("the account")
+            notes.append("the account")
     if name and not copied:
-        told += ["its head, which this machine keeps"] if head_kept(name, state_dir) else []
-        told += ["its key, which this machine keeps"] if name in keys_kept(state_dir) else []
-    if told:
+        notes += ["its head, which this machine keeps"] if head_kept(name, state_dir) else []
+        notes += ["its key, which this machine keeps"] if name in keys_kept(state_dir) else []
+    if notes:
         raise DposeError(
             "ledger-missing",
             "the ledger of this run is missing, and what it has spent cannot be told without it (that there was one is "
-            f"told by {told[0]})",
+            f"told by {notes[0]})",
             str(folder / "ledger.jsonl"),
             "bring it back, or start a new run in another folder",
         )

@@ -69,7 +69,7 @@ class FirstWeights:
         given: Of weights that were fetched, what a guarantee takes as given; "" for the general condition.
         run_id: The run that released them, as its ledger says; "" where none does.
         folder: Where they lie. It stands in no artefact.
-        told: Whether anyone has said where they are from. Weights of which nothing was said are looked up by their
+        notes: Whether anyone has said where they are from. Weights of which nothing was said are looked up by their
             content alone.
         stated: The licence that they may be used under, where somebody said it.
         learnt: What they have learnt from, by the names of public sets.
@@ -81,7 +81,7 @@ class FirstWeights:
     given: str = ""
     run_id: str = ""
     folder: str = ""
-    told: bool = True
+    notes: bool = True
     stated: str = ""
     learnt: TrainedOn = NOT_SAID
 
@@ -142,7 +142,7 @@ class FirstWeights:
     @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
         """The weights of a model of which nothing is said: found in the account if a run released just these."""
-        return cls(digest_of_weights(model), "the model given", told=False)
+        return cls(digest_of_weights(model), "the model given", notes=False)
 
     @property
     def licence(self) -> str:
@@ -279,7 +279,7 @@ def inherited(
     shipped = _shipped(files.SHIPPED)
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
     near = again(runs) if again else []  # of several processes all must ask, whatever account they have
-    if not first.told and not runs:
+    if not first.notes and not runs:
         return Inherited(
             conditions=(f"the {entry.unit}s had no influence on the weights that training began with",),
             learnt=first.learnt,
@@ -307,7 +307,7 @@ def inherited(
         digest=first.digest,
         facts=tuple(facts),
         conditions=tuple(sorted({*given, *(earlier.conditional_on if earlier else ())})),
-        caveats=_told(first, bool(runs)),
+        caveats=_notes(first, bool(runs)),
         events=_events_of(read) if plan.kind.private else (),
         beyond=bool(beyond),
         whole=any(run.events or not run.beyond for run in read)
@@ -399,21 +399,21 @@ def _overlap(read: Sequence[Charge], unit: str) -> str:
 def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
     """What is taken as given of weights whose origin the account does not know."""
     own = digest == first.digest
-    told = f"the first weights{first.short}"
+    notes = f"the first weights{first.short}"
     if own and first.given:
-        return (first.given, *(conditions_of(first.learnt, unit, told) if first.learnt.how else ()))
+        return (first.given, *(conditions_of(first.learnt, unit, notes) if first.learnt.how else ()))
     if own and first.statement is None:
-        return conditions_of(first.learnt, unit, told)
+        return conditions_of(first.learnt, unit, notes)
     if digest == first.digest:
         which = f"that the first weights{first.short}"
     else:
         which = f"that weights they come from (sha256 {digest[:16]}...)"
     covered = ", beyond what their own statement covers" if first.statement and own else ""
-    named = [named_line(first.learnt, unit, told)] if own and first.learnt.people else []
+    named = [named_line(first.learnt, unit, notes)] if own and first.learnt.people else []
     return (*named, f"none of these {unit}s were among those {which} learnt from{covered}")
 
 
-def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
+def _notes(first: FirstWeights, known: bool) -> tuple[str, ...]:
     """What the statement beside the weights says, in a sentence; of whom the account knows, the facts tell."""
     statement, whose = first.statement, "nobody that they learnt from is protected"
     if statement is None:

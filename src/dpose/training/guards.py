@@ -226,9 +226,9 @@ def learnt_again(
     return found
 
 
-def _prints(told: Iterator[Sequence[str]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _prints(notes: Iterator[Sequence[str]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """All fingerprints, one a row, and the unit that each is of."""
-    each = [[bytes.fromhex(row) for row in rows] for rows in told]
+    each = [[bytes.fromhex(row) for row in rows] for rows in notes]
     owners = np.repeat(np.arange(len(each)), [len(rows) for rows in each])
     found = np.frombuffer(b"".join(row for rows in each for row in rows), np.uint8)
     return found.reshape(-1, BITS // 8), owners

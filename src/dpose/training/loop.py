@@ -163,7 +163,7 @@ class Loop:
             spent = spent_by(bound, [0, *scored], self.before)
         if self.watch and not self.done:
             self._score(0, spent[0], log)
-        with _interruptible() as asked, self._progress() as bar:
+        with _interruptible() as requested, self._progress() as bar:
             while self.done < bound.steps:
                 count = min(block - self.done % block, bound.steps - self.done)
                 if counted:
@@ -180,7 +180,7 @@ class Loop:
                     self.seconds += time.perf_counter() - began
                     self.done += 1
                     bar.update(bar.task_ids[0], completed=self.done)
-                    ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
+                    ended = Ended(self.ranks.highest(Ended.ASKED if requested() else Ended.FINISHED))
                 if counted and self.done > first:
                     log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     counted.commit(first, self.done - first)
@@ -328,20 +328,20 @@ class Loop:
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Any]:
     """Turns the first Ctrl-C, SIGTERM or SIGUSR2 into a request, seen at the next step boundary; a second one stops."""
-    asked = threading.Event()
+    requested = threading.Event()
     # a cluster warns of a job's time limit by a signal of the user's choice: SIGUSR2 by custom, which Windows lacks
     signals = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGUSR2", signal.SIGTERM))
 
     def note(signum: int, frame: FrameType | None) -> None:
-        asked.set()
+        requested.set()
         signal.signal(signum, previous[signal.Signals(signum)])
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
     previous = {signum: signal.signal(signum, note) for signum in signals}
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)

@@ -293,10 +293,10 @@ class TrainingSession:
         again = self.total - done
         if bound.event is None or again <= 0:
             return []
-        told = f"the run was stopped and taken up again; {again} steps count that were lost or taken twice"
+        notes = f"the run was stopped and taken up again; {again} steps count that were lost or taken twice"
         if ended is Ended.BUDGET:
-            told += f", and it ended after {done} of {bound.steps} steps to keep its epsilon"
-        return [told]
+            notes += f", and it ended after {done} of {bound.steps} steps to keep its epsilon"
+        return [notes]
 
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""

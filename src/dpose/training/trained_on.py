@@ -150,10 +150,10 @@ def trained_on(place: str | Path, said: str | None = None, called: str = "") -> 
         found = _of_names(place, config, called)
     if said is None:
         return found
-    told = said_by_user(said)
+    notes = said_by_user(said)
     # names that file or card have are never taken back; the writer of the entry knows best whether they are all
-    known = told.known and (found.known or entry is None)
-    return replace(found + told, known=known)
+    known = notes.known and (found.known or entry is None)
+    return replace(found + notes, known=known)
 
 
 def declared(folder: Path) -> TrainedOn | None:
@@ -194,13 +194,13 @@ def learnt_by_run(start: TrainedOn, own: SetNames, *, guaranteed: bool, fitted_o
         guaranteed: Whether its statement says what that tells of them.
         fitted_on: Public data that its method read as they are.
     """
-    mine = () if guaranteed else own.told
+    mine = () if guaranteed else own.notes
     return TrainedOn(
-        _once(start.datasets, mine, fitted_on.told),
+        _once(start.datasets, mine, fitted_on.notes),
         start.known and own.whole and fitted_on.whole,
         start.licence,
         start.note,
-        _once(start.protected, own.told if guaranteed else ()),
+        _once(start.protected, own.notes if guaranteed else ()),
     )
 
 
@@ -305,23 +305,23 @@ def _of_settings(run: Mapping[str, Any]) -> TrainedOn:
 
 def _of_names(place: Path, config: Mapping[str, Any], called: str) -> TrainedOn:
     """The entry of weights from elsewhere: by card, configuration, and names of file and folder."""
-    real, told = place.resolve(), list[tuple[str, Iterable[str]]]()
+    real, notes = place.resolve(), list[tuple[str, Iterable[str]]]()
     own_folder = place.is_dir() or real.stem in _NAMELESS
     folder = real if place.is_dir() else real.parent
     names = [called, *([folder.name] if own_folder else []), *([] if place.is_dir() else [place.stem])]
     # a hub's cache: models--OWNER--NAME/snapshots/REVISION
     names += [part for part in real.parts if part.startswith("models--")]
-    told.append(("as their name says", sets_in(" ".join(names))))
+    notes.append(("as their name says", sets_in(" ".join(names))))
     known_as = [
         str(config.get(key) or "") for key in ("_name_or_path", "datasets", "dataset", "train_dataset")
     ]
-    told.append((HERE, sets_in(" ".join(known_as))))
+    notes.append((HERE, sets_in(" ".join(known_as))))
     licence = ""
     if own_folder or config:
         front, body = _card(folder)
-        told.append(("as their model card says", (*front, *body)))
+        notes.append(("as their model card says", (*front, *body)))
         licence = _licence(folder)
-    found = [(how, tuple(keys)) for how, keys in told]
+    found = [(how, tuple(keys)) for how, keys in notes]
     hows = [how for how, keys in found if keys]
     return TrainedOn(_once(*(keys for _, keys in found)), licence=licence, how=" and ".join(hows))
 

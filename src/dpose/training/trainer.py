@@ -180,8 +180,8 @@ def train(
     inputs_read += first.behind
     scored = watch_charge(options, entry, console)
     if place.first and not trial:
-        for asked in filter(None, (entry, scored)):
-            charge(asked, options.state_dir, dry_run=True)
+        for requested in filter(None, (entry, scored)):
+            charge(requested, options.state_dir, dry_run=True)
         tell_composed(known, bound, console)
     model.train()
     nothing = AesNoise(Key.from_seed(0))  # for shapes; the run's own noise comes with its session

@@ -91,7 +91,7 @@ def test_so_many_jobs_at_once_as_were_asked_for_on_this_machine(asked, monkeypat
     def send(jobs, log, _, settings):
         sizes.append(len(jobs))
         for job in jobs:
-            slurm.write_atomic(slurm.Path(job.told), "1\n")
+            slurm.write_atomic(slurm.Path(job.exit_file), "1\n")
         return [SimpleNamespace(job_id="1", paths=SimpleNamespace(stdout=log / "log.out")) for _ in jobs]
 
     monkeypatch.setattr(slurm, "submit_all", send)

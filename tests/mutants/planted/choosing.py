@@ -38,7 +38,7 @@ def _cheaper_curve(patch: Patches) -> None:
     patch.replace(
         "dpose.privacy.tuning:Tuning.curve",
         lambda _: (
-            lambda self: self._told(np.minimum(curve(self.events, self.law), curve((self.score,), self.law)))
+            lambda self: self._notes(np.minimum(curve(self.events, self.law), curve((self.score,), self.law)))
         ),
     )
 

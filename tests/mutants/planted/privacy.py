@@ -59,15 +59,15 @@ class _Agreeing:
     """Processes that agree on whatever they are asked first."""
 
     def __init__(self, readers: object) -> None:
-        self._readers, self._asked = readers, False
+        self._readers, self._requested = readers, False
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._readers, name)
 
     def agree(self, digests: object) -> None:
-        if self._asked:
+        if self._requested:
             self._readers.agree(digests)
-        self._asked = True
+        self._requested = True
 
 
 def _said_of_another(original):

@@ -335,7 +335,7 @@ class PoseUnits:
             return self
         other = self.subset(chosen)
         other.selection = selection
-        other.report = (*self.report, selection.told(len(self)))
+        other.report = (*self.report, selection.notes(len(self)))
         return other
 
     def _crops(
@@ -471,5 +471,5 @@ class SubjectUnits:
         other._names = [self._names[i] for i in chosen]
         other._groups = [self._groups[i] for i in chosen]
         other.selection = selection
-        other.report = (*self.report, selection.told(len(self)))
+        other.report = (*self.report, selection.notes(len(self)))
         return other
