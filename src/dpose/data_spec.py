@@ -39,9 +39,9 @@ class Dataset:
         within: For a split that is part of another, that other.
         conditions: For a split whose content depends on private data, what a guarantee that builds on it takes as
             given.
-        public_roots: The `roots` that show nobody who needs protection.
-        public_splits: The `splits` that show nobody who needs protection.
-        rendered: Whether everybody in it is rendered: nobody real, whether or not they stand for private people.
+        public_roots: The `roots` in which no person needs protection.
+        public_splits: The `splits` in which no person needs protection.
+        rendered: Whether everybody in it is rendered and so not real, even where they stand for private people.
         holds: Of a format that anybody's data may have: takes the root, the split and the options, and gives the public
             set that the data say they are, and the one that the names of their pictures look like, each "" if there
             is none. None: the data are the set of this name.
@@ -215,12 +215,12 @@ class Spec:
 
     @property
     def public(self) -> bool:
-        """True if it needs no protection: a split that is public, or a root that shows nobody."""
+        """True if the data need no protection: the split or the root is public."""
         return self.split in self.dataset.public_splits or self.root in self.dataset.public_roots
 
     @property
     def may_be_shown(self) -> bool:
-        """Whether its pictures may be shown to anybody: they are public, or of nobody real."""
+        """Whether the pictures may be shown to anybody: they are public, or of rendered people."""
         return self.public or self.dataset.rendered
 
     @property

@@ -358,7 +358,7 @@ def private_folder(path: Path) -> bool:
         if stat.S_IMODE(found.st_mode) & 0o077:
             path.chmod(0o700)
             for inside in path.rglob("*"):
-                # others may be deleting here; nobody else comes in any more
+                # others may be deleting here; no other user can enter any more
                 with contextlib.suppress(OSError):
                     if not inside.is_symlink():
                         inside.chmod(0o700 if inside.is_dir() else 0o600)
@@ -368,7 +368,7 @@ def private_folder(path: Path) -> bool:
 
 
 def write_private(path: Path, data: bytes | str) -> None:
-    """`write_atomic`, readable by nobody else (0600), in a folder that nobody else may enter (0700).
+    """Write a file as `write_atomic` does, readable by its owner alone (0600), in a folder closed to others (0700).
 
     Raises:
         DposeError: the disk is full, or the folder may not be written to.
@@ -385,7 +385,7 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     Args:
         out: Where a folder shall be made.
         may_be_empty: Whether a folder with nothing in it will do.
-        may_be_locked: Whether one will do, too, that `locked_folder` has left its file in and nobody anything else.
+        may_be_locked: Whether a folder will do, too, that holds only the file that `locked_folder` leaves.
 
     Raises:
         DposeError: there is something.

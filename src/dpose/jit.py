@@ -6,7 +6,7 @@ Compiled code lies in the first of these folders that can be written: `NUMBA_CAC
 `__pycache__` beside the module; `numba` in the user's cache folder (`XDG_CACHE_HOME`, or `~/.cache`). Where none can,
 or not the files in it, kernels are compiled in every process and do the same. numba keeps code by the processor's model
 and features, so machines of several kinds may share a folder and each finds its own; it reads it with pickle, so that
-nobody else may write there. `NUMBA_CPU_NAME=generic` makes code for any processor of the architecture. Settings of
+no other user may write there. `NUMBA_CPU_NAME=generic` makes code for any processor of the architecture. Settings of
 numba's are taken from the environment alone: a file in the current folder could name another folder to read code from.
 """
 

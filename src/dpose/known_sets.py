@@ -24,7 +24,7 @@ class KnownSet:
         aliases: Other names, in small letters and digits alone: "mscoco" stands for "MS-COCO" and "ms_coco", too.
         of: Sets that some of its pictures are from, by their keys; or, of a mixture that files of weights are named
             after, the sets that it stands for.
-        rendered: Whether nobody in it is real.
+        rendered: Whether all people in it are rendered.
         within: For a split that is part of another, that other. Two splits that are not are apart.
     """
 
@@ -127,7 +127,7 @@ KNOWN_SETS: dict[str, KnownSet] = {
         ("vitpose+", "vitposeplus", "vitpose++"),
         ("coco", "aic", "mpii", "coco-wholebody", "ap10k", "apt36k"),
     ),
-    # dpose's own people, who are nobody
+    # dpose's own rendered people, who are not real
     "synthetic-studio": KnownSet("rendered people (studio)", rendered=True),
     "synthetic-ward": KnownSet("rendered people (ward)", rendered=True),
     "synthetic-clips-studio": KnownSet("rendered clips (studio)", rendered=True),
@@ -241,7 +241,7 @@ def shares_pictures(one: str, other: str) -> bool:
 def shared(learnt: Iterable[str], sets: Iterable[str]) -> tuple[str, str] | None:
     """The first of `learnt` that may share pictures with one of `sets`, with that; None if none does.
 
-    Rendered people are nobody and share nothing.
+    Rendered people are not real and share no pictures.
     """
     requested = [name for name in sets if not is_rendered(name)]
     pairs = ((one, other) for one in learnt if not is_rendered(one) for other in requested)
@@ -249,7 +249,7 @@ def shared(learnt: Iterable[str], sets: Iterable[str]) -> tuple[str, str] | None
 
 
 def is_rendered(name: str) -> bool:
-    """Whether nobody in the set is real."""
+    """Whether all people in the set are rendered."""
     key = set_called(name)
     return bool(key) and KNOWN_SETS[key].rendered
 

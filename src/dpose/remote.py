@@ -1,12 +1,12 @@
 """Files in object stores, `s3://`, `gs://` and `az://` (by fsspec), as folders of this machine while a command works.
 
-What is read is copied into a folder of the user's state, which nobody else may enter, and removed in the end. What is
+What is read is copied into a folder of the user's state, which no other user may enter, and removed in the end. What is
 written is made there, whole, and then put into the store under a name that nothing has: with S3's `If-None-Match: *`,
 and what other stores have for it. A store shows an object once it is complete, so nothing there is ever half-written.
 Only lists are replaced, by what they have grown to. What was put is written down beside it; an interrupted command that
 is given again puts the rest.
 
-Credentials come from the environment alone, as each store's own client reads them, and are told to nobody.
+Credentials come from the environment alone, as each store's own client reads them, and are never passed on.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class WrappedUnits:
         return fingerprints_of(self.dataset, index)
 
     def subjects(self, index: int) -> tuple[str, ...]:
-        """The unit's own; nobody where the dataset names nobody."""
+        """People in the unit; none if the dataset names none."""
         return self.dataset.subjects(index) if isinstance(self.dataset, KnownPictures) else ()
 
 

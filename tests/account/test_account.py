@@ -401,9 +401,9 @@ def test_an_audit_counts_against_the_budget(where):
         charge(entry(1), where)
 
 
-def chosen(*found, delta=1e-5, asked=IMAGE):
-    alone = composed(found, chosen_share(delta), asked) if len(found) == 1 else math.inf
-    return chosen_epsilon(found, delta, asked, alone)
+def chosen(*found, delta=1e-5, requested=IMAGE):
+    alone = composed(found, chosen_share(delta), requested) if len(found) == 1 else math.inf
+    return chosen_epsilon(found, delta, requested, alone)
 
 
 @pytest.mark.parametrize(

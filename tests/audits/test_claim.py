@@ -111,12 +111,14 @@ def test_input_canaries_are_rendered_again(models, capsys):
 
 
 def test_without_coins_that_were_committed_to_nobody_can_audit(models, tmp_path, capsys):
-    command_refused(capsys, ["audit", "claim", str(models / "true")], "--opening", "nobody can audit a model")
+    command_refused(
+        capsys, ["audit", "claim", str(models / "true")], "--opening", "a model cannot be audited"
+    )
     assert main([*TRAIN, "--epochs", "1", "--out", str(tmp_path / "none")]) == 0
     opening = ["--opening", str(models / "true.json")]
-    command_refused(capsys, ["audit", "claim", str(tmp_path / "none"), *opening], "nobody can audit a model")
+    command_refused(capsys, ["audit", "claim", str(tmp_path / "none"), *opening], "a model cannot be audited")
     command_refused(
-        capsys, ["audit", "opening", str(tmp_path / "none"), "--out", "x"], "nobody can audit a model"
+        capsys, ["audit", "opening", str(tmp_path / "none"), "--out", "x"], "a model cannot be audited"
     )
 
 

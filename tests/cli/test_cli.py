@@ -627,7 +627,7 @@ class TestFirstWeights:
         assert main([*TRAIN, *BUDGET, "--init", "nano", "--out", "run"]) == 0
         statement = json.loads((tmp_path / "run" / "privacy.json").read_text())
         assert statement["conditional_on"] == []
-        assert any("rendered people, who are nobody" in fact for fact in statement["public"])
+        assert any("rendered people, who are not real" in fact for fact in statement["public"])
         assert not any("first weights" in caveat for caveat in statement["caveats"])
 
 

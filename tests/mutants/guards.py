@@ -202,6 +202,7 @@ GUARDED = {
     "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
+    "training/kernels/__init__.py": Guarded(("training/test_kernels.py", "training/test_grid.py")),
     "training/kernels/cpu.py": Guarded(
         ("training/test_layers.py", "training/test_kernels.py"), ("over_units",)
     ),

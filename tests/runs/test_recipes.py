@@ -96,7 +96,7 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     assert "reserve" not in (tmp_path / "best-public" / "ledger.jsonl").read_text()
     statement = json.loads((tmp_path / "best" / "privacy.json").read_text())
     assert "that the first weights learnt from none of the images" in statement["public"]
-    assert any("trained without a guarantee: nobody" in caveat for caveat in statement["caveats"])
+    assert any("trained without a guarantee: the data" in caveat for caveat in statement["caveats"])
     assert "the logits of the first weights were divided by 1.5" in statement["caveats"]
     said = {each["what"]: each["licence"] for each in statement["inputs"]}
     behind = "behind the first weights, as their statement says: "

@@ -192,11 +192,11 @@ def test_other_units_are_a_public_fact_and_the_start_is_called_what_it_is(run, d
     found = run("private", start="plain").statement
     assert any("learnt from none of the videos" in fact for fact in found.public)
     assert found.conditional_on == ()
-    assert any("trained without a guarantee: nobody" in caveat for caveat in found.caveats)
+    assert any("trained without a guarantee: the data" in caveat for caveat in found.caveats)
     assert not any("taken to be public" in text for text in (*found.caveats, *found.public))
     run("seeded", data=other(dots), seed=1)
     of_seeded = run("again", start="seeded").statement
-    assert any("noise from a seed: nobody" in caveat for caveat in of_seeded.caveats)
+    assert any("noise from a seed: the data" in caveat for caveat in of_seeded.caveats)
 
 
 def test_what_the_account_does_not_know_is_taken_as_given(run, tmp_path, monkeypatch):

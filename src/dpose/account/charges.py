@@ -69,7 +69,7 @@ class State(StrEnum):
     RESERVED = "reserved"
     """It may have been computed; it was not reported as finished."""
     COMMITTED = "committed"
-    """Its output is complete."""
+    """Finished: the output is complete."""
     FAILED = "failed"
     """It ended without output. What it had computed by then is unknown, so it counts."""
 
@@ -163,7 +163,7 @@ class Charge:
 
     @property
     def seq(self) -> int:
-        """Its place in the account's order; 0 for one that the account does not hold."""
+        """Position in the account's order; 0 for a charge that the account does not hold."""
         return self.stored.seq if self.stored else 0
 
     @property

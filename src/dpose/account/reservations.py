@@ -166,7 +166,7 @@ def conclude(
 ) -> None:
     """Record how charges ended, all in one transaction: their output is complete, or they ended without.
 
-    A charge that failed counts all the same: what it had computed by then nobody knows.
+    A charge that failed counts all the same: what it had computed by then is unknown.
 
     Args:
         outputs: SHA-256 of every file of the output, by the charge's id.

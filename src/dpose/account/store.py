@@ -553,7 +553,7 @@ class Store:
             if key is None:
                 raise DposeError(
                     "account-key-missing",
-                    "the key of this account is missing: without it nobody can tell what was spent",
+                    "the key of this account is missing: without it what was spent cannot be determined",
                     self.name,
                     f"bring back {self.folder / KEY_FILE}, or set DPOSE_ACCOUNT_KEY",
                 )

@@ -419,7 +419,7 @@ def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
     if any(line.entry.beyond for line in lines):
         said.append("* protects only what a picture holds beyond its public view and labels.")
     if any(line.entry.state is State.FAILED for line in lines):
-        said.append("What failed counts: nobody knows what it had computed by then.")
+        said.append("What failed counts: what it had computed by then is unknown.")
     elif any(line.entry.state is State.RESERVED for line in lines):
         said.append("What is reserved counts from the moment that it was: it may have been computed.")
     return said

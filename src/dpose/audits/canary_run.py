@@ -106,7 +106,7 @@ def _white_box(
         "supposes that units are sampled": likelihood_ratio(seen, bound.event, plan.relation),
         "supposes that batches go through the units in order": in_turn(seen, m, bound),
     }
-    # under replacement a canary that is not in pushes the other way: a coordinate nobody pushes is no such canary
+    # under replacement a canary that is not in pushes the other way, so a coordinate without a push is no such canary
     comparable = plan.relation is not Relation.REPLACE
     return [
         Adversary(

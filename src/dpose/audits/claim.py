@@ -26,7 +26,7 @@ from dpose.runs.canaries import canary_scores
 from dpose.runs.tasks import task_entry, task_of
 from dpose.runs.verify import verify_run
 
-NO_MARKS = "nobody can audit a model whose canaries were not committed to before it was trained"
+NO_MARKS = "a model cannot be audited if its canaries were not committed to before it was trained"
 EVERY_COIN = "somebody who was told every coin"
 """The control: the most that so many canaries can show."""
 THREAT_MODEL = {
@@ -82,7 +82,7 @@ def audit_claim(
             "opening-not-published",
             f"{NO_MARKS}, and these are not opened yet",
             "--opening",
-            "ask whoever trained it: dpose audit opening",
+            "ask those who trained it: dpose audit opening",
         )
     opened = Opening.read(opening)
     opened.check(planted, str(opening))
@@ -140,7 +140,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
             "opening-missing",
             "its opening is not on this machine",
             str(folder),
-            "it lies in the state folder of whoever trained it",
+            "it lies in the state folder of the user who trained it",
         )
     opening.check(planted, str(folder))
     return opening
@@ -211,8 +211,8 @@ def _notes(opened: Opening, most: float, known_before: bool, alpha: float) -> li
     when = (
         "The commitment is the one that the auditor was given before training."
         if known_before
-        else "That the commitment was made before training rests on the folder's own ledger. Whoever does not trust "
-        "those who trained it must have been given the commitment before (--commitment)."
+        else "That the commitment was made before training rests on the folder's own ledger. An auditor who does not "
+        "trust those who trained it must have been given the commitment before (--commitment)."
     )
     return [
         "An audit shows a lower bound. A claim that is not refuted is not proved by that.",
@@ -220,8 +220,8 @@ def _notes(opened: Opening, most: float, known_before: bool, alpha: float) -> li
         "who knows every coin: the control. A claim above that cannot be refuted by it. It guesses as many in as out, "
         "so that very uneven coins show less.",
         when,
-        "Whoever trains can leave canaries out, or train something else: an audit finds accidents, not lies.",
-        "Canaries are nobody, and their coins are open now. The guarantee of everybody else holds with coins known.",
+        "Those who train can leave canaries out, or train something else: an audit finds accidents, not lies.",
+        "Canaries are not real people; their coins are open now. The guarantee of all others holds with coins known.",
         "Both tests assume nothing but the guarantee and fair coins. Rates at false alarms describe and prove nothing: "
         "canaries may depend on each other through the weights.",
         f"All bounds hold together, with confidence {lower(1 - alpha)}.",

@@ -161,7 +161,7 @@ def _bounds(report: AuditReport) -> tuple[Block, ...]:
 
 def _trade_off(report: AuditReport) -> tuple[Block, ...]:
     words = (
-        "Each point is a threshold: whoever scores above it is taken to have been in. Both axes are logarithmic, "
+        "Each point is a threshold: a person who scores above it is taken to have been in. Both axes are logarithmic, "
         "because a threat to one person lies where false alarms are rare.",
         "The area that the claimed mechanism rules out is shaded; its edge is the whole curve of the accountant. The "
         f"dashed line near it is what epsilon {at_most(report.claim['epsilon'])} and delta "
@@ -177,7 +177,7 @@ def _trade_off(report: AuditReport) -> tuple[Block, ...]:
 
 def _controls(report: AuditReport) -> tuple[Block, ...]:
     if not report.controls:
-        return ("No controls were run. Without them nobody knows whether this audit could see anything.",)
+        return ("No controls were run. Without them it is unknown whether this audit could see anything.",)
     figures = [
         Figure(
             "",

@@ -106,8 +106,9 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
 
     **Guarantee.** The canary run is a run like any other: (epsilon, delta) for the units in `config.data`, with a
     ledger and a statement in `out`, and its epsilon adds to what these units have spent before. The report is
-    post-processing of it: canaries are nobody, and scores use noisy updates or final weights alone. Controls and runs
-    with a planted fault protect nobody and therefore read nobody: every unit is blank in them, and no model is kept.
+    post-processing of it: canaries are not real people, and scores use noisy updates or final weights alone. Controls
+    and runs with a planted fault protect no data and therefore read none: every unit is blank in them, and no model is
+    kept.
 
     Args:
         config: The run to audit.
@@ -116,7 +117,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         console: Where progress goes.
 
     Raises:
-        DposeError: the run is not possible, or protects nobody, or cannot be audited by these canaries.
+        DposeError: the run is not possible, or is not private, or cannot be audited by these canaries.
     """
     plan = config.plan
     if not plan.kind.private:
@@ -208,7 +209,7 @@ def _options(
     return RunOptions(
         start=start,
         facts=StatementFacts(
-            public=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            public=[f"{audit.canaries:,} {audit.kind} canaries, which are not real people"],
             conditional_on=conditions(config),
             caveats=[*caveats, *_caveats(audit)],
             about=config.about,
@@ -222,7 +223,7 @@ def _options(
 
 
 def blank_view(model: torch.nn.Module) -> View:
-    """A view as the model's data have them, without content: the shapes of a rendered person, who is nobody."""
+    """A view as the model's data have them, without content: the shapes of a rendered person."""
     _, (view, *_) = canary_views(model, np.random.default_rng(0), 1)
     return blank_like(view)
 
@@ -311,8 +312,8 @@ def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
 
 def _caveats(audit: TrainingAudit) -> list[str]:
     return [
-        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the "
-        "units, and count among them",
+        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are not real people, were trained on "
+        "with the units, and count among them",
         "the audit is one more release of the same units: its epsilon adds to what their other runs have spent",
     ]
 

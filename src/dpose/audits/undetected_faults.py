@@ -82,7 +82,7 @@ UNSEEN: Mapping[str, UndetectedFault] = {
     ),
     "shared-stream": UndetectedFault(
         "sampler and noise draw from one stream",
-        "the adversaries here know no key; what repeats is visible to whoever compares streams",
+        "the adversaries here know no key; what repeats is visible to an observer who compares streams",
         f"{_TRAINING}[13 a shared random stream]",
     ),
     "logged-loss": UndetectedFault(

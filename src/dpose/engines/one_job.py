@@ -81,7 +81,7 @@ class JobNote:
         """Whether the job waits or works.
 
         Raises:
-            DposeError: nobody here can tell.
+            DposeError: it cannot be determined on this machine.
         """
         if self.partition != LOCAL:
             return _queued(self.id, int(time.monotonic() / FRESH_S))
@@ -100,7 +100,7 @@ def check_no_job(folder: Path, exit_file: Path) -> None:
         exit_file: The file that a job leaves when it is done: from then on it is over.
 
     Raises:
-        DposeError: a job of this folder is going, or nobody can tell; names it.
+        DposeError: a job of this folder is running, or may be; the error names it.
     """
     note = None if exit_file.exists() else JobNote.read(folder)
     if note is None:

@@ -228,7 +228,7 @@ def wait_for(
 
 
 def is_over(note: JobNote, exit_file: Path) -> bool:
-    """Whether a job has told its end, or has none to tell any more; where nobody knows it is not over."""
+    """Whether a job is over: it has reported its end, or no longer exists. False where this is unknown."""
     if exit_file.exists():
         return True
     try:

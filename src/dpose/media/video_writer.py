@@ -41,7 +41,7 @@ class VideoWriter:
         stream.time_base = info.time_base
         # no reordering: time stamps leave as they came
         stream.codec_context.max_b_frames = 0
-        # x264's macroblock tree reads memory that nobody wrote: one frame in some hundred was encoded otherwise
+        # x264's macroblock tree reads uninitialized memory: one frame in some hundred was encoded otherwise
         stream.options = {"crf": str(quality), "preset": "veryfast", "mbtree": "0"}
         stream.thread_type = "AUTO"
         self._stream, self._info, self._grown = stream, info, grown
@@ -60,7 +60,7 @@ class VideoWriter:
         Args:
             pixels: uint8, (H, W, C).
             pts: Time stamp, in ticks; later than the frame's before.
-            duration: In ticks; 0 if nobody knows. None for as long as the next frame begins, and for the last one as
+            duration: In ticks; 0 if unknown. None for as long as the next frame begins, and for the last one as
                 the original's length says, or its rate.
 
         Raises:

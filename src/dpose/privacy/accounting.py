@@ -40,7 +40,7 @@ from dpose.privacy.renyi import ORDERS, converted, rdp_of_step, zcdp_epsilon
 from dpose.privacy.rounding import as_given, not_below
 
 MAX_BUDGET = 100.0
-"""No noise is calibrated for a larger epsilon: it would protect nobody."""
+"""No noise is calibrated for a larger epsilon, which would give no useful protection."""
 MAX_EPSILON = 200.0
 """PLD is not computed where RDP puts epsilon above this: minutes, to say that nothing is protected."""
 FINE, COARSE = 1e-4, 1e-3
@@ -312,7 +312,7 @@ def noise_multiplier(
     if epsilon > MAX_BUDGET:
         raise DposeError(
             "epsilon-too-large",
-            f"epsilon {as_given(epsilon)} protects nobody",
+            f"epsilon {as_given(epsilon)} gives no useful protection",
             fix=f"choose one below {as_given(MAX_BUDGET)}, or train non-private",
         )
     check_rate(q)

@@ -104,7 +104,7 @@ class Opening:
                 "opening-does-not-fit",
                 "does not open the commitment of this model: its coins are not those that were drawn before training",
                 where,
-                "ask whoever trained it for the opening of this run",
+                "ask those who trained it for the opening of this run",
             )
 
     def to_json(self) -> str:
@@ -163,7 +163,7 @@ class _StoredOpening(StatementPart):
 
 
 def keep_opening(run_id: str, opening: Opening, state_dir: Path | None = None) -> None:
-    """Write the opening of the run `run_id` where nobody else reads it; on disk when this returns.
+    """Write the opening of the run `run_id` where only its owner can read it; on disk when this returns.
 
     Raises:
         DposeError: the state folder cannot be written.

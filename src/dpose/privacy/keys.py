@@ -1,4 +1,4 @@
-"""The keys of runs that may still go on: in the user's state folder, readable by nobody else, never in a run folder.
+"""The keys of runs that may still go on: in the user's state folder, readable only by the user, never in a run folder.
 
     keep_key(ledger.run_id, StoredKey(key, data, surroundings))
     ...
@@ -93,7 +93,7 @@ def forget_key(run_id: str, state_dir: Path | None = None) -> None:
         except OSError as error:
             raise DposeError(
                 "key-not-deletable",
-                "the key of a run cannot be deleted; whoever holds it can take the noise away",
+                "the key of a run cannot be deleted; anyone who holds it can take the noise away",
                 str(file),
                 "delete it",
             ) from error

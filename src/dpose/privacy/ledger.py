@@ -12,7 +12,7 @@ in the statement and in the user's state folder, because a chain alone does not 
 When the run's files are written, a seal binds them (`dpose.privacy.seal`); every later line is followed by a new one.
 
 A ledger holds against accidents and against quiet editing of a run folder. It does not hold against an owner
-who also edits the statement and the state folder; nobody who runs the training can be kept from lying about
+who also edits the statement and the state folder; those who run the training cannot be kept from lying about
 it.
 """
 

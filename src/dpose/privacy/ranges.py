@@ -88,7 +88,7 @@ def check_sigma(value: float) -> None:
         raise DposeError(
             "noise-out-of-range",
             f"the noise multiplier must lie between {as_given(MIN_SIGMA)} and {as_given(MAX_SIGMA)}, not {value}",
-            fix="a smaller one protects nobody, a larger one leaves nothing to learn",
+            fix="a smaller one gives no useful protection, a larger one leaves nothing to learn",
         )
 
 

@@ -90,7 +90,7 @@ _WIDTH = 1.0 / STRIPS
 _X_UNIT = _WIDTH * 2.0**-X_BITS
 _V_UNIT = 2.0**-V_BITS
 _ERROR = 2.0**-36
-"""Of the series for e^-t with nine terms, t < 0.31: 2e-12 is cut off, 1e-15 rounded, 2^-44 is t's own."""
+"""Error of the series for e^-t with nine terms, t < 0.31: 2e-12 is cut off, 1e-15 rounded, 2^-44 is t's own."""
 
 
 @kernel

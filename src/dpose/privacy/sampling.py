@@ -48,7 +48,7 @@ def poisson_batch(n: int, rate: float, stream: Stream | None = None) -> NDArray[
 def shuffled_batches(n: int, batch_size: int, stream: Stream) -> Iterator[NDArray[np.int64]]:
     """One epoch of batches in random order, the last one as small as it comes.
 
-    For data that nobody needs protected. A shuffled batch has a fixed size and excludes units that others
+    For data that need no protection. A shuffled batch has a fixed size and excludes units that others
     took, so it is no Poisson sample; accounting for it as one understates epsilon.
 
     Args:

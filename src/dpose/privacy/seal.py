@@ -8,9 +8,9 @@ A statement is words beside a file. The seal binds the two: it repeats the whole
 the seal itself) and holds the digest of every file, or of the released sums. Anyone who changes one of them must change
 the seal, whose hash stands in the statement, and in a run also in the ledger's chain. What differs is named.
 
-**What it cannot show**: who made it, and whether they told the truth from the start. There is no secret in it; whoever
-rewrites the files, the statement and the seal together has made another artefact, which is whole in itself. It holds
-digests of what is released and of settings, and never one of private data.
+**What it cannot show**: who made it, and whether they told the truth from the start. There is no secret in it;
+anyone who rewrites the files, the statement and the seal together has made another artefact, which is whole in itself.
+It holds digests of what is released and of settings, and never one of private data.
 """
 
 from __future__ import annotations

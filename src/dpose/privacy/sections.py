@@ -1,7 +1,7 @@
 """The optional parts of a statement, which NIST SP 800-226 asks a deployment for.
 
 None of them changes what is guaranteed. What follows from the recorded events (`attackers`, `groups`) is computed and
-checked with the statement; the rest was said by a person, and is "not stated" where nobody said it.
+checked with the statement; the rest is stated by a person, and is "not stated" otherwise.
 """
 
 from __future__ import annotations

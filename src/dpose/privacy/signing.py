@@ -185,7 +185,7 @@ def _public(path: Path) -> Ed25519PublicKey:
         key: Any = load_pem_public_key(_small(path))
     except ValueError as error:
         raise DposeError(
-            "public-key-malformed", "is no public key", str(path), "name the .pub file of whoever signed"
+            "public-key-malformed", "is no public key", str(path), "name the .pub file of the signer"
         ) from error
     if not isinstance(key, Ed25519PublicKey):
         raise DposeError("public-key-not-ed25519", "is no Ed25519 key", str(path))

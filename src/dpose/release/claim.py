@@ -11,7 +11,9 @@ import threading
 
 from dpose.privacy.noise import AesNoise, NoiseSource, Origin
 
-GIVEN = "the noise's key was given by the caller: whoever made it, or used it before, can take the noise away"
+GIVEN = (
+    "the noise's key was given by the caller: anyone who made it, or used it before, can take the noise away"
+)
 
 _spent: set[str] = set()
 _lock = threading.Lock()

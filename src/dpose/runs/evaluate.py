@@ -111,7 +111,7 @@ class RecordedScore:
 
     Attributes:
         name: Name of the data, as readers elsewhere may see it.
-        public: True if nobody in the data needs protection.
+        public: True if no person in the data needs protection.
         units: Number of units scored; None if it is not published.
         result: Result of the model.
         beside: Results of other models on the same data, by name.

@@ -131,7 +131,7 @@ def reserve_noised_score(
     if query.relation is not Relation.ADD_REMOVE:  # which hides how many there are
         if not protected.identity.units:
             raise DposeError(
-                "nobody-to-score", "there are no people to score", name, "check the data and --limit"
+                "people-to-score-missing", "there are no people to score", name, "check the data and --limit"
             )
         if query.delta:
             check_delta(query.delta, protected.identity.units)

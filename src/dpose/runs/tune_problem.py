@@ -53,13 +53,13 @@ class TuningProblem:
 
     @property
     def digest(self) -> str:
-        """Of the settings."""
+        """Digest of the settings."""
         content = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def data(self) -> str:
-        """Of the units on both sides."""
+        """Digest of the units on both sides."""
         both = self.sides.training.identity.digest + self.sides.scored.identity.digest
         return hashlib.sha256(both).hexdigest()
 

@@ -55,7 +55,7 @@ NAMED = "the first weights, "
 """Beginning of the public fact that names a run's first weights."""
 VIEW_READ = "of every {unit} also the public view that the first weights learnt from"
 """Beginning of the public fact that names the public views which first weights learnt from."""
-NO_STATEMENT = "the first weights carry no statement; whoever is in them is not covered here"
+NO_STATEMENT = "the first weights carry no statement; the data that they learnt from are not covered here"
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
     given = found.given
     if found.learnt.known:
         began = "; what they began with is taken as given" if given else ""
-        learnt = f"they learnt from rendered people, who are nobody{began}"
+        learnt = f"they learnt from rendered people, who are not real{began}"
     else:
         learnt = found.learnt.note or "what they learnt from is not known"
         given = (*given, *conditions_of(found.learnt, unit, f"the first weights{short_digest(digest)}"))
@@ -415,7 +415,7 @@ def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
 
 def _notes(first: FirstWeights, known: bool) -> tuple[str, ...]:
     """What the statement beside the weights says, in a sentence; of whom the account knows, the facts tell."""
-    statement, whose = first.statement, "nobody that they learnt from is protected"
+    statement, whose = first.statement, "the data that they learnt from are not protected"
     if statement is None:
         # of fetched weights the condition says what is known
         return () if known or first.given else (NO_STATEMENT,)

@@ -197,7 +197,7 @@ def check_not_watched(
             "watched-unit-private",
             f"watched unit {found}; its score would be outside any guarantee",
             "data.validation_data",
-            "watch public or held-out data, which share no picture and nobody with the units",
+            "watch public or held-out data, which share no picture and no person with the units",
         )
 
 

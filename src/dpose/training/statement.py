@@ -38,7 +38,7 @@ CHOSEN_PRIVATELY = "by private selection: epsilon covers the grid's trials, howe
 RELEASED = "the final weights (epsilon covers every iterate, checkpoints and noised updates too)"
 SIDE_CHANNELS = (
     "how long a step takes depends on how many units were drawn; timing is not covered",
-    "whoever reads the memory or the disk of the machine that trains reads the private data; that is not covered",
+    "anyone who reads the memory or the disk of the machine that trains reads the private data; this is not covered",
 )
 """Ways around the guarantee of a run."""
 CHOSEN = (
