@@ -248,10 +248,10 @@ class Spec:
             said, like = self.dataset.holds(self.place, self.split, **dict(self.options))
         except DposeError:  # anyone who opens the data says what is wrong with them
             said = like = ""
-        told_sets = tuple(dict.fromkeys([*called, *([said] if said else [])]))
+        named_sets = tuple(dict.fromkeys([*called, *([said] if said else [])]))
         own = f"folder {Path(self.root).name}:{self.split}"
-        sets = (*told_sets, *([like] if like and not told_sets else []))
-        return SetNames(told_sets or (own,), sets, whole=True)
+        sets = (*named_sets, *([like] if like and not named_sets else []))
+        return SetNames(named_sets or (own,), sets, whole=True)
 
     @property
     def named_split(self) -> str:

@@ -124,13 +124,13 @@ def began(pid: int) -> str | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
-        return None if Path("/proc/self").exists() else _asked_ps(pid)
+        return None if Path("/proc/self").exists() else _listed_by_ps(pid)
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _asked_ps(pid: int) -> str | None:
+def _listed_by_ps(pid: int) -> str | None:
     """The same where there is no /proc."""
     answer = subprocess.run(
         ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
