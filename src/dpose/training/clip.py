@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dpose.privacy.neighbours import Relation
 from dpose.training.kernels import BITS, for_device
@@ -23,7 +23,8 @@ from dpose.training.kernels import BITS, for_device
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpose.training.grad_sample import Params
+Params: TypeAlias = "dict[str, Tensor]"
+"""Tensors by the names of a model's parameters."""
 
 UNITS = 1 << 29
 """Sums of up to so many units fit in the 53 bits of a float64."""

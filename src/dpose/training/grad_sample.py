@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpose.training import layers
 from dpose.training.bookkeeping import Bookkeeping
+from dpose.training.clip import Params as Params
 from dpose.training.layers import Layer, Use
 
 try:  # private to torch: a version that names them otherwise has the plain way
@@ -41,7 +42,6 @@ except ImportError:
 else:
     _BENEATH = True
 
-Params = dict[str, Tensor]
 UnitLoss = Callable[..., Tensor]
 """The loss of one unit, a number: it takes parameters by name, then an entry of each of some `Units`."""
 Units = Sequence[Tensor | Mapping[str, Tensor]]

@@ -12,18 +12,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
-    from dpose.training.gradient import GradientSources
-    from dpose.training.gradients import Params
+    from dpose.training.clip import Params, PreClipping
 
 
-Update = Callable[["GradientSources"], "Params"]
-"""How a method makes a step's gradient of its parts: what the optimizer is handed."""
+class Sources(Protocol):
+    """What a method may make a step's gradient of (`gradient.GradientSources`); none of it is un-noised."""
+
+    def noised(self, transform: PreClipping | None = None) -> Params:
+        """The noised mean gradient of a Poisson sample."""
+
+    def coefficients(self) -> PreClipping | None:
+        """The transform to coefficients in a public subspace."""
+
+    def scales(self) -> PreClipping | None:
+        """The transform by public scales."""
+
+    def projected(self, gradient: Params) -> Params:
+        """A noised gradient on a public subspace."""
+
+    def plain(self) -> Params:
+        """The mean gradient of public views or public data."""
+
+    def with_public(self, gradient: Params) -> Params:
+        """A noised gradient with a weighted public one added."""
+
+
+Update = Callable[[Sources], "Params"]
+"""How a method makes a step's gradient of its sources: what the optimizer is handed."""
 
 
 @dataclass(frozen=True)
@@ -114,37 +135,37 @@ _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
 
 
-def dp_sgd(parts: GradientSources) -> Params:
+def dp_sgd(parts: Sources) -> Params:
     """Abadi et al. 2016."""
     return parts.noised()
 
 
-def pdp_sgd(parts: GradientSources) -> Params:
+def pdp_sgd(parts: Sources) -> Params:
     """Projected (seed 000)."""
     return parts.projected(parts.noised())
 
 
-def subspace_sgd(parts: GradientSources) -> Params:
+def subspace_sgd(parts: Sources) -> Params:
     """Projected before the clip (Yu et al. 2021, without the residual)."""
     return parts.noised(parts.coefficients())
 
 
-def scaled_sgd(parts: GradientSources) -> Params:
+def scaled_sgd(parts: Sources) -> Params:
     """Scaled before the clip (after Li et al. 2022, "AdaDPS")."""
     return parts.noised(parts.scales())
 
 
-def fdp_sgd(parts: GradientSources) -> Params:
+def fdp_sgd(parts: Sources) -> Params:
     """Feature: the two parts draw their batches independently (seed 003)."""
     return parts.with_public(parts.noised())
 
 
-def fpdp_sgd(parts: GradientSources) -> Params:
+def fpdp_sgd(parts: Sources) -> Params:
     """Feature-projective: the parts meet after the noise and the projection (seed 003)."""
     return parts.with_public(parts.projected(parts.noised()))
 
 
-def plain_sgd(parts: GradientSources) -> Params:
+def plain_sgd(parts: Sources) -> Params:
     """An ordinary gradient."""
     return parts.plain()
 
