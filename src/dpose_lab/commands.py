@@ -11,6 +11,8 @@ from dpose_lab.cli.attack import app as attack
 from dpose_lab.cli.audit import mechanism, membership, release
 from dpose_lab.cli.reproduce import reproduce
 
+PANEL = "Research (dpose_lab)"
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands.
@@ -18,8 +20,9 @@ def register(app: typer.Typer) -> None:
     Args:
         app: The command line of dpose.
     """
-    app.add_typer(attack, name="attack")
+    app.add_typer(attack, name="attack", rich_help_panel=PANEL)
     app.command(
+        rich_help_panel=PANEL,
         epilog="Example: dpose reproduce 002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1",
     )(reproduce)
     examples: dict[Callable[..., None], str] = {
@@ -28,4 +31,4 @@ def register(app: typer.Typer) -> None:
         release: "release release-video --epsilon 4 --delta 1e-5 --plant half-noise",
     }
     for command, example in examples.items():
-        audit.command(epilog=f"Example: dpose audit {example}")(command)
+        audit.command(epilog=f"Example: dpose audit {example}", rich_help_panel=PANEL)(command)

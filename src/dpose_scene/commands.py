@@ -45,4 +45,4 @@ def register(command_line: typer.Typer) -> None:
     Args:
         command_line: The command line of dpose.
     """
-    command_line.add_typer(app, name="scene")
+    command_line.add_typer(app, name="scene", rich_help_panel="Rendered people (dpose_scene)")

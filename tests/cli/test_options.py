@@ -6,6 +6,7 @@ from typing import Annotated
 import pytest
 import typer
 
+from dpose.cli import main
 from dpose.cli.options import expand_groups
 
 
@@ -45,3 +46,14 @@ def test_an_option_of_a_group_keeps_its_rules(command, given):
     with pytest.raises(typer.BadParameter.__mro__[2]):
         walk.main(given, standalone_mode=False)
     assert not calls
+
+
+def test_help_says_which_commands_are_of_research(capsys):
+    for words, own, others in (
+        (["--help"], "train", "reproduce"),
+        (["audit", "--help"], "claim", "mechanism"),
+    ):
+        assert main(words) == 0
+        product, _, research = capsys.readouterr().out.partition("Research (dpose_lab):")
+        assert f"\n  {own} " in product
+        assert f"\n  {others} " in research

@@ -9,7 +9,7 @@ import typer
 
 from dpose.cli import account, audit, clips, data, release, statement
 from dpose.cli.evaluate import evaluate
-from dpose.cli.options import command_line, expand_groups, plain_console
+from dpose.cli.options import ByPackage, command_line, expand_groups, plain_console
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import refuse_stores, with_stores
@@ -21,6 +21,7 @@ from dpose.extensions import extensions
 
 app = typer.Typer(
     name="dpose",
+    cls=ByPackage,
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,

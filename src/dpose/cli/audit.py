@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import Settings, expand_groups, option
+from dpose.cli.options import ByPackage, Settings, expand_groups, option
 from dpose.cli.run_options import RUN, TRAIN
 from dpose.privacy.rounding import between, lower, upper
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dpose.audits.trials import Trials
 
 app = typer.Typer(
-    help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
+    cls=ByPackage,
+    help="Attack the guarantee: a lower bound on epsilon beside the claim.",
+    no_args_is_help=True,
 )
 
 Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.")]

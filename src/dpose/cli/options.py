@@ -20,6 +20,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from dpose.cli.settings import Setting, parsed, put, settings_of
 from dpose.errors import DposeError
@@ -209,3 +210,19 @@ def plain_console() -> Console:
 def command_line() -> str:
     """The command line as it was typed, for the report."""
     return shlex.join(["dpose", *sys.argv[1:]])
+
+
+class ByPackage(TyperGroup):
+    """Commands in the order of their definition, those of other packages under headings of their own."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each heading (`rich_help_panel`)."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for name, command in self.commands.items():
+            heading = getattr(command, "rich_help_panel", None)
+            heading = heading if isinstance(heading, str) else "Commands"
+            sections.setdefault(heading, []).append((name, command.get_short_help_str(width)))
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
