@@ -84,7 +84,7 @@ def test_a_new_field_is_a_setting_by_itself(tmp_path, monkeypatch):
         '    """New.\n\n    Attributes:\n        warm: How warm:\n            very. Or not.\n    """\n'
         "    warm: float | None = 0.5\n"
     )
-    monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    monkeypatch.setattr(settings, "folder_of", lambda package: tmp_path / package)
     settings._names.cache_clear()
     found = settings_of(("method.", "dpose_more.new:New"))
     settings._names.cache_clear()
@@ -106,7 +106,7 @@ def test_a_class_that_reads_text_is_a_setting_and_a_group_takes_the_place_of_a_f
         "    share: Fraction\n    part: Part = Part()\n    inner: str = 'x'\n    hidden: tuple[str, ...] = ()\n"
         'class Inner:\n    """Inner.\n\n    Attributes:\n        kind: Which.\n    """\n    kind: str = "a"\n'
     )
-    monkeypatch.setattr(settings, "PACKAGES", tmp_path)
+    monkeypatch.setattr(settings, "folder_of", lambda package: tmp_path / package)
     settings._names.cache_clear()
     found = settings_of(("", "dpose_more.new:New"), ("inner.", "dpose_more.new:Inner"))
     settings._names.cache_clear()

@@ -24,7 +24,7 @@ def test_settings_are_told_in_groups(make_run, report):
     assert found["Plan"]["delta"] == "1e-5"
     assert found["Plan"]["normalise"] == "yes"
     assert found["Optimizer"] == {"name": "adamw", "lr": "0.001", "options": "weight_decay 0.02"}
-    assert found["Run"] == {"views at once": "32"}
+    assert found["Run"] == {"microbatch size": "32"}
     assert "torch" in found["Software"]
 
 

@@ -538,7 +538,7 @@ def test_units_of_either_side_are_neither_watched_nor_public(tmp_path, monkeypat
         scales = {"method": "scaled-sgd", "subspace": {"kind": "public", "units": 4, "rank": 2}}
         values["plan"] = {"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5, **scales}
     how = {"shades": "is a picture of", "again": "looks like a picture of", "others": "shows the person of"}
-    with refused(f"{used}-unit-private".replace("watch-", "watched-"), where=how[kind]) as caught:
+    with refused(f"{used}-unit-private".replace("validation_data-", "watched-"), where=how[kind]) as caught:
         tune_runs(grid(**values), LAW, tmp_path / "a", QUIET)
     assert "a trial" not in caught.value.line()
     assert charges() == []

@@ -248,7 +248,7 @@ def test_a_card_beside_the_statement_says_what_the_statement_says(runs):
 CONFIG = {
     "another run's name": (lambda c: c.update(run_id="cd" * 16), "ledger-of-other-run"),
     "no name": (lambda c: c.pop("run_id"), "plan-missing"),
-    "a seed": (lambda c: c["run"].update(seed=3), "canaries-with-seed", "--canaries"),
+    "a seed": (lambda c: c["run"].update(seed=3), "canaries-with-seed", "canaries.count"),
     "another plan": (lambda c: c["run"]["plan"].update(clip_norm=9.0), "plan-differs"),
     "a copy more": (lambda c: c["run"]["plan"].update(augmentation_multiplicity=2), "plan-differs"),
     "a setting more": (lambda c: c["run"]["plan"].update(mercy=True), "plan-missing"),

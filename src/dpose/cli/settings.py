@@ -8,6 +8,7 @@ for none of the libraries that the classes need.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,8 +19,6 @@ from typing import Any, TypeVar
 from dpose.errors import DposeError, did_you_mean
 
 T = TypeVar("T")
-PACKAGES = Path(__file__).parents[2]
-"""The folder that holds dpose and the packages beside it."""
 LONG = 90
 """Characters of a description above which `--help` shows its first part alone."""
 SCALARS = {"str", "int", "float", "bool"}
@@ -276,6 +275,12 @@ def _default(module: str, value: ast.AST) -> str:
     return ""
 
 
+def folder_of(package: str) -> Path | None:
+    """Folder of a package, which is not imported for it; those that extend dpose may stand elsewhere than dpose itself."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
 def _resolved(module: str, name: str) -> tuple[str, ast.AST | None]:
     """What `name` is in `module`, and in which module it is defined; None for what is not of these packages."""
     found = _names(module).get(name)
@@ -287,9 +292,13 @@ def _resolved(module: str, name: str) -> tuple[str, ast.AST | None]:
 @cache
 def _names(module: str) -> dict[str, ast.AST | tuple[str, str]]:
     """Classes, values and imported names at the top of a module."""
-    place = PACKAGES / module.replace(".", "/")
+    package, *inner = module.split(".")
+    folder = folder_of(package) if package.startswith("dpose") else None
+    if folder is None:
+        return {}
+    place = folder.joinpath(*inner)
     file = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
-    if not module.startswith("dpose") or not file.exists():
+    if not file.exists():
         return {}
     found: dict[str, ast.AST | tuple[str, str]] = {}
     for node in ast.parse(file.read_text(encoding="utf-8")).body:

@@ -210,7 +210,7 @@ RUNS = (
         "a score's interval without its noise",
         lambda patch: patch.seen_by(
             "dpose.privacy.noised_query",
-            "average_last",
+            "tail",
             lambda _: lambda event, beyond, *_: np.where(beyond <= 0, 1.0, 0.0),
             "ratio_of",
         ),
