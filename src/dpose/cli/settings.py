@@ -276,7 +276,7 @@ def _default(module: str, value: ast.AST) -> str:
 
 
 def folder_of(package: str) -> Path | None:
-    """Folder of a package, which is not imported for it; those that extend dpose may stand elsewhere than dpose itself."""
+    """Folder of a package, which is not imported for it; one that extends dpose may stand elsewhere than dpose."""
     spec = importlib.util.find_spec(package)
     return Path(spec.origin).parent if spec and spec.origin else None
 
