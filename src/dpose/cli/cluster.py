@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_types import Ge
 from rich.console import Console
 
 from dpose.cli.options import Settings, option
@@ -51,8 +50,12 @@ class Carrying:
         job: How its job is submitted, with `--engine slurm`.
     """
 
-    microbatch_size: Annotated[int, Ge(1)] | None = None
+    microbatch_size: int | None = None
     job: Job = Job()
+
+    def __post_init__(self) -> None:
+        if self.microbatch_size is not None and self.microbatch_size < 1:
+            raise DposeError("setting-invalid", "must be at least 1", "--set microbatch_size")
 
     @classmethod
     def taken_from(cls, settings: dict[str, Any], engine: str | None) -> Carrying:

@@ -63,7 +63,7 @@ class Settings:
     texts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def known(self) -> Mapping[str, Setting]:
         """All settings, by path."""
         found = settings_of(*self.classes)

@@ -121,6 +121,21 @@ class VideoWriter:
             self._container.mux(packet)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a name under which no video can be written.
+
+    Raises:
+        DposeError: it does not end in one of `WRITABLE`.
+    """
+    if path.suffix.lower() not in WRITABLE:
+        raise DposeError(
+            "video-suffix-unknown",
+            f"cannot write videos as {path.suffix or 'a file without suffix'!r}",
+            str(path),
+            f"use {', '.join(WRITABLE)}",
+        )
+
+
 @contextlib.contextmanager
 def open_writer(
     path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18, pad: bool = False
@@ -140,13 +155,7 @@ def open_writer(
     Raises:
         DposeError: another suffix, a sound that the container cannot hold, a full disk.
     """
-    if path.suffix.lower() not in WRITABLE:
-        raise DposeError(
-            "video-suffix-unknown",
-            f"cannot write videos as {path.suffix or 'a file without suffix'!r}",
-            str(path),
-            f"use {', '.join(WRITABLE)}",
-        )
+    check_writable(path)
     temporary = Path()
     with contextlib.ExitStack() as stack:
         try:

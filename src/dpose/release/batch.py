@@ -25,7 +25,7 @@ from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check, write_atomic
 from dpose.media.video import VideoInfo, probe
-from dpose.media.video_writer import WRITABLE
+from dpose.media.video_writer import check_writable
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import carried, pack_archive
@@ -289,13 +289,8 @@ def release_one(
         DposeError: the file cannot be read or written, or the configuration does not fit it; it was released before,
             another file is in the way, or a budget would be passed. Nothing is left under its names then.
     """
-    if job.video and job.target.suffix.lower() not in WRITABLE:
-        raise DposeError(
-            "video-suffix-unknown",
-            "cannot write videos of this kind",
-            str(job.target),
-            f"use {', '.join(WRITABLE)}",
-        )
+    if job.video:
+        check_writable(job.target)
     seed, charge, linked = work.seed_of(job, number), None, True
     noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(job.source):

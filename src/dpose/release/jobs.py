@@ -32,7 +32,7 @@ from dpose.files import (
 )
 from dpose.media.images import IMAGE_SUFFIXES
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, probe
-from dpose.media.video_writer import WRITABLE
+from dpose.media.video_writer import check_writable
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.release.archive import unpack
@@ -175,13 +175,8 @@ def find_jobs(
                 "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
             )
     for job in jobs:
-        if job.video and job.target.suffix.lower() not in WRITABLE:
-            raise DposeError(
-                "video-suffix-unknown",
-                "cannot write videos of this kind",
-                str(job.target),
-                f"use {', '.join(WRITABLE)}",
-            )
+        if job.video:
+            check_writable(job.target)
     _refuse_collisions(jobs)
     return jobs
 
