@@ -176,7 +176,7 @@ class Second(ProcessGroup):
     told = b""
 
     def bytes_from_first(self, content):
-        return self.notes
+        return self.told
 
     def highest(self, value):
         return value
