@@ -420,10 +420,8 @@ def test_a_client_that_would_replace_what_is_there_is_refused(bucket, tmp_path, 
     command = ["pixelize", "a.png", "--epsilon", "2", "--block", "8", "--out", f"s3://{name}/out"]
     assert main(command) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert (
-        f"its client {version} is too old to leave alone what is there; pip install --upgrade dpose[s3]"
-        in line
-    )
+    assert f"its client {version} is too old to leave alone what is there; pip install --upgrade" in line
+    assert "'s3fs>=2024.12'" in line
     assert store.find(name) == []
     assert charges() == []
 

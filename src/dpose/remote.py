@@ -222,7 +222,7 @@ def check_puts(url: str) -> None:
 
 def _client(url: str) -> str:
     client = _CLIENTS[url.partition("://")[0]]
-    return "dpose[s3]" if client == "s3fs" else f"'{client}>={_SINCE[0]}.{_SINCE[1]}'"
+    return "'fsspec>=2024.12' 's3fs>=2024.12'" if client == "s3fs" else f"'{client}>={_SINCE[0]}.{_SINCE[1]}'"
 
 
 def check_nothing_at(url: str) -> None:

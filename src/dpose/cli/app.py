@@ -148,7 +148,10 @@ def studio(
         from dpose.studio.server import serve_studio
     except ImportError as error:
         raise DposeError(
-            "package-missing", f"the studio needs {error.name}", "dpose studio", "pip install dpose[studio]"
+            "package-missing",
+            f"the studio needs {error.name}",
+            "dpose studio",
+            "pip install starlette uvicorn",
         ) from error
 
     serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())

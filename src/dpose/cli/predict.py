@@ -78,12 +78,13 @@ def predict(
             fix="give one of them",
         )
     _check(canvas, skeleton, detector, detector_kind, hide_faces)
-    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.annotate import annotate, find_files, left_out, names_several
     from dpose.runs.drawn_people import Look
     from dpose.runs.predict import joint_table
 
     run, sources = _split(sources)
-    files = find_files(sources)
+    left: list[Path] = []
+    files = find_files(sources, left)
     boxes = _boxes(box, detections, labels, detector, detector_kind, least, console)
     chosen = _predictor(run, flip, console)
     done = annotate(
@@ -104,7 +105,7 @@ def predict(
         table = joint_table(done.document, chosen.chance)
         if table is not None:
             console.print(table)
-    for line in done.lines():
+    for line in [*done.lines(), *left_out(left)]:
         console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster: one at an address, or one that is started on this machine for the command. Extra `dpose[ray]`.
+"""A Ray cluster: one at an address, or one that is started on this machine for the command. Extra `ray`.
 
 Items travel as small arguments of actors' methods, which Ray keeps in the memory of the driver and of the worker that
 runs them, never in its object store, which may spill to disk; only what is `shared` by all items goes there. An item
@@ -61,7 +61,7 @@ class RayEngine:
                 import ray
             except ImportError as error:
                 raise DposeError(
-                    "package-missing", "is not installed", "ray", "pip install 'dpose[ray]'"
+                    "package-missing", "is not installed", "ray", "pip install 'ray[client]'"
                 ) from error
             self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
             _connect(ray, workers, address)

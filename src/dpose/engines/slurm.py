@@ -148,7 +148,7 @@ def submit_all(
         from submitit.core.utils import FailedJobError
     except ImportError as error:
         raise DposeError(
-            "package-missing", "needs submitit", "--engine slurm", "pip install dpose[slurm]"
+            "package-missing", "needs submitit", "--engine slurm", "pip install submitit"
         ) from error
     here = partition == LOCAL
     private_folder(folder)

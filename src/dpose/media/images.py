@@ -22,12 +22,6 @@ MAX_PIXELS = 200_000_000
 BACKGROUND = "white"
 """What shows through transparent pixels, wherever a picture is read: a constant, so that it tells nothing."""
 
-IMAGE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".webp", ".bmp"),
-    *(".tif", ".tiff", ".gif", ".avif", ".heic", ".heif"),
-)
-"""Usual suffixes of what `read_image` reads; what a file is its content decides (`dpose.media.kinds`)."""
-
 _TWICE = ("png", "webp", "bmp")
 """Formats whose transparent pictures are decoded in two ways that must agree which way up they are."""
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from dpose.errors import DposeError
 from dpose.files import open_regular
-from dpose.media.headers import HeaderError, read_header
+from dpose.media.headers import KINDS, HeaderError, read_header
 from dpose.media.heif import brand
 
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".webp", ".bmp"),
+    *(".tif", ".tiff", ".gif", ".avif", ".heic", ".heif"),
+)
+"""Usual suffixes of what `read_image` reads; what a file is its content decides (`kind_of`)."""
+VIDEO_SUFFIXES = (
+    *(".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts"),
+    *(".mts", ".m2ts", ".3gp", ".3g2", ".wmv", ".asf", ".flv", ".h264", ".264", ".h265", ".hevc"),
+)
+"""Usual suffixes of videos; what a file is its content decides (`kind_of`)."""
+
+CONTAINERS = "MP4, QuickTime, 3GP, Matroska, WebM, AVI, MPEG, WMV, FLV, GIF or raw H.264"
 Kind = Literal["picture", "video", ""]
 LOOKED_AT = 1_024
 """Bytes that are looked at; of a GIF, the whole: only its end says whether it moves."""
@@ -26,15 +39,35 @@ _H264_SPS, _HEVC_VPS = 7, 32
 
 
 def kind_of(path: str | Path) -> Kind:
-    """Return what a regular file is; "" for neither, and for what cannot be read or is no regular file."""
+    """Return what a regular file is; "" for neither, and for what is no regular file.
+
+    A file whose bytes say nothing is what its suffix says, so that its reader says what is wrong with it.
+    """
+    path = Path(path)
     try:
-        with open_regular(Path(path)) as file:
+        with open_regular(path) as file:
             data = file.read(LOOKED_AT)
             if data.startswith(b"GIF8"):
                 data += file.read()
     except OSError:
         return ""
-    return kind_of_bytes(data)
+    return kind_of_bytes(data) or kind_of_name(path)
+
+
+def unknown_kind(path: Path | str) -> DposeError:
+    """Return the error for a file that is neither."""
+    return DposeError(
+        "file-kind-unknown",
+        "is neither picture nor video",
+        str(path),
+        f"pictures: {KINDS}; videos: {CONTAINERS}",
+    )
+
+
+def kind_of_name(path: Path) -> Kind:
+    """Return what the suffix of a name says that a file is."""
+    suffix = path.suffix.lower()
+    return "picture" if suffix in IMAGE_SUFFIXES else "video" if suffix in VIDEO_SUFFIXES else ""
 
 
 def kind_of_bytes(data: bytes) -> Kind:

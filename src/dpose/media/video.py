@@ -27,15 +27,10 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
+from dpose.media.kinds import CONTAINERS
 from dpose.media.shown import UPRIGHT, Display, display_of, shown_array
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
-
-VIDEO_SUFFIXES = (
-    *(".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts"),
-    *(".mts", ".m2ts", ".3gp", ".3g2", ".wmv", ".asf", ".flv", ".h264", ".264", ".h265", ".hevc"),
-)
-"""Usual suffixes of videos; what a file is its content decides (`dpose.media.kinds`)."""
 
 LONGEST_INDEX = 1 << 26
 """Bytes of an AVI's index that are read: four million frames."""
@@ -67,7 +62,7 @@ class VideoInfo:
         sound: Whether it has sound.
         stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
         display: How frames are shown: turned, mirrored, in which colours.
-        start: When the container begins, in seconds: what is written begins at 0.
+        start: When the container begins, in seconds, on its own clock; time stamps are counted from here.
         repeated: Numbers of the frames that show the one before again: empty chunks of an AVI.
         notes: What of the file is left out or changed, for the terminal.
         length: How long its pictures are declared to last, in seconds; None if nothing says.
@@ -91,6 +86,11 @@ class VideoInfo:
     whole_length: Fraction | None = None
 
     @property
+    def first_tick(self) -> int:
+        """The container's time stamp of its beginning."""
+        return round(self.start / self.time_base)
+
+    @property
     def channels(self) -> int:
         """1 for grey, 3 for colour."""
         return 1 if self.grey else 3
@@ -102,7 +102,7 @@ class Frame:
 
     Attributes:
         pixels: uint8, (H, W, C), as shown.
-        pts: Time stamp, in ticks.
+        pts: Time stamp, in ticks since the container begins.
         duration: In ticks; 0 if the container does not say.
     """
 
@@ -227,7 +227,7 @@ def frame_times(info: VideoInfo) -> list[Fraction]:
         return [number / info.rate for number in range(info.frames)]
     with opened_video(info.path) as container:
         stamps = [
-            packet.pts
+            packet.pts - info.first_tick
             for packet in container.demux(_stream(container, info.path))
             if packet.size and not packet.is_discard and packet.pts is not None
         ]
@@ -281,6 +281,9 @@ def read_frames(
         for packet in _packets_of(container, [stream, *([sound] if sound else [])], damage):
             if sound is not None and packet.stream.type == "audio":
                 assert writer is not None
+                shift = round(info.start / packet.time_base)
+                if packet.dts is not None:
+                    packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
                 # what an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of
                 # sound needs to begin with
                 if packet.dts is not None and packet.is_discard:
@@ -391,7 +394,7 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
             "video-kind-unknown",
             "is no video of a kind that is read",
             str(path),
-            "give MP4, QuickTime, Matroska, WebM, AVI, MPEG, WMV, FLV, GIF or raw H.264",
+            f"give {CONTAINERS}",
         ) from error
     except av.error.FFmpegError as error:
         raise DposeError(
@@ -523,8 +526,8 @@ def _stored_size(info: VideoInfo) -> tuple[int, int]:
 def _stamp(picture: Any, info: VideoInfo, count: int, last: int, lenient: bool) -> int:
     # an AVI has decoding times alone, which are of use where frames were passed over
     stamp = None if picture is None else picture.pts if info.stamped else picture.dts if lenient else None
-    if stamp is not None and (count == 0 or stamp > last):
-        return int(stamp)
+    if stamp is not None and (count == 0 or stamp - info.first_tick > last):
+        return int(stamp) - info.first_tick
     # no usable stamp: one frame after the last
     return last + max(1, round(1 / (info.rate * info.time_base))) if count else 0
 

@@ -53,7 +53,6 @@ class VideoWriter:
         stream.options = {"crf": str(quality), "preset": "veryfast", "mbtree": "0"}
         stream.thread_type = "AUTO"
         self._stream, self._info, self._grown = stream, info, grown
-        self._start = round(info.start / info.time_base)
         self._last: int | None = None
         self._held: Any = None
         self._durations: dict[int, int] = {}
@@ -78,7 +77,6 @@ class VideoWriter:
         size = (self._info.height, self._info.width)
         if pixels.shape[:2] != size:
             raise ValueError(f"a frame of {pixels.shape[:2]} in a video of {size}")
-        pts -= self._start
         if self._last is not None and pts <= self._last:
             raise ValueError(f"the time stamp {pts} is not later than the one before, {self._last}")
         self._release(pts)
@@ -97,8 +95,6 @@ class VideoWriter:
 
     def add_sound(self, packet: Any) -> None:
         """Copy one packet of the original's sound."""
-        shift = round(self._info.start / packet.time_base)
-        packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
         packet.stream = self._sound
         self._container.mux(packet)
 
@@ -155,7 +151,7 @@ def open_writer(
 ) -> Iterator[tuple[VideoWriter, Path]]:
     """A writer for a video like `info`, and the temporary file beside `path` that it writes to.
 
-    The video begins at 0. Where a side has an odd number of pixels its last row or column is repeated, so that every
+    Where a side has an odd number of pixels its last row or column is repeated, so that every
     player shows it. Colours are written as BT.709, and marked so.
 
     The temporary file vanishes if the block fails and is left to the caller to rename if it ends well.

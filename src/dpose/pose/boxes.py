@@ -50,7 +50,16 @@ class FixedBox:
         self._box = Box(np.asarray(corners, np.float64), 1.0)
 
     def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
-        """Return the box."""
+        """Return the box; raise `DposeError` where nothing of it is in the picture."""
+        height, width = image.shape[:2]
+        x0, y0, x1, y1 = self._box.corners
+        if x0 >= width or y0 >= height or x1 <= 0 or y1 <= 0:
+            raise DposeError(
+                "box-outside-picture",
+                f"the box {x0:g},{y0:g},{x1:g},{y1:g} lies outside the picture of {width} x {height} pixels",
+                name,
+                "give x0,y0,x1,y1 in pixels",
+            )
         return (self._box,)
 
 

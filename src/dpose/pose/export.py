@@ -33,7 +33,7 @@ ELSEWHERE = 0.1
 are whole bins; those of other codecs differ in their last digits.
 """
 
-_EXTRA = "pip install 'dpose[export]'"
+_EXTRA = "pip install onnx onnxruntime onnxscript"
 
 
 @dataclass(frozen=True)

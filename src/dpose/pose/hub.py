@@ -48,7 +48,7 @@ def hub_mixin() -> Any:
         from huggingface_hub import ModelHubMixin
     except ImportError as error:
         raise DposeError(
-            "package-missing", "the Hub needs huggingface_hub", fix="pip install 'dpose[hub]'"
+            "package-missing", "the Hub needs huggingface_hub", fix="pip install huggingface_hub"
         ) from error
     return ModelHubMixin
 

@@ -400,7 +400,7 @@ def _opened(path: Path) -> tuple[Any, _Input]:
             "package-missing",
             "a detector in an ONNX file needs onnxruntime",
             str(path),
-            "pip install 'dpose[segment]'",
+            "pip install onnxruntime",
         ) from None
     if not path.is_file():
         raise DposeError(

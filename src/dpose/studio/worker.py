@@ -33,21 +33,13 @@ CLIP_FRAMES, CLIP_BYTES = 40, 256 << 20
 
 def _decode(task: Task) -> dict[str, Any]:
     """Decode a picture or the beginning of a clip: its pixels for previews, and a small copy to draw a box on."""
-    from dpose.media.images import IMAGE_SUFFIXES
-    from dpose.media.video import VIDEO_SUFFIXES
+    from dpose.media.kinds import kind_of, unknown_kind
 
     source = _source(task)
-    suffix = source.suffix.lower()
-    if suffix in IMAGE_SUFFIXES:
-        return _decode_picture(source, Path(task["room"]))
-    if suffix in VIDEO_SUFFIXES:
-        return _decode_clip(source, Path(task["room"]))
-    raise DposeError(
-        "file-kind-unknown",
-        "is neither picture nor video",
-        source.name,
-        f"known are {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
-    )
+    kind = kind_of(source)
+    if not kind:
+        raise unknown_kind(source.name)
+    return (_decode_picture if kind == "picture" else _decode_clip)(source, Path(task["room"]))
 
 
 def _decode_picture(source: Path, room: Path) -> dict[str, Any]:
@@ -239,11 +231,12 @@ def _check_same(digest: str, task: Task) -> None:
 
 def _marks(task: Task) -> dict[str, Any]:
     """The digests by which the account knows a picture or clip."""
-    from dpose.media.video import VIDEO_SUFFIXES, probe
+    from dpose.media.kinds import kind_of
+    from dpose.media.video import probe
     from dpose.release.originals import picture_original, video_original
 
     source = _source(task)
-    clip = source.suffix.lower() in VIDEO_SUFFIXES
+    clip = kind_of(source) == "video"
     original = video_original(probe(source)) if clip else picture_original(source)[0]
     _check_same(original.file, task)
     return {"hashes": list(original.hashes)}

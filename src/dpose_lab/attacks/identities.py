@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
 from dpose.media.identity import pixel_hash, read_known
-from dpose.media.images import IMAGE_SUFFIXES
+from dpose.media.kinds import kind_of
 from dpose.privacy.marks import Marks, marks_of
 from dpose_lab.attacks.appearance import Descriptors, describe_appearance
 from dpose_lab.photos.celeba import open_celeba
@@ -278,9 +278,7 @@ def _folder(root: Path, in_grey: bool) -> Identities:
         return (grey(image) if in_grey else image), hashes
 
     files = {
-        who: [
-            partial(read, path) for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES
-        ]
+        who: [partial(read, path) for path in sorted(folder.iterdir()) if kind_of(path) == "picture"]
         for who, folder in enumerate(folders)
     }
     if not any(files.values()):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.media.images import IMAGE_SUFFIXES
+from dpose.media.kinds import kind_of
 from dpose_lab.photos.photo import Photo, Photos, folder_of, read_matte
 
 PICTURES = ("image", "fg", "val/fg", "val/image")
@@ -48,4 +48,4 @@ def open_ppm(root: Path) -> Photos:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    return {file.stem: file for file in sorted(folder.iterdir()) if file.suffix.lower() in IMAGE_SUFFIXES}
+    return {file.stem: file for file in sorted(folder.iterdir()) if kind_of(file) == "picture"}

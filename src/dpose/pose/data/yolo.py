@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_text, file_yaml, write_atomic
 from dpose.known_sets import sets_in
-from dpose.media.images import IMAGE_SUFFIXES, encode_image, shown_size
+from dpose.media.images import encode_image, shown_size
+from dpose.media.kinds import kind_of
 from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
 from dpose.pose.data.label_files import PictureFinder, Problems, edges_between, label_text
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
@@ -190,7 +191,7 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
                 "file-missing", "no such file or folder", str(tried[0]), f"{split} in {path.name} names it"
             )
         if place_found.is_dir():
-            files += [f for f in sorted(place_found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
+            files += [f for f in sorted(place_found.rglob("*")) if kind_of(f) == "picture"]
         else:
             try:
                 listed = file_text(place_found, encoding="utf-8-sig").split("\n")
@@ -363,10 +364,7 @@ def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, sp
     for person in document["annotations"]:
         lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
     names = [label_name(image) for image in document["images"]]
-    if len(set(names)) != len(names):
-        raise DposeError(
-            "picture-names-collide", "two pictures have one name", str(folder), "write them to a folder each"
-        )
+    check_label_names([image["file_name"] for image in document["images"] if "frame" not in image])
     for name, image in zip(names, document["images"], strict=True):
         write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
     settings |= {
@@ -384,7 +382,26 @@ def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, sp
 def label_name(image: Mapping[str, Any]) -> str:
     """Return the label file's name of a picture, or of a video's frame: counted from 1, as Ultralytics writes those."""
     frame = f"_{image['frame'] + 1}" if "frame" in image else ""
-    return f"{Path(image['file_name']).stem}{frame}.txt"
+    name = Path(image["file_name"])
+    return str(name.with_name(f"{name.stem}{frame}.txt"))
+
+
+def check_label_names(names: Iterable[str]) -> None:
+    """Refuse pictures whose label files would have one name.
+
+    Raises:
+        DposeError: two names are the same, or differ in their suffix alone.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        label = label_name({"file_name": name})
+        if label in known:
+            raise DposeError(
+                "picture-names-collide",
+                f"{known[label]} and {name} would have one label file",
+                fix="give one of them another name",
+            )
+        known[label] = name
 
 
 def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
