@@ -125,7 +125,7 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     }
     assert found == {
         ("privacy/keys.py", "kept"),
-        ("release/corpus.py", "kept"),
+        ("release/items.py", "kept"),
         ("release/pixelization.py", "drawn"),
         ("runs/tune.py", "drawn"),
         ("training/session.py", "drawn"),

@@ -36,6 +36,7 @@ from dpose.media.identity import LINKED_FRAMES
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
@@ -164,10 +165,17 @@ class ReleaseHistory:
     Attributes:
         charge: What the release would take.
         before: All earlier releases of the picture, oldest first.
+        copies: Ids of those of the whole picture or clip; the others have only some frames in common with it.
     """
 
     charge: Charge
     before: tuple[Charge, ...]
+    copies: frozenset[str]
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The states of the earlier releases, by id."""
+        return {entry.id: entry.state for entry in self.before}
 
     @property
     def finished(self) -> list[Charge]:
@@ -181,7 +189,8 @@ class ReleaseHistory:
 
     @property
     def _alike(self) -> list[Charge]:
-        return [entry for entry in self.before if entry.settings == self.charge.settings]
+        settings = self.charge.settings
+        return [entry for entry in self.before if entry.settings == settings and entry.id in self.copies]
 
     @property
     def repeats(self) -> bool:
@@ -251,13 +260,25 @@ class ReleaseHistory:
         )
 
 
-def release_history(charge: Charge) -> ReleaseHistory:
+def release_history(charge: Charge, own: Sequence[str] | None = None) -> ReleaseHistory:
     """Where the account stands before `charge`; nothing is recorded.
+
+    Args:
+        charge: What the release would take.
+        own: The digests that name all of the original (`Original.own`); None if each of its marks does.
 
     Raises:
         DposeError: the account cannot be read.
     """
-    return ReleaseHistory(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
+    before = tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE)
+    copies = frozenset(entry.id for entry in before)
+    if (
+        own is not None
+        and len(own) < len(charge.marks)
+        and any(e.settings == charge.settings for e in before)
+    ):
+        copies &= {entry.id for entry in charges(of=marks_of(own))}
+    return ReleaseHistory(charge, before, copies)
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -356,7 +377,7 @@ def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> st
 
 @contextlib.contextmanager
 def reserved_release(
-    charge: Charge | None, *, again: bool = False, linked: bool = True, about: About = NOT_SAID
+    charge: Charge | None, original: Original | None = None, *, again: bool = False, about: About = NOT_SAID
 ) -> Iterator[Reservation]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
@@ -364,8 +385,8 @@ def reserved_release(
 
     Args:
         charge: What it takes (`release_charge`); None if its original is declared public: nothing is counted then.
+        original: What is released; None for a picture.
         again: True to allow a second release.
-        linked: True if a clip's frames are among the marks.
         about: What its statement says of who releases it.
 
     Yields:
@@ -378,11 +399,11 @@ def reserved_release(
     if charge is None:
         yield Reservation(None, about)
         return
-    found = release_history(charge)
+    found = release_history(charge, original.own if original else None)
     found.check(again=again)
     with alive(charge.id):
-        charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
-        count = Reservation(found.counted(linked=linked), about)
+        charge_all([charge], known=[found.states])
+        count = Reservation(found.counted(linked=original is None or original.linked), about)
         with committing(charge.id, count.outputs):
             yield count
 

@@ -59,12 +59,12 @@ NOISE = (
     ),
     Planted(
         "a constant key for every released picture file",
-        constant_key("dpose.release.batch", "release_one"),
+        constant_key("dpose.release.items", "release_item"),
         ("release/test_files.py::TestPictures::test_grey_and_deep_pictures_keep_their_kind",),
     ),
     Planted(
         "a constant key for every released video",
-        constant_key("dpose.release.batch", "release_one"),
+        constant_key("dpose.release.items", "release_item"),
         ("release/test_repeated.py::test_frames_of_a_video_and_videos_of_two_releases",),
     ),
     Planted(
