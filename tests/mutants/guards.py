@@ -355,7 +355,7 @@ GUARDED = {
         ("pixelize", "release_array", "release_video"),
     ),
     "release/plans.py": Guarded(
-        (*CLIPS, "release/test_api.py", "release/test_files.py"), ("bind", "bind_video")
+        (*CLIPS, "release/test_api.py", "release/test_files.py"), ("bind", "bind_video", "public_facts")
     ),
     "release/counting.py": Guarded(
         ("release/test_counting.py",),
@@ -437,8 +437,6 @@ GUARDED = {
         ("release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
         ("expected", "compare_numbers", "_leaves", "_compare_event", "_near"),
     ),
-    "release/choosing.py": Guarded(("release/test_colour.py",), ("is_chosen",)),
-    "release/statements.py": Guarded(("release/test_files.py",), ("public_facts",)),
     "runs/statement_files.py": Guarded(("cli/test_statement.py",), ("open_statement",)),
     "media/identity.py": Guarded(("release/test_counting.py",)),
     "media/images.py": Guarded(("media/test_images.py",), ("_decoded", "_turned")),

@@ -13,7 +13,7 @@ import dpose
 from dpose.privacy.keys import StoredKey, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.claim import GIVEN
+from dpose.release.mechanism import GIVEN
 from plain_configs import plain_projection
 from public_doors import pixelize, release_array
 

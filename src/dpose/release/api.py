@@ -26,7 +26,6 @@ from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.batch import release_one
-from dpose.release.claim import claim_noise_key
 from dpose.release.config import (
     AUTO,
     Number,
@@ -42,13 +41,13 @@ from dpose.release.grid import Shape
 from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
+from dpose.release.mechanism import claim_noise_key
 from dpose.release.objects import either
 from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.plans import PEAKS, bind
+from dpose.release.plans import PEAKS, AnyPlan, bind, release_statement
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
-from dpose.release.statements import AnyPlan, release_statement
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:

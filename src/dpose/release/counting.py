@@ -22,7 +22,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
 from dpose.release.originals import Original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.statements import AnyPlan
+from dpose.release.plans import AnyPlan
 
 RELEASE = "release"
 """What the account calls a release."""
@@ -91,10 +91,11 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     sizes = [1 << power for power in range(area.bit_length()) if 1 << power < area]
     claimed = claimed_pixels(plan)
     points = zip(*(_events_for(plan, size) for size in (*sizes, area)), strict=True)
-    return tuple(
-        replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), map(_bound, others), strict=True)))
-        for own, others in zip(_events_for(plan, claimed), points, strict=True)
-    )
+    found = []
+    for own, others in zip(_events_for(plan, claimed), points, strict=True):
+        bounds = [one.sensitivity if isinstance(one, Laplace) else one.sensitivity_squared for one in others]
+        found.append(replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), bounds, strict=True))))
+    return tuple(found)
 
 
 def claimed_pixels(plan: PixelizationPlan | LinearPlan) -> int:
@@ -122,10 +123,6 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
     if isinstance(plan.event, Laplace):
         return (Laplace(plan.event.scale, plan.operator.sensitivity(near).in_l1()),)
     return (Gaussian(plan.event.variance, squared_change(plan.operator, plan.clipping, plan.grid, near)),)
-
-
-def _bound(event: ExactEvent) -> Fraction:
-    return event.sensitivity if isinstance(event, Laplace) else event.sensitivity_squared
 
 
 def release_charge(
@@ -271,7 +268,7 @@ def release_history(charge: Charge, own: Sequence[str] | None = None) -> Release
         DposeError: the account cannot be read.
     """
     before = tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE)
-    copies = frozenset(entry.id for entry in before)
+    copies = frozenset(map(attrgetter("id"), before))
     if (
         own is not None
         and len(own) < len(charge.marks)

@@ -25,7 +25,6 @@ from dpose.media.video_writer import open_writer, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.claim import claim_noise_key
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.counting import (
     ReleaseCount,
@@ -37,14 +36,24 @@ from dpose.release.counting import (
 from dpose.release.embed import stamped_picture, write_sidecar
 from dpose.release.faces import FaceFinder, face_finder
 from dpose.release.jobs import Job
+from dpose.release.mechanism import claim_noise_key
 from dpose.release.obfuscate import HOLD, Obfuscator
 from dpose.release.originals import Original, picture_original, video_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.plans import bind, bind_video, picture_shape, video_shape
+from dpose.release.plans import (
+    DECODED,
+    DECODED_VIDEO,
+    SOUND,
+    AnyPlan,
+    bind,
+    bind_video,
+    picture_shape,
+    release_statement,
+    video_shape,
+)
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.regions import PrivateRegions
 from dpose.release.released import Shown
-from dpose.release.statements import DECODED, DECODED_VIDEO, SOUND, AnyPlan, release_statement
 
 AddCount = Callable[[PrivacyStatement], PrivacyStatement]
 """Adds to a statement what is counted of its original."""

@@ -220,12 +220,12 @@ def all_cut_short(patch: Patches) -> None:
 
 
 def header_unsaid(patch: Patches) -> None:
-    header = patch.get("dpose.release.statements:HEADER")
+    header = patch.get("dpose.release.plans:HEADER")
 
     def less(told: tuple[str, ...], _: Any) -> tuple[str, ...]:
         return tuple(fact for fact in told if fact != header)
 
-    patch.result("dpose.release.statements:public_facts", less)
+    patch.result("dpose.release.plans:public_facts", less)
 
 
 def a_twentieth_off(patch: Patches) -> None:
