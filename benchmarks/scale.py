@@ -70,7 +70,7 @@ def config(restore: str) -> object:
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.batch import release_all, sift
+    from dpose.release.batch import release_all, skip_finished
     from dpose.release.items import Work
     from dpose.release.jobs import find_jobs, record_names
 
@@ -80,7 +80,7 @@ def release_part(source: Path, out: Path, way: str, restore: str) -> None:
         warm(what)
         used, began = processor_seconds(), time.perf_counter()
         work = Work(what)
-        todo = sift(find_jobs([str(source)], out), work).todo
+        todo = skip_finished(find_jobs([str(source)], out), work).todo
         record_names(todo, out)
         done = len(list(release_all(todo, work)))
         used = processor_seconds() - used

@@ -135,6 +135,8 @@ def release_statement(
     config, pure = plan.config, plan.accountant is Accountant.PURE
     given = list(conditional_on)
     notes = config.neighbours.notes(plan.shape)
+    # planned operators are enlarged by OpenCV, cells are not
+    enlarged = (OPENCV,) if isinstance(plan, LinearPlan) else ()
     restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(plan, PixelizationPlan) and isinstance(plan.config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
@@ -149,7 +151,7 @@ def release_statement(
         conditional_on=tuple(given),
         events=plan.events,
         caveats=(*object_lines(plan), *notes, *restored, *caveats),
-        software=software_versions(*_libraries(plan)),
+        software=software_versions(*(shown_by(plan).libraries or enlarged)),
         release=plan_record(plan),
         deployment=Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone"),
     )
@@ -170,8 +172,3 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
     if isinstance(plan, PixelizationPlan) and isinstance(plan.config.regions, PublicRegions):
         facts.append(f"the mask of complex regions (sha256 {plan.config.regions.sha256[:16]})")
     return tuple(facts)
-
-
-def _libraries(plan: SoundPlan) -> tuple[str, ...]:
-    """Packages besides dpose's own that the picture depends on: planned operators are enlarged by OpenCV, cells not."""
-    return shown_by(plan).libraries or ((OPENCV,) if isinstance(plan, LinearPlan) else ())
