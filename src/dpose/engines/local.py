@@ -78,9 +78,8 @@ class LocalEngine:
         for pool in self._pools:
             working = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
-            for (
-                process
-            ) in working:  # nothing is in work but where the command was stopped: a training then saves
+            # nothing is in work but where the command was stopped: a training then saves
+            for process in working:
                 process.terminate()
                 process.join()
 

@@ -44,8 +44,8 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import carried
 from dpose.release.counting import ReleaseHistory, alive, release_history
 from dpose.release.items import Digested, Reserved, Work, Written, digest_item, release_item, slight
-from dpose.release.jobs import Job, compare, find_output
-from dpose.release.manifest import Corpus
+from dpose.release.jobs import Job, compare_with_account, find_output
+from dpose.release.manifest import CorpusFolder
 
 BATCH = 64
 """With workers, so many reservations, or commitments, are one transaction of the account."""
@@ -63,7 +63,7 @@ class _Batch:
     """
 
     def __init__(
-        self, work: Work, corpus: Corpus | None = None, say: Callable[[str], None] = lambda _: None
+        self, work: Work, corpus: CorpusFolder | None = None, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self.work, self.corpus, self.say = work, corpus, say
         self.size = 1 if corpus is None else BATCH
@@ -163,7 +163,7 @@ class _Batch:
         job = one.job
         charge = replace(one.charge, id=self._id(one), folder=str(job.target.resolve()))
         try:
-            found, line, there = compare(job, charge, self.busy)
+            found, line, there = compare_with_account(job, charge, self.busy)
             if found is None:
                 self._skip(job, line, there)
                 return None
@@ -316,7 +316,7 @@ def release_corpus(
             "leave one of them out",
         ) from error
     parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
-    corpus = Corpus(out.absolute(), *parts, work.public, work.again)
+    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again)
     with _Batch(work, corpus, say) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
     try:
@@ -432,7 +432,7 @@ def skip_finished(
             continue
         job, original = one.job, one.job.original
         assert original is not None
-        here, line, _ = compare(job, one.charge, taken)
+        here, line, _ = compare_with_account(job, one.charge, taken)
         taken |= {name: job for name in original.own if name not in taken}
         if here is None:
             found.lines.append(line)

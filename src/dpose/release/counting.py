@@ -76,14 +76,7 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     """The plan's events as the account holds them: exactly what they cost for any number of pixels of the original.
 
     Each stage's, at the pixels that the claim is about; its points are the powers of two, and the whole picture or
-    clip. Discrete Gaussian noise enters by zCDP.
-
-    Args:
-        plan: None if nothing is claimed.
-        seeded: True if the noise is not secret.
-
-    Returns:
-        No events if nothing bounds what the release tells.
+    clip. Discrete Gaussian noise enters by zCDP. There are none if nothing bounds what the release tells.
     """
     if seeded or not isinstance(plan, PixelizationPlan | LinearPlan):
         return ()
@@ -128,15 +121,7 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
 def release_charge(
     original: Original, plan: AnyPlan | None, settings: str, *, seeded: bool, target: Path | None = None
 ) -> Charge:
-    """What a release takes from its original.
-
-    Args:
-        original: What is released.
-        plan: How; None if nothing is claimed.
-        settings: `settings_digest`.
-        seeded: True if the noise is not secret.
-        target: Where it goes; None for nowhere.
-    """
+    """What a release takes from its original, by a plan (None if nothing is claimed) and `settings_digest`."""
     return Charge(
         id=secrets.token_hex(16),
         what=RELEASE,
@@ -209,11 +194,7 @@ class ReleaseHistory:
         return together((*self.before, self.charge), self.pixels)
 
     def counted(self, *, linked: bool = True) -> ReleaseCount:
-        """What a statement says of it.
-
-        Args:
-            linked: True if a clip's frames are known to the account.
-        """
+        """What a statement says of it; `linked` if a clip's frames are known to the account."""
         first = self.number == 1 and self.charge.events
         epsilon, delta = (0.0, 0.0) if first else self.cost()  # the first one's is what it claims itself
         return ReleaseCount(self.number, epsilon, delta, self.pixels, bool(self.charge.events), linked)

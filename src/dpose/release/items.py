@@ -248,11 +248,12 @@ def encode_video(
 ) -> PrivacyStatement:
     """Read a video, run its frames through something, and write the result with its statement beside it.
 
-    Duration, frame rate and time stamps are kept; metadata, and sound unless it is to be kept, are dropped.
+    Duration, frame rate and time stamps are kept; metadata, and sound unless it is to be kept, are dropped. Nothing is
+    left there where the video cannot be read to its end or written.
 
     Args:
         info: The original.
-        out: The new video; nothing is left there where the video cannot be read to its end or written.
+        out: The new video.
         run: From frames to as many frames.
         state: Makes the statement, from caveats and from what is taken as given.
         keep_sound: True to copy the original's sound.

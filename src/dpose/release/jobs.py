@@ -385,7 +385,7 @@ def find_output(
     return None
 
 
-def compare(
+def compare_with_account(
     job: Job, charge: Charge, taken: Mapping[str, Job]
 ) -> tuple[ReleaseHistory | None, str, Path | None]:
     """Compare a file that was read with the account, and with others of its command (by the digests that name them).

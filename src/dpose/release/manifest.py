@@ -100,7 +100,7 @@ class Manifest:
             raise explain_os_error(error, self.path) from error
 
 
-class Corpus:
+class CorpusFolder:
     """A folder of released files, taken by one command until all of them are complete.
 
     Args:

@@ -76,7 +76,7 @@ def keys_of_another(patch: Patches) -> None:
 
         return named_alike
 
-    patch.seen_by("dpose.release.manifest", "kept_key", resumed, within="Corpus.open")
+    patch.seen_by("dpose.release.manifest", "kept_key", resumed, within="CorpusFolder.open")
     patch.replace("dpose.release.batch:_Batch._id", named)
 
 
