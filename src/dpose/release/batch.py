@@ -1,4 +1,4 @@
-"""Many files released for one command, each once and counted, whoever does the work and whenever it dies.
+"""Many files released for one command, each once and counted, by this process or by workers that may die.
 
     work = Work(Pixelization.of(2, "pixels:16"))
     pending = skip_finished(jobs, work)                   # reads, compares with the account, reserves nothing
@@ -6,7 +6,7 @@
     with engine("ray", workers=8) as at:
         for job, statement in release_corpus(jobs, work, at, out): ...     # by workers: listed, and taken up again
 
-A file goes one way, whoever releases it: it is digested (`digest_item`), compared with the account, reserved, released
+Every file goes one way: it is digested (`digest_item`), compared with the account, reserved, released
 under a key of its own (`release_item`), committed, and listed. The command alone reads and writes the account. This
 process reserves a file when its turn comes; for workers 64 are reserved at a time.
 

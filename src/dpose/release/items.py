@@ -331,13 +331,14 @@ def slight(job: Job) -> Job:
 
 
 def digest_item(work: Work, job: Job) -> Digested:
-    """Read a file, unless its job has a charge: what it is, and what its release would take.
+    """Read a file: what it is, and what its release would take. One whose job has a charge must only be the same file.
 
     Raises:
-        DposeError: it cannot be read, or the configuration does not fit it.
+        DposeError: it cannot be read, has changed, or the configuration does not fit it.
     """
     check_folder(work)
-    if job.charge is not None:
+    if job.charge is not None and job.original is not None:
+        job.original.check_unchanged(job.source)
         return Digested(job, job.charge, "")
     seed = work.seed_of(job)
     read = read_item(work, job, seed=seed)
