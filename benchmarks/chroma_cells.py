@@ -2,7 +2,7 @@
 
     python benchmarks/chroma_cells.py --lspet ../shared/data/lspet     # 30 of LSPET's last 60 public pictures, seeded
 
-`dpose.release.choosing.GUIDED` was settled by this once. Each width takes its best block by the public prior.
+`dpose.release.pixelization.GUIDED` was settled by this once. Each width takes its best block by the public prior.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import typer
 
 from dpose.pose.data import open_data
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release.choosing import best_choice, cell_choices
+from dpose.release.choosing import best_choice
 from dpose.release.colour import FACTORS
 from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
+from dpose.release.pixelization import cell_choices
 from dpose.release.plans import bind
 
 HELD_OUT = 60

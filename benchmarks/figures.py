@@ -54,8 +54,8 @@ def draw(file: Path, number: int, width: int, height: int, frames: int) -> None:
 
 
 def work(mechanism: str) -> Any:
-    from dpose.release.batch import Work
     from dpose.release.config import Pixelization, Projection
+    from dpose.release.items import Work
 
     if mechanism == "obfuscate":
         return Work(None, "blur")
@@ -75,14 +75,14 @@ def jobs(source: Path, out: Path, mechanism: str) -> list[Any]:
 def sample(mechanism: str, width: int, height: int, frames: int, items: int, folder: Path) -> dict[str, Any]:
     """Items one after the other in this process: what a worker's part of each takes, and what is written."""
     from dpose.engines.local import LocalEngine
-    from dpose.release.corpus import release_corpus
+    from dpose.release.batch import release_corpus
 
     class Timed(LocalEngine):
         used = 0.0
 
-        def submit(self, *asked: Any) -> Any:
+        def result(self, task: Any) -> Any:
             began = time.process_time()
-            done = super().submit(*asked)
+            done = super().result(task)
             self.used += time.process_time() - began
             return done
 
@@ -123,7 +123,7 @@ def engine_sample(name: str, items: int, folder: Path) -> dict[str, Any]:
 
     from dpose.account.store import DATABASE
     from dpose.engines import engine, run_items
-    from dpose.release.corpus import release_corpus
+    from dpose.release.batch import release_corpus
 
     source, out = folder / "in", folder / "out"
     source.mkdir()

@@ -70,7 +70,8 @@ def config(restore: str) -> object:
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.batch import Work, release_all, sift
+    from dpose.release.batch import release_all, skip_finished
+    from dpose.release.items import Work
     from dpose.release.jobs import find_jobs, record_names
 
     name, workers = WAYS[way]
@@ -79,14 +80,14 @@ def release_part(source: Path, out: Path, way: str, restore: str) -> None:
         warm(what)
         used, began = processor_seconds(), time.perf_counter()
         work = Work(what)
-        todo = sift(find_jobs([str(source)], out), work).todo
+        todo = skip_finished(find_jobs([str(source)], out), work).todo
         record_names(todo, out)
         done = len(list(release_all(todo, work)))
         used = processor_seconds() - used
         took = time.perf_counter() - began
     else:
         from dpose.engines import engine, run_items
-        from dpose.release.corpus import release_corpus
+        from dpose.release.batch import release_corpus
 
         with engine(name, workers=workers) as at:
             list(run_items(at, warm_worker, range(4 * workers), shared=what))

@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_a_killed_process_of_this_machine_is_replaced(tmp_path):
     with LocalEngine(2) as at:
         ended = list(run_items(at, die_once, range(6), shared=str(tmp_path)))
     assert sorted(one.result for one in ended) == list(range(6))
+
+
+def test_this_process_begins_an_item_when_its_turn_comes():
+    begun = []
+    with LocalEngine() as at:
+        run = run_items(at, lambda _, item: begun.append(item) or item, range(5))
+        assert next(run).result == 0
+        assert begun == [0]
+        assert [one.result for one in run] == [1, 2, 3, 4]
+
+
+def test_threads_of_this_process_end_in_order_and_leave_to_the_caller_what_is_not_theirs():
+    with LocalEngine(3, threads=lambda item: item % 2 == 0) as at:
+        ended = list(run_items(at, lambda _, item: (item, threading.get_ident()), range(9)))
+    assert [one.result[0] for one in ended] == list(range(9))
+    here = threading.get_ident()
+    assert [one.result[1] == here for one in ended] == [item % 2 == 1 for item in range(9)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bug_in_this_process_is_not_an_items_failure(workers):
+    with LocalEngine(workers, threads=lambda _: True) as at:
+        assert next(run_items(at, square, [7], shared=1)).failure.code == "item-unlucky"
+        with pytest.raises(ZeroDivisionError):
+            next(run_items(at, square, [8], shared=1))
 
 
 @pytest.mark.parametrize("name", ["rai", "local://here", "", "ray://nowhere", "ray://127.0.0.1:1"])

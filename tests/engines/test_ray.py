@@ -12,8 +12,8 @@ import pytest
 from dpose.account import charges
 from dpose.engines import engine, run_items
 from dpose.media.images import encode_image
-from dpose.release.batch import Work
-from dpose.release.corpus import release_corpus
+from dpose.release.batch import release_corpus
+from dpose.release.items import Work
 from dpose.release.jobs import find_jobs
 from dpose.release.manifest import verify_manifest
 from plain_configs import plain_cells

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from dpose.release import api, batch
-from dpose.release.batch import Work
+from dpose.release.items import Work
 from dpose.release.jobs import Job
 
 pixelize = partial(api.pixelize, public=True)

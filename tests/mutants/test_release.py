@@ -315,7 +315,7 @@ def whole_budget_for_each_stage(patch):
 
 def check_cost():
     """The statement's own arithmetic: two stages, a clip, m pixels in every frame."""
-    from dpose.release.statements import release_statement
+    from dpose.release.plans import release_statement
 
     for frames, neighbours in ((None, "pixels:4"), (7, "pixels:4"), (7, "pixels:4/frame")):
         for delta in (0, 1e-5):

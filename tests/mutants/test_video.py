@@ -20,8 +20,8 @@ from dpose.release import linear, mechanism, projections
 from dpose.release.grid import Shape
 from dpose.release.linear import Clipping, LinearPlan
 from dpose.release.operators import Sensitivity
+from dpose.release.plans import release_statement
 from dpose.release.projections import BlockMeans, Separable
-from dpose.release.statements import release_statement
 from dpose_lab.baselines.video_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
 from plain_configs import plain_projection
 

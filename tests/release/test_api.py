@@ -17,10 +17,9 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.renyi import zcdp_epsilon
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
-from dpose.release.claim import GIVEN
 from dpose.release.colour import Colour
 from dpose.release.grid import Shape
-from dpose.release.mechanism import NoiseStage
+from dpose.release.mechanism import GIVEN, NoiseStage
 from dpose.release.operators import Sensitivity
 from dpose.release.partition import BlockSums
 from dpose.release.pixelization import PixelizationPlan

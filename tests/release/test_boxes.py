@@ -33,10 +33,9 @@ from dpose.release.grid import Shape, even_edges, most_overlap, most_weight
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import make_operator
 from dpose.release.partition import BlockSums, RegionSums
-from dpose.release.plans import bind, bind_video
+from dpose.release.plans import bind, bind_video, release_statement
 from dpose.release.recompute import compare_numbers, expected
 from dpose.release.record import recorded_plan
-from dpose.release.statements import release_statement
 from dpose.units import Unit
 from plain_configs import plain_cells, plain_projection
 from records import recorded

@@ -13,7 +13,7 @@ import dpose
 from dpose.privacy.keys import StoredKey, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.claim import GIVEN
+from dpose.release.mechanism import GIVEN
 from plain_configs import plain_projection
 from public_doors import pixelize, release_array
 
@@ -125,7 +125,7 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     }
     assert found == {
         ("privacy/keys.py", "kept"),
-        ("release/corpus.py", "kept"),
+        ("release/items.py", "kept"),
         ("release/pixelization.py", "drawn"),
         ("runs/tune.py", "drawn"),
         ("training/session.py", "drawn"),

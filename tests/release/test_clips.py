@@ -22,14 +22,14 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
-from dpose.release.batch import Work
-from dpose.release.claim import GIVEN
 from dpose.release.config import Projection
 from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
+from dpose.release.items import Work
 from dpose.release.jobs import Job, find_videos
 from dpose.release.linear import LinearPlan, on_grid
+from dpose.release.mechanism import GIVEN
 from dpose.release.operators import Sensitivity
 from dpose.release.plans import bind, video_shape
 from dpose.release.projections import rounded_up

@@ -12,16 +12,16 @@ from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
-from dpose.release import choosing
+from dpose.release import pixelization
 from dpose.release.archive import pack_archive, restore_file, unpack
-from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
+from dpose.release.choosing import best_choice, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
 from dpose.release.colour_planes import make_planes
 from dpose.release.embed import read_sidecar, stamped_picture
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.pixelization import PixelizationPlan
+from dpose.release.pixelization import PixelizationPlan, cell_choices, choose_cells
 from dpose.release.prior import LUMA, Channel
 from dpose.release.record import recorded_plan
 from dpose.release.verify import verify_release
@@ -462,8 +462,8 @@ class TestChoice:
         below, above = (choose_cells(asked, shape, factor * (1 + by)) for by in (-1e-12, 1e-12))
         assert below.side < above.side
         for by, found in ((-1e-12, [True, True]), (1e-12, [True, True]), (1e-6, [False, True])):
-            monkeypatch.setattr(choosing, "AS_GOOD", factor * (1 + by))
-            assert [choosing.is_chosen(one, shape) for one in (below, above)] == found
+            monkeypatch.setattr(pixelization, "AS_GOOD", factor * (1 + by))
+            assert [pixelization.is_chosen(one, shape) for one in (below, above)] == found
 
     def test_a_picture_restored_another_way_keeps_its_cells(self, tmp_path):
         made = pixelize(COLOUR, 2, 4)

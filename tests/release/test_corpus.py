@@ -21,11 +21,11 @@ from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Origin
-from dpose.release import batch
-from dpose.release import corpus as room
+from dpose.release import batch as room
+from dpose.release import items, manifest
 from dpose.release.archive import unpack
-from dpose.release.batch import Work
-from dpose.release.corpus import release_corpus
+from dpose.release.batch import release_corpus
+from dpose.release.items import Work
 from dpose.release.jobs import find_jobs
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.mechanism import NoiseStage
@@ -85,11 +85,15 @@ def killed(monkeypatch, folder, out, after, work=PLAIN, at=None):
 
     def die(self, *_):
         self._held.close()
-        for name in (self.name, self.key.key_id, self.session):  # a process that is killed leaves these
+        for name in (
+            self.corpus.name,
+            self.corpus.key.key_id,
+            self.session,
+        ):  # a process that is killed leaves these
             (state_folder() / "releases" / f"{name}.lock").touch()
 
     with monkeypatch.context() as patch:
-        patch.setattr(room._Corpus, "__exit__", die)
+        patch.setattr(room._Batch, "__exit__", die)
         run = release_corpus(find_jobs([str(folder)], out), work, at, out)
         for _ in range(after):
             next(run)
@@ -180,7 +184,7 @@ def test_what_a_killed_command_had_begun_to_write_does_not_stay(pictures, out, m
 def test_other_code_is_another_release(pictures, out, monkeypatch):
     killed(monkeypatch, pictures, out, 1)
     begun = len(charges())
-    monkeypatch.setattr(room, "worker_code", lambda: "another")
+    monkeypatch.setattr(manifest, "worker_code", lambda: "another")
     made = release(pictures, out)
     assert len(made) == 5
     assert len(charges()) == begun + 5
@@ -219,13 +223,13 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
 
 
 def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypatch):
-    honest = batch.bind
+    honest = items.bind
 
     def elsewhere(config, shape, source=None):
         released = source.origin is Origin.KEPT  # where it is released, not where it was digested
         return honest(plain_cells(2, 4, 12) if released else config, shape, source)
 
-    monkeypatch.setattr(batch, "bind", elsewhere)
+    monkeypatch.setattr(items, "bind", elsewhere)
     with refused("release-differs-here", error=IncompleteError):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []

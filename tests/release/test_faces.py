@@ -12,7 +12,6 @@ import pytest
 from clips import write
 from dpose.cli import main
 from dpose.media.video import probe
-from dpose.release.batch import Work
 from dpose.release.embed import read_sidecar
 from dpose.release.faces import (
     CASCADE,
@@ -24,6 +23,7 @@ from dpose.release.faces import (
     yunet_faces,
 )
 from dpose.release.grid import Shape
+from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.obfuscate import Obfuscator
 from public_doors import obfuscate_file

@@ -3,6 +3,7 @@
 import inspect
 import json
 import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,19 +14,20 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from dpose.engines import local
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
 from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sections import About
-from dpose.release import batch, plans
+from dpose.release import batch, items, plans
 from dpose.release.api import release_video
 from dpose.release.archive import restore_file, unpack
-from dpose.release.batch import Work
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape
+from dpose.release.items import Work
 from dpose.release.jobs import Job, find_jobs, record_names
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.plans import plan_of
@@ -151,14 +153,14 @@ class TestPictures:
         assert any("decoded picture" in line for line in statement.caveats) is lossy
 
     def test_a_picture_whose_writing_fails_leaves_no_archive(self, tmp_path, monkeypatch):
-        source, real = write(tmp_path / "in" / "a.png"), batch.write_atomic
+        source, real = write(tmp_path / "in" / "a.png"), items.write_atomic
 
         def full(path, data):
             if path.suffix == ".png":
                 raise DposeError("disk-full", "no space left on the disk", str(path))
             real(path, data)
 
-        monkeypatch.setattr(batch, "write_atomic", full)
+        monkeypatch.setattr(items, "write_atomic", full)
         with refused("disk-full"):
             release([source], tmp_path / "out")
         assert not list((tmp_path / "out").iterdir())
@@ -319,7 +321,7 @@ class TestWhatIsPassedOn:
             asked.append(config)
             return real(config, *given)
 
-        monkeypatch.setattr(batch, "bind", spy)
+        monkeypatch.setattr(items, "bind", spy)
         (statement,) = release([write(tmp_path / "a.png")], tmp_path / "out.png", setting)
         assert asked == [setting]
         # a picture is no clip
@@ -328,13 +330,14 @@ class TestWhatIsPassedOn:
     def test_to_videos(self, tmp_path, monkeypatch):
         asked = []
 
-        def spy(work, job, number, **more):
-            asked.append((job, work.seed_of(job, number), work, more))
+        def spy(work, item, **more):
+            asked.append((item.job, work.seed_of(item.job), work, more))
+            return items.Written(object(), ())
 
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "release_one", spy)
+        monkeypatch.setattr(batch, "release_item", spy)
         said = {n: About(curator=n) for n in "ab"}
         jobs = [
             Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n])
@@ -344,10 +347,11 @@ class TestWhatIsPassedOn:
         more = {"workers": 3, "progress": told}
         assert len(list(batch.release_all(jobs, work, **more))) == 2
         # one seed for two clips would give both the same noise
-        assert asked == [(jobs[0], 5, work, more), (jobs[1], 6, work, more)]
+        placed = [replace(job, place=place) for place, job in enumerate(jobs)]
+        assert asked == [(placed[0], 5, work, more), (placed[1], 6, work, more)]
 
     def test_to_a_videos_mechanism_and_file(self, tmp_path, monkeypatch):
-        source, seen, real = clip(tmp_path / "a.mp4", sound=True), [], batch.encode_video
+        source, seen, real = clip(tmp_path / "a.mp4", sound=True), [], items.encode_video
 
         def spy(*given, **more):
             seen.append(more)
@@ -356,7 +360,7 @@ class TestWhatIsPassedOn:
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "encode_video", spy)
+        monkeypatch.setattr(items, "encode_video", spy)
         work = Work(SETTING, keep_sound=True, public=True)
         job = Job(source, tmp_path / "b.mp4", caveats=("a word",), about=About(curator="a"))
         statement = batch.release_one(work, job, progress=told)
@@ -364,33 +368,34 @@ class TestWhatIsPassedOn:
         assert "a word" in statement.caveats
         assert statement.deployment.curator == "a"
 
-    @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
-    def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers, threads):
+    @pytest.mark.parametrize("workers", [0, 1, 4])
+    def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers):
         """Whoever stops after the first picture has told nobody of the others."""
-        started, cancelled, made = [], [], []
+        started, submitted, made = [], [], []
 
         class Lazy:
             def __init__(self, threads):
                 made.append(threads)
 
-            def __enter__(self):
-                return self
+            def submit(self, call):
+                submitted.append(call)
+                return type("Task", (), {"result": staticmethod(call)})()
 
-            def __exit__(self, *error):
-                pass
+            def shutdown(self, cancel_futures):
+                assert cancel_futures
 
-            def submit(self, call, work, job, number):
-                def result():
-                    started.append((job.source.name, work.seed_of(job, number)))
+        def spy(work, item, **more):
+            started.append((item.job.source.name, work.seed_of(item.job)))
+            return items.Written(object(), ())
 
-                return SimpleNamespace(result=result, cancel=lambda: cancelled.append(job.source.name))
-
-        monkeypatch.setattr(batch, "ThreadPoolExecutor", Lazy)
+        monkeypatch.setattr(local, "ThreadPoolExecutor", Lazy)
+        monkeypatch.setattr(batch, "release_item", spy)
         jobs = [Job(tmp_path / f"{n}.png", tmp_path / "out" / f"{n}.png") for n in "abc"]
         coming = release_all(jobs, SETTING, seed=5, workers=workers)
         next(coming)
         coming.close()
-        assert (started, cancelled, made) == ([("a.png", 5)], ["b.png", "c.png"], [threads])
+        assert started == [("a.png", 5)]
+        assert (made, len(submitted)) == (([4], 3) if workers == 4 else ([], 0))
 
 
 class TestVideos:

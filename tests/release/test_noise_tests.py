@@ -26,8 +26,8 @@ from dpose.release.noise_tests import (
     within,
 )
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import release_statement
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells
 from public_doors import pixelize

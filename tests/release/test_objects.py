@@ -30,8 +30,7 @@ from dpose.release.objects import (
     repeated_epsilon,
     warning_lines,
 )
-from dpose.release.plans import bind
-from dpose.release.statements import release_statement
+from dpose.release.plans import bind, release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
 from refusals import refused

@@ -35,11 +35,10 @@ from dpose.release.embed import (
 )
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.plans import bind
+from dpose.release.plans import bind, release_statement
 from dpose.release.record import plan_record, recorded_plan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration
-from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
 from public_doors import release_array, release_file

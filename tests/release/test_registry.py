@@ -20,8 +20,7 @@ from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import OPERATORS, make_operator, register_operator
-from dpose.release.plans import bind
-from dpose.release.statements import release_statement
+from dpose.release.plans import bind, release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_projection
 from public_doors import pixelize, release_array, release_file

@@ -43,7 +43,7 @@ from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import Released
-from dpose.release.statements import release_statement
+from dpose.release.plans import release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
 from public_doors import obfuscate_file, pixelize, release_all, release_file, release_video

@@ -37,7 +37,7 @@ from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
-    from dpose.release.batch import Work
+    from dpose.release.items import Work
     from dpose.release.jobs import Job
 
 
@@ -79,9 +79,9 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.batch import Work
     from dpose.release.config import LEARNED, Projection
     from dpose.release.explain import explain_release
+    from dpose.release.items import Work
     from dpose.release.jobs import find_videos
     from dpose.release.plans import bind_video
 
@@ -147,7 +147,7 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
-    from dpose.release.batch import Work
+    from dpose.release.items import Work
     from dpose.release.jobs import find_videos
     from dpose.release.obfuscate import HOLD, check_method
 

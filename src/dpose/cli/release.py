@@ -97,9 +97,10 @@ def pixelize(
 
     Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
-    from dpose.release.batch import Work, release_all, skip_finished
+    from dpose.release.batch import release_all, skip_finished
     from dpose.release.config import AUTO, LEARNED, Pixelization
     from dpose.release.explain import explain_release
+    from dpose.release.items import Work
     from dpose.release.jobs import find_jobs, record_names
     from dpose.release.plans import plan_of
 

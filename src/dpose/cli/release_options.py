@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.batch import Work
     from dpose.release.config import ReleaseConfig
+    from dpose.release.items import Work
     from dpose.release.jobs import Job
 
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
@@ -219,7 +219,7 @@ def release_with(
         DposeError: there is no such engine, or --out is no folder.
     """
     from dpose.engines import engine
-    from dpose.release.corpus import release_corpus
+    from dpose.release.batch import release_corpus
     from dpose.release.jobs import names_file
     from dpose.release.manifest import MANIFEST
 

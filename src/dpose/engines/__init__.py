@@ -126,13 +126,18 @@ def engine(name: str, **options: Any) -> AbstractContextManager[ItemEngine]:
     return made(**options)  # type: ignore[no-any-return]
 
 
-def attempted(work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
-    """What `work` returns; what it raises as a `Failure`: one broken item must not cost the others."""
+def attempted(work: Callable[[Any, Any], Any], shared: Any, item: Any, *, own: bool = False) -> Any:
+    """What `work` returns; what it raises as a `Failure`: one broken item must not cost the others.
+
+    Of the command's own process (`own`) only a `DposeError` is that: a bug there is not the item's.
+    """
     try:
         return work(shared, item)
     except DposeError as error:
         return Failure.of(error)
     except Exception as error:
+        if own:
+            raise
         return Failure("worker-failed", " ".join(f"{type(error).__name__}: {error}".split()))
 
 
@@ -143,8 +148,9 @@ def run_items(
     *,
     shared: Any = None,
     retry: Callable[[Item], Item] = lambda item: item,
+    ahead: int = AHEAD,
 ) -> Iterator[ItemEnd[Item, Result]]:
-    """Work on every item of a stream, `AHEAD` of them at each worker.
+    """Work on every item of a stream, a few of them at each worker.
 
     Args:
         at: The engine.
@@ -154,6 +160,7 @@ def run_items(
         shared: What is the same for all items.
         retry: Called with an item whose worker died; returns what is worked on in its place. A `DposeError` that it
             raises is the item's failure.
+        ahead: Items at each worker: in work, or waiting for it.
 
     Yields:
         Each item with its result or failure, as they end.
@@ -163,7 +170,7 @@ def run_items(
     more = True
     try:
         while True:
-            while more and len(running) < AHEAD * at.workers:
+            while more and len(running) < ahead * at.workers:
                 try:
                     item = next(stream)
                 except StopIteration:

@@ -1,12 +1,13 @@
-"""This machine's processes: one in which everything is done, or several beside it."""
+"""This machine: this process, threads of it, or processes beside it."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable, Collection
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess
@@ -17,16 +18,20 @@ from dpose.interpreter import safe_path
 
 
 class LocalEngine:
-    """Workers that are processes of this machine; of one worker, this process.
+    """Workers that are processes of this machine, or threads of this process; with one worker, this process.
 
     Args:
         workers: How many.
+        threads: Makes workers threads, and says of an item whether it may be in work beside others. One that may not
+            is worked on in the caller's thread, when its turn comes.
     """
 
-    def __init__(self, workers: int = 1) -> None:
-        self.workers = workers
+    def __init__(self, workers: int = 1, threads: Callable[[Any], bool] | None = None) -> None:
+        self.workers, self._threads = workers, threads
+        several = workers > 1
         # one process each: one that dies takes no other's items with it
-        self._pools = [_process(workers) for _ in range(workers)] if workers > 1 else []
+        self._pools = [_process(workers) for _ in range(workers)] if several and not threads else []
+        self._pool = ThreadPoolExecutor(workers) if several and threads else None
         self._at: dict[Future[Any], int] = {}
 
     def __enter__(self) -> LocalEngine:
@@ -35,12 +40,12 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Future[Any]:
-        """As `ItemEngine.submit`."""
+    def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Future[Any] | partial[Any]:
+        """As `ItemEngine.submit`; what has no worker beside this thread is begun when its result is waited for."""
         if not self._pools:
-            done: Future[Any] = Future()
-            done.set_result(attempted(work, shared, item))
-            return done
+            call = partial(attempted, work, shared, item, own=self._threads is not None)
+            beside = self._pool is not None and self._threads is not None and self._threads(item)
+            return self._pool.submit(call) if self._pool is not None and beside else call
         loads = [list(self._at.values()).count(place) for place in range(self.workers)]
         place = loads.index(min(loads))
         try:
@@ -52,12 +57,14 @@ class LocalEngine:
         self._at[task] = place
         return task
 
-    def wait(self, tasks: Collection[Future[Any]]) -> Collection[Future[Any]]:
-        """As `ItemEngine.wait`."""
-        return wait(tasks, return_when=FIRST_COMPLETED).done
+    def wait(self, tasks: Collection[Any]) -> Collection[Any]:
+        """As `ItemEngine.wait`; of this process's tasks the first, so that they end in their order."""
+        return wait(tasks, return_when=FIRST_COMPLETED).done if self._pools else [next(iter(tasks))]
 
-    def result(self, task: Future[Any]) -> Any:
+    def result(self, task: Any) -> Any:
         """As `ItemEngine.result`."""
+        if isinstance(task, partial):
+            return task()
         self._at.pop(task, None)
         try:
             return task.result()
@@ -65,13 +72,14 @@ class LocalEngine:
             raise WorkerDiedError("its process ended") from error
 
     def close(self) -> None:
-        """As `ItemEngine.close`."""
+        """As `ItemEngine.close`; what a thread has begun it ends."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         for pool in self._pools:
             working = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
-            for (
-                process
-            ) in working:  # nothing is in work but where the command was stopped: a training then saves
+            # nothing is in work but where the command was stopped: a training then saves
+            for process in working:
                 process.terminate()
                 process.join()
 

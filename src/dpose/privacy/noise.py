@@ -129,7 +129,7 @@ class Key:
     def kept(cls, secret: bytes) -> Key:
         """The fresh key of an unfinished run, read back from the state folder, or one that follows from such a key.
 
-        For `dpose.privacy.keys` and `dpose.release.corpus` alone.
+        For `dpose.privacy.keys` and `dpose.release.items` alone.
         """
         return cls(secret)._from(Origin.KEPT)
 

@@ -25,8 +25,7 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.batch import Work, release_one
-from dpose.release.claim import claim_noise_key
+from dpose.release.batch import release_one
 from dpose.release.config import (
     AUTO,
     Number,
@@ -39,15 +38,16 @@ from dpose.release.config import (
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
 from dpose.release.grid import Shape
+from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
+from dpose.release.mechanism import claim_noise_key
 from dpose.release.objects import either
 from dpose.release.originals import array_original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.plans import PEAKS, bind
+from dpose.release.plans import PEAKS, AnyPlan, bind, release_statement
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
-from dpose.release.statements import AnyPlan, release_statement
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -203,15 +203,12 @@ def release_array(
     channels = frames[0].shape[2] if frames[0].ndim == 3 else 1
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
-    charge, linked = None, True
+    charge = original = None
     seeded, notes = claim_noise_key(noise)
     if not public:
         original = array_original(frames, clip=clip)
-        charge, linked = (
-            release_charge(original, plan, settings_digest(config, seed), seeded=seeded),
-            original.linked,
-        )
-    with reserved_release(charge, again=again, linked=linked, about=about) as count:
+        charge = release_charge(original, plan, settings_digest(config, seed), seeded=seeded)
+    with reserved_release(charge, original, again=again, about=about) as count:
         picture, released = noised(plan, image, frames, noise)
         statement = release_statement(plan, seeded=seeded, caveats=(*notes, *caveats))
         return Release(picture, count.add_to(statement), released)

@@ -1,326 +1,336 @@
-"""The files of a command: what each is, what is finished already, and the release of one, counted.
+"""Many files released for one command, each once and counted, by this process or by workers that may die.
 
     work = Work(Pixelization.of(2, "pixels:16"))
-    pending = skip_finished(jobs, work)          # reads, compares with the account, reserves nothing
-    for job, statement in release_all(pending.todo, work): ...
+    pending = skip_finished(jobs, work)                   # reads, compares with the account, reserves nothing
+    for job, statement in release_all(pending.todo, work): ...             # by this process
+    with engine("ray", workers=8) as at:
+        for job, statement in release_corpus(jobs, work, at, out): ...     # by workers: listed, and taken up again
 
-`release_one` counts a file in the account and writes it. `write_item` writes a file that was counted elsewhere: the
-workers of `corpus` call it for the command that reserved it.
+Every file goes one way: it is digested (`digest_item`), compared with the account, reserved, released
+under a key of its own (`release_item`), committed, and listed. The command alone reads and writes the account. This
+process reserves a file when its turn comes; for workers 64 are reserved at a time.
+
+**Guarantee.** docs/proofs/odometer.md, "A release that is taken up again". A release is reserved before any noise of it
+is drawn. This process draws each release's noise from a fresh key. For workers, a reservation's name and key are
+functions of the command's key, the original's digests, the settings and the code: where a worker or the command died,
+the same release goes on under them only if all of these are the same, and then it is the same release, bit for bit in
+its noisy sums, for they are whole numbers, and their noise is bound to them (`NoiseStage.stream`). Where sums are not
+whole numbers of one picture (videos, private regions, a paper's algorithm) nothing of that is certain: another attempt
+is another release, with another key, reserved and counted as one. The command's key stands in the state folder (0600)
+until all are complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import pickle
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.account import Charge
-from dpose.errors import DposeError, naming
-from dpose.files import file_digest, same_file_check, write_atomic
-from dpose.media.video import VideoInfo, probe
+from dpose.account import Charge, State, charge_all, conclude
+from dpose.engines import AHEAD, ItemEnd, ItemEngine, run_items
+from dpose.engines.local import LocalEngine
+from dpose.errors import DposeError, IncompleteError
 from dpose.media.video_writer import check_writable
-from dpose.privacy.noise import AesNoise, Key, NoiseSource
+from dpose.privacy.marks import marks_of
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.archive import carried, pack_archive
-from dpose.release.claim import claim_noise_key
-from dpose.release.config import Pixelization, ReleaseConfig
-from dpose.release.counting import (
-    ReleaseHistory,
-    release_charge,
-    release_history,
-    reserved_release,
-    settings_digest,
-)
-from dpose.release.embed import stamped_picture
-from dpose.release.faces import FaceFinder, face_finder
-from dpose.release.jobs import Job, find_output
-from dpose.release.obfuscate import HOLD, Obfuscator
-from dpose.release.originals import Original, picture_original, video_original
-from dpose.release.pixelization import PixelizationPlan
-from dpose.release.plans import bind, bind_video, picture_shape, video_shape
-from dpose.release.published import PublishedPicturePlan
-from dpose.release.released import Shown
-from dpose.release.statements import DECODED, AnyPlan, release_statement
-from dpose.release.videos import encode_video
+from dpose.release.archive import carried
+from dpose.release.counting import ReleaseHistory, alive, release_history
+from dpose.release.items import Digested, Reserved, Work, Written, digest_item, release_item, slight
+from dpose.release.jobs import Job, compare_with_account, find_output
+from dpose.release.manifest import CorpusFolder
 
+BATCH = 64
+"""With workers, so many reservations, or commitments, are one transaction of the account."""
 NAMED = 20
 """The number of files that an error names if many could not be released."""
-AddCount = Callable[[PrivacyStatement], PrivacyStatement]
-"""Adds to a statement what is counted of its original."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """How every file of a command is released.
+class _Batch:
+    """Files that are being released: what is reserved, what is in work, and what failed.
 
-    Attributes:
-        config: The configuration; None to obscure videos instead.
-        method: The method of obscuring, one of `obfuscate.METHODS`; "" with a configuration.
-        detector: For face-blur: an ONNX face detector, or a finder; None for the bundled cascade.
-        hold: For face-blur: frames around a find.
-        seed: Makes the noise repeatable and takes the guarantee away; each file has another seed.
-        keep_sound: True to copy the sound of videos.
-        public: True if the files are declared public. Public files are not counted.
-        again: True to allow second releases of an original.
-        sign: With workers: a file that the command has put beside the released ones, by which a worker sees that it
-            has the same folder.
+    Args:
+        work: How files are released.
+        corpus: The folder that workers release into; None where this process releases.
+        say: Called with a line for each file of which there is nothing to do.
     """
 
-    config: ReleaseConfig | None = None
-    method: str = ""
-    detector: Path | FaceFinder | None = None
-    hold: int = HOLD
-    seed: int | None = None
-    keep_sound: bool = False
-    public: bool = False
-    again: bool = False
-    sign: Path | None = None
+    def __init__(
+        self, work: Work, corpus: CorpusFolder | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.work, self.corpus, self.say = work, corpus, say
+        self.size = 1 if corpus is None else BATCH
+        self.session = secrets.token_hex(8)
+        self.failed: list[tuple[Job, DposeError]] = []
+        self.busy: dict[str, Job] = {}
+        self.reserved: dict[str, Charge] = {}
+        self.written: list[tuple[Reserved, Written]] = []
+        self.ended: list[tuple[Job, PrivacyStatement | None]] = []
+        self.left = False
+        self._held = ExitStack()
 
-    @property
-    def finder(self) -> FaceFinder | None:
-        """The face finder of face-blur; None for other methods.
+    def __enter__(self) -> _Batch:
+        with ExitStack() as held:
+            if self.corpus is not None:
+                self.work = replace(self.work, sign=held.enter_context(self.corpus.open()))
+            if self.corpus is not None or not self.work.public:
+                held.enter_context(alive(self.session))
+            self._held = held.pop_all()
+        return self
 
-        Raises:
-            DposeError: the detector cannot be read.
-        """
-        if self.method != "face-blur":
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._held:
+            self._settle(self.written)
+            self._conclude_failed(self.reserved)  # where a key is stored, the same command goes on under them
+            if kind is None and self.corpus is not None:
+                self.corpus.end(complete=not self.left)
+
+    def run(
+        self, jobs: Iterable[Job], at: ItemEngine, release: Callable[[Work, Reserved], Written], ahead: int
+    ) -> Iterator[tuple[Job, PrivacyStatement | None]]:
+        """Take files the whole way; each as it ends, with its statement, or None if there is none."""
+        digested = run_items(at, digest_item, jobs, shared=self.work, ahead=ahead)
+        todo = self._public(jobs) if self.work.public else self._reserved(digested)
+        for ended in run_items(at, release, todo, shared=self.work, retry=self._again, ahead=ahead):
+            yield from self._notes()
+            item = ended.item
+            if ended.failure is not None:
+                self._fail(item.job, ended.failure.error)
+                self._conclude_failed([item.charge.id] if item.charge else [])
+                self._free(item.job)
+                self.left = True
+                continue
+            assert ended.result is not None
+            if self.corpus is not None:  # this process has committed it when it was written
+                self.written.append((item, ended.result))
+                if len(self.written) >= self.size:
+                    self._settle(self.written)
+            yield item.job, ended.result.statement
+        self._settle(self.written)
+        yield from self._notes()
+
+    def release_here(self, work: Work, item: Reserved, **how: Any) -> Written:
+        """Release and commit a file in this process, whatever becomes of the command meanwhile."""
+        made = release_item(work, item, **how)
+        self._settle([(item, made)])
+        return made
+
+    def _notes(self) -> Iterator[tuple[Job, PrivacyStatement | None]]:
+        while self.ended:
+            yield self.ended.pop(0)
+
+    def _public(self, jobs: Iterable[Job]) -> Iterator[Reserved]:
+        for job in jobs:
+            if self.corpus is not None and self.corpus.resumed and job.target.exists():
+                self._skip(job, f"{job.source} is released already, into {job.target}: nothing to do.")
+                continue
+            try:
+                find_output(None, job.target, job.outputs_at)
+                yield Reserved(job, self._secret(self._fresh_id()))
+            except DposeError as error:
+                self._fail(job, error)
+
+    def _reserved(self, digested: Iterator[ItemEnd[Job, Digested]]) -> Iterator[Reserved]:
+        """Digested files, reserved `size` at a time; no two of them have a picture or frame in common."""
+        batch: list[tuple[Digested, ReleaseHistory]] = []
+        hashes: set[str] = set()
+        for ended in digested:
+            if (one := ended.result) is None:
+                assert ended.failure is not None
+                self._fail(ended.item, ended.failure.error)
+                continue
+            own = one.job.original.hashes if one.job.original else ()
+            if not hashes.isdisjoint(own):
+                yield from self._reserve(batch)
+                batch, hashes = [], set()
+            if (standing := self._standing(one)) is not None:
+                batch.append((one, standing))
+                hashes.update(own)
+            if len(batch) >= self.size:
+                yield from self._reserve(batch)
+                batch, hashes = [], set()
+        yield from self._reserve(batch)
+
+    def _standing(self, one: Digested) -> ReleaseHistory | None:
+        """Where the account stands before a file's release; None if it is not to be released."""
+        job = one.job
+        charge = replace(one.charge, id=self._id(one), folder=str(job.target.resolve()))
+        try:
+            found, line, there = compare_with_account(job, charge, self.busy)
+            if found is None:
+                self._skip(job, line, there)
+                return None
+            mine = next((entry for entry in found.before if entry.id == charge.id), None)
+            if mine is not None and mine.state is State.COMMITTED:
+                raise DposeError(
+                    "released-file-changed",
+                    "was released, and its file is gone or was changed",
+                    str(job.source),
+                    "say --again",
+                )
+            if mine is None:
+                found.check(again=self.work.again)
+        except DposeError as error:
+            self._fail(job, error)
             return None
-        return self.detector if isinstance(self.detector, FaceFinder) else face_finder(self.detector)
+        assert job.original is not None
+        self.busy |= dict.fromkeys(job.original.own, job)
+        return found
 
-    def seed_of(self, job: Job, number: int = 0) -> int | None:
-        """The seed of one file, whichever other files are left out; None without a seed.
+    def _reserve(self, batch: Sequence[tuple[Digested, ReleaseHistory]]) -> Iterator[Reserved]:
+        new = [found for _, found in batch if all(entry.id != found.charge.id for entry in found.before)]
+        refused: dict[str, DposeError] = {}
+        try:
+            charge_all([found.charge for found in new], known=[found.states for found in new])
+        except DposeError:  # what one budget refuses the others may have
+            for found in new:
+                try:
+                    charge_all([found.charge], known=[found.states])
+                except DposeError as error:
+                    refused[found.charge.id] = error
+        for one, found in batch:
+            if found.charge.id in refused:
+                self._fail(one.job, refused[found.charge.id])
+                self._free(one.job)
+                continue
+            self.reserved[found.charge.id] = found.charge
+            yield self._item(one, found)
 
-        Args:
-            job: The file.
-            number: Which file it is, if its job does not say.
-        """
-        return None if self.seed is None else self.seed + (number if job.place is None else job.place)
+    def _item(self, one: Digested, found: ReleaseHistory) -> Reserved:
+        assert one.job.original is not None
+        if found.cut_short:
+            one.job.sweep()
+        others = tuple(entry for entry in found.before if entry.id != found.charge.id)
+        counted = replace(found, before=others).counted(linked=one.job.original.linked)
+        # what travels with a key is small: Ray keeps large arguments in a store that may be written to disk
+        charge, job = replace(found.charge, marks=marks_of(())), replace(one.job, charge=None)
+        return Reserved(slight(job), self._secret(charge.id), charge, counted, one.plan)
 
-    def settings(self, job: Job, seed: int | None) -> str:
-        """The digest of all that decides a released file, beside the original and the key."""
-        if job.video:
-            finder = self.finder
-            face = "" if finder is None else f" {finder.digest} {self.hold}"
-            what = self.config or self.method + face
-            return settings_digest("video", what, seed, self.keep_sound, *job.caveats)
-        written = (job.target.suffix.lower(), job.archive is not None)
-        return settings_digest("picture", self.config, seed, *written, *job.caveats)
+    def _again(self, item: Reserved) -> Reserved:
+        """What is released in the place of a file whose worker died."""
+        if item.charge is None or item.plan:
+            item.job.sweep()
+            return item
+        charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
+        self._conclude_failed([item.charge.id])
+        found = release_history(charge)
+        charge_all([charge], known=[found.states])
+        self.reserved[charge.id] = charge
+        return self._item(Digested(item.job, charge, ""), found)
 
+    def _settle(self, written: list[tuple[Reserved, Written]]) -> None:
+        """List and commit what was written, and empty the list: a file that is committed is in the manifest."""
+        done = written.copy()
+        written.clear()
+        if self.corpus is not None and done:
+            for item, made in done:
+                outputs = dict(zip(item.job.outputs, made.digests, strict=True))
+                self.corpus.manifest.add(item.job.target, outputs, made.statement)
+            self.corpus.manifest.flush()
+        counted = {item.charge.id: made.digests for item, made in done if item.charge is not None}
+        if counted:
+            conclude(counted)
+        for item, _ in done:
+            if item.charge is not None:
+                self.reserved.pop(item.charge.id)
+            self._free(item.job)
 
-@dataclass(frozen=True)
-class Reading:
-    """A file that was read.
+    def _conclude_failed(self, names: Iterable[str]) -> None:
+        """Record that reservations ended without output: they count."""
+        if held := [name for name in names if name in self.reserved]:
+            conclude(dict.fromkeys(held, ()), State.FAILED)
+        for name in held:
+            self.reserved.pop(name)
 
-    Attributes:
-        plan: How it is released or obscured.
-        shown: A picture's pixels, or a video that was probed.
-        original: What it is for the account; None for a file that was not identified.
-        lossy: True for a picture whose compression was lossy.
-        check: Refuses a video that has changed since.
-    """
+    def _free(self, job: Job) -> None:
+        for name in job.original.own if job.original else ():
+            self.busy.pop(name, None)
 
-    plan: AnyPlan | Obfuscator
-    shown: NDArray[Any] | VideoInfo
-    original: Original | None = None
-    lossy: bool = False
-    check: Callable[[], None] = lambda: None
+    def _fail(self, job: Job, error: DposeError) -> None:
+        self.failed.append((job, error))
+        if self.corpus is not None:
+            self.corpus.manifest.failed(job.target)
+        self.ended.append((job, None))
 
+    def _skip(self, job: Job, line: str, there: Path | None = None) -> None:
+        self.say(line)
+        self.ended.append((job, carried(there) if there is not None and self.corpus is None else None))
 
-def read_item(
-    work: Work, job: Job, noise: NoiseSource | None = None, *, seed: int | None = None, identify: bool = True
-) -> Reading:
-    """Read a file, and say what it is and how it is released.
+    def _id(self, one: Digested) -> str:
+        """A reservation's name; with a stored key, the same one for the same release by the same code."""
+        if self.corpus is None or not one.plan:
+            return self._fresh_id()
+        assert one.job.original is not None
+        pixels = one.job.original.hashes[1]
+        return self.corpus.name_of(one.charge.settings, one.plan, pixels)
 
-    Args:
-        work: How files are released.
-        job: The file. If it has an original, the file must still be that one.
-        noise: The noise of the release; by default another one, for a plan that is only looked at.
-        seed: The file's own, for obscuring.
-        identify: False for a video that is not counted: it is not decoded then.
+    def _fresh_id(self) -> str:
+        return f"{self.session}-{secrets.token_hex(16)}"
 
-    Raises:
-        DposeError: it cannot be read, it has changed, or the configuration does not fit it.
-    """
-    with naming(job.source):
-        noise = noise or AesNoise(Key.fresh())  # what a drawn operator costs is the same for all draws
-        if job.video:
-            info, check = probe(job.source), same_file_check(job.source)
-            original = job.original
-            if original is not None:
-                original.check_unchanged(job.source)
-            elif identify:
-                original = video_original(info)
-            if work.config is not None:
-                return Reading(bind_video(work.config, info, noise), info, original, check=check)
-            obscured = Obfuscator(work.method, video_shape(info), seed, work.finder, work.hold)
-            return Reading(obscured, info, original, check=check)
-        if not isinstance(work.config, Pixelization):
-            raise DposeError(
-                "operator-not-for-pictures",
-                "pictures are released to files by pixelization",
-                str(job.source),
-            )
-        original, pixels, lossy = picture_original(job.source)
-        if job.original is not None and job.original.hashes != original.hashes:
-            raise DposeError(
-                "file-changed",
-                "was changed while it was to be released",
-                str(job.source),
-                "run the command again",
-            )
-        return Reading(bind(work.config, picture_shape(pixels), noise), pixels, original, lossy)
-
-
-def item_charge(work: Work, job: Job, read: Reading, seed: int | None) -> Charge:
-    """What the release of a file takes from its original.
-
-    Args:
-        work: How files are released.
-        job: The file.
-        read: The file, identified.
-        seed: The file's own.
-    """
-    assert read.original is not None
-    plan = None if isinstance(read.plan, Obfuscator) else read.plan
-    return release_charge(
-        read.original, plan, work.settings(job, seed), seeded=seed is not None, target=job.target
-    )
+    def _secret(self, name: str) -> bytes:
+        """Bytes of the key of a reservation; b"" where the process that releases it draws a fresh one."""
+        return b"" if self.corpus is None else self.corpus.secret(name)
 
 
-def write_item(
+def release_corpus(
+    jobs: Sequence[Job],
     work: Work,
-    job: Job,
-    read: Reading,
-    noise: NoiseSource,
-    add_count: AddCount,
-    *,
-    seeded: bool,
-    workers: int = 1,
-    progress: Callable[[], None] | None = None,
-) -> PrivacyStatement:
-    """Release a file that was read, and that the caller has counted: all its outputs, or none.
+    at: ItemEngine,
+    out: Path,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[Job, PrivacyStatement | None]]:
+    """Release every file once, by an engine's workers, in any order; called again after it was cut short, go on.
 
-    A picture is encoded anew from the released cells, so that no metadata (EXIF, thumbnails, profiles) is copied.
+    What is complete is left, and what was in work goes on under its reservation or is counted as another release (this
+    module's guarantee).
 
     Args:
+        jobs: What to release, into one folder.
         work: How files are released.
-        job: The file.
-        read: The file.
-        noise: Serves this release alone.
-        add_count: Adds what is counted to the statement.
-        seeded: True if the noise is not secret.
-        workers: Frames in work at a time, of pixelization.
-        progress: Called after each frame of a video.
+        at: The engine. Its workers must see the same files under the same names.
+        out: The folder.
+        say: Called with a line for each file that is not released, and why.
+
+    Yields:
+        Each file as it ends, with its statement; None for one that is released already, or failed.
 
     Raises:
-        DposeError: a video ends early or has changed, or a file cannot be written.
+        IncompleteError: after all others, if files could not be released; names them.
+        DposeError: the account cannot be read or written, another process is at work on the same corpus, or a
+            segmenter is open in this process and cannot be sent to others.
     """
-    plan, shown = read.plan, read.shown
-    if isinstance(shown, np.ndarray):
-        assert isinstance(plan, PixelizationPlan | PublishedPicturePlan)
-        released = plan.release(shown, noise)
-        caveats = (DECODED,) if read.lossy else ()
-        statement = add_count(release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats)))
-        _write(job, released, statement)
-        return statement
-
-    def state(caveats: tuple[str, ...], given: tuple[str, ...]) -> PrivacyStatement:
-        if isinstance(plan, Obfuscator):
-            return add_count(plan.statement(given))
-        said = (*caveats, *job.caveats)
-        return add_count(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given))
-
-    def run(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-        return plan.run(frames) if isinstance(plan, Obfuscator) else plan.run(frames, noise, workers)
-
-    return encode_video(
-        shown, job.target, run, state, keep_sound=work.keep_sound, progress=progress, check=read.check
-    )
-
-
-def _write(job: Job, released: Shown, statement: PrivacyStatement) -> None:
-    """Write a picture and its archive, or neither."""
-    archive, picture = pack_archive(released, statement), b""
-    if job.target.suffix.lower() != ".npz":
-        picture = stamped_picture(released, job.target.suffix, statement)
-    if job.archive is not None:
-        write_atomic(job.archive, archive)
     try:
-        write_atomic(job.target, picture or archive)
-    except DposeError:
-        if job.archive is not None:
-            job.archive.unlink(missing_ok=True)
-        raise
-
-
-def release_one(
-    work: Work,
-    job: Job,
-    number: int = 0,
-    *,
-    workers: int = 1,
-    progress: Callable[[], None] | None = None,
-) -> PrivacyStatement:
-    """Release one file: counted in the account, then written with its statement.
-
-    **Guarantee.** As for `pixelize` or `release_video`, by the configuration, for the decoded picture or frames. With
-    cells each frame's noise has a key of its own, derived from one fresh key in the order of the frames, so that the
-    number of workers changes nothing. Encoding is post-processing. Public: size, number of frames and their time
-    stamps. Sound that is kept is not protected, and the statement says so.
-
-    Args:
-        work: How files are released.
-        job: The file.
-        number: Which file of the command it is, if the job does not say.
-        workers: Frames in work at a time, of pixelization.
-        progress: Called after each frame of a video.
-
-    Returns:
-        The statement; of the file that is there, if that is just this release of just this original.
-
-    Raises:
-        DposeError: the file cannot be read or written, or the configuration does not fit it; it was released before,
-            another file is in the way, or a budget would be passed. Nothing is left under its names then.
-    """
-    if job.video:
-        check_writable(job.target)
-    seed, charge, linked = work.seed_of(job, number), None, True
-    noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
-    with naming(job.source):
-        read = read_item(work, job, noise, seed=seed, identify=not work.public)
-        seeded, _ = claim_noise_key(noise)
-        if not work.public:
-            assert read.original is not None
-            charge, linked = item_charge(work, job, read, seed), read.original.linked
-        found = release_history(charge) if charge else None
-        # an earlier clip of other numbers may only share frames with this one
-        numbered = bool(job.number) and not job.video
-        there = find_output(found, job.target, job.outputs_at, numbered=numbered)
-        if there is not None:
-            return carried(there)
-        with reserved_release(charge, again=work.again, linked=linked, about=job.about) as count:
-            statement = write_item(
-                work, job, read, noise, count.add_to, seeded=seeded, workers=workers, progress=progress
-            )
-            count.outputs += [file_digest(path) for path in job.outputs]
-    return statement
+        pickle.dumps(work)
+    except Exception as error:
+        raise DposeError(
+            "segmenter-not-sendable",
+            "a segmenter cannot be sent to workers",
+            "engine",
+            "leave one of them out",
+        ) from error
+    parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
+    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again)
+    with _Batch(work, corpus, say) as batch:
+        yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
+    try:
+        raise_failed(batch.failed, len(jobs))
+    except DposeError as error:
+        raise IncompleteError(error.code, error.what, error.where, error.fix) from error
 
 
 def release_all(
-    jobs: Sequence[Job],
-    work: Work,
-    *,
-    workers: int = 1,
-    progress: Callable[[], None] | None = None,
+    jobs: Sequence[Job], work: Work, *, workers: int = 1, progress: Callable[[], None] | None = None
 ) -> Iterator[tuple[Job, PrivacyStatement]]:
-    """Release every file, in order: pictures `workers` at a time, a video's frames `workers` at a time.
+    """Release every file by this process, in order: pictures `workers` at a time, a video's frames `workers` at a time.
+
+    A file is reserved when its turn comes and committed when it is written: what ends the command costs no other file.
 
     Args:
         jobs: What to release.
@@ -329,51 +339,54 @@ def release_all(
         progress: Called after each frame of a video.
 
     Yields:
-        Each file with its statement, once it is written.
+        Each file with its statement, once it is written; of a file that stands there complete, that file's.
 
     Raises:
         DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
     """
-    failed: list[tuple[Job, DposeError]] = []
-    pictures = [(number, job) for number, job in enumerate(jobs) if not job.video]
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        futures = {number: pool.submit(release_one, work, job, number) for number, job in pictures}
-        try:
-            for number, job in enumerate(jobs):
-                try:
-                    if number in futures:
-                        statement = futures.pop(number).result()
-                    else:
-                        statement = release_one(work, job, number, workers=workers, progress=progress)
-                except DposeError as error:
-                    # others are in work, or written already: no statement is left out for this one
-                    failed.append((job, error))
-                else:
-                    yield job, statement
-        finally:
-            for future in futures.values():
-                future.cancel()
-    raise_failed(failed, len(jobs))
+    workers = max(1, workers)
+    batch = _Batch(work)
+    release = partial(batch.release_here, workers=workers, progress=progress)
+    placed = (job if job.place is not None else replace(job, place=place) for place, job in enumerate(jobs))
+    with batch, LocalEngine(workers, threads=_beside_others) as at:
+        for job, statement in batch.run(placed, at, release, 1):
+            if statement is not None:
+                yield job, statement
+    raise_failed(batch.failed, len(jobs))
+
+
+def _beside_others(item: Job | Reserved) -> bool:
+    """True for what one thread does; a video's frames have all of them."""
+    return isinstance(item, Job) or not item.job.video
+
+
+def release_one(
+    work: Work, job: Job, *, workers: int = 1, progress: Callable[[], None] | None = None
+) -> PrivacyStatement:
+    """Release one file, as `release_all` does; its statement.
+
+    Raises:
+        DposeError: the file cannot be read or written, or the configuration does not fit it; it was released before,
+            another file is in the way, or a budget would be passed. Nothing is left under its names then.
+    """
+    if job.video:
+        check_writable(job.target)
+    ((_, statement),) = release_all([job], work, workers=workers, progress=progress)
+    return statement
 
 
 def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
-    """Raise one line for all files that could not be released, if there are some.
-
-    Raises:
-        DposeError: there are some.
-    """
+    """Raise one line for all files that could not be released, if there are some."""
     if not failed:
         return
     (job, error), *more = failed
     if total == 1:
         raise error
-    left = f"{len(failed)} of {total} files were not released"
+    left = f"{error.line()}; {len(failed)} of {total} files were not released"
     if more:
         names = [str(other.source) for other, _ in more[:NAMED]]
         left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > NAMED else "")
-    raise DposeError(
-        error.code, f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source)
-    )
+    raise DposeError(error.code, left, "" if str(job.source) in error.line() else str(job.source))
 
 
 @dataclass
@@ -413,26 +426,20 @@ def skip_finished(
     taken: dict[str, Job] = {}
     second: list[ReleaseHistory] = []
     pending: list[tuple[set[str], Charge]] = []
-    for job, read in _each_read(jobs, work, workers, console):
-        if read is None or read.original is None:
-            found.todo.append(job)
+    for ended in _digested(jobs, work, workers, console):
+        if (one := ended.result) is None:
+            found.todo.append(ended.item)
             continue
-        original, seed = read.original, work.seed_of(job)
-        # a clip's frames make it no copy of another clip
-        own = original.hashes[: 2 if original.file else 1]
-        same = next((taken[name] for name in own if name in taken), None)
-        if same is not None:
-            found.lines.append(same_line(job.source, same.source))
-            continue
-        taken |= dict.fromkeys(own, job)
-        here = release_history(item_charge(work, job, read, seed))
-        there = find_output(here, job.target, job.outputs_at, numbered=bool(job.number))
-        if there is not None:
-            found.lines.append(finished_line(job.source, there))
+        job, original = one.job, one.job.original
+        assert original is not None
+        here, line, _ = compare_with_account(job, one.charge, taken)
+        taken |= {name: job for name in original.own if name not in taken}
+        if here is None:
+            found.lines.append(line)
             continue
         # clips of one command may share frames without being one clip
         shared = [charge for hashes, charge in pending if hashes & set(original.hashes)]
-        pending.append((set(original.hashes), here.charge))
+        pending.append((set(original.hashes), one.charge))
         here = replace(here, before=(*here.before, *shared))
         kind = "video" if job.video else "picture"
         if here.repeats:
@@ -443,9 +450,15 @@ def skip_finished(
                 f"{job.source}: an earlier release of this {kind} was cut short; what was seen of it is "
                 f"unknown, so that it counts: {here.words()}."
             )
-        found.todo.append(replace(job, original=original))
+        found.todo.append(replace(job, charge=one.charge))
     if second and not work.again:
-        _refuse(second, len(jobs))
+        try:
+            second[0].check(again=False)
+        except DposeError as error:
+            if len(second) == 1:
+                raise
+            what = f"{error.what}; {len(second)} of {len(jobs)} files are such, and none was released"
+            raise DposeError(error.code, what, error.where, error.fix) from error
     numbers = [job.number for job in jobs if job.number]
     if numbers:
         found.todo = [
@@ -454,49 +467,15 @@ def skip_finished(
     return found
 
 
-def same_line(source: Path, same: Path) -> str:
-    """The line that two files of a command show the same."""
-    return f"{source} shows the same as {same}: one file, which is released once."
-
-
-def finished_line(source: Path, there: Path) -> str:
-    """The line that a file is released already."""
-    return f"{source} is released already, into {there}: nothing to do, nothing spent."
-
-
-def _refuse(second: Sequence[ReleaseHistory], total: int) -> None:
-    try:
-        second[0].check(again=False)
-    except DposeError as error:
-        if len(second) == 1:
-            raise
-        raise DposeError(
-            error.code,
-            f"{error.what}; {len(second)} of {total} files are such, and none was released",
-            error.where,
-            error.fix,
-        ) from error
-
-
-def _each_read(
+def _digested(
     jobs: Sequence[Job], work: Work, workers: int, console: Console | None
-) -> Iterator[tuple[Job, Reading | None]]:
-    """Each job with its file, read, but for a picture's pixels; None for a file that cannot be read."""
-
-    def read(job: Job) -> Reading | None:
-        try:
-            found = read_item(work, job)
-        except DposeError:
-            return None
-        return found if job.video else replace(found, shown=np.zeros(0, np.uint8))
-
+) -> Iterator[ItemEnd[Job, Digested]]:
+    """Each job's file, read by this process, in order."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     shown = console is not None and console.is_terminal
     with (
-        ThreadPoolExecutor(max(1, workers)) as pool,
+        LocalEngine(workers, threads=_beside_others) as at,
         Progress(*columns, console=console, disable=not shown, transient=True) as bar,
     ):
-        task = bar.add_task("comparing with the account", total=len(jobs))
-        for job, found in zip(jobs, pool.map(read, jobs), strict=True):
-            bar.advance(task)
-            yield job, found
+        read = run_items(at, digest_item, jobs, shared=work, ahead=1)
+        yield from bar.track(read, len(jobs), description="comparing with the account")

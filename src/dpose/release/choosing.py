@@ -1,7 +1,6 @@
 """How large cells are unless their size is given: those of the least expected error under the public prior.
 
-    config = choose_cells(Pixelization.of(2, "pixels:16"), Shape.of(480, 640, 3))
-    config.block, config.chroma
+    choose_cells(Pixelization.of(2, "pixels:16"), Shape.of(480, 640, 3)).block        # dpose.release.pixelization
     choose_grid(Projection.of(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
 
 Budget, neighbours, sizes, colour and restoration go in, all of them public. No picture does, so that the choice costs
@@ -16,33 +15,26 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from dpose.errors import DposeError
 from dpose.privacy.gaussian import largest_mu
 from dpose.release import prior
-from dpose.release.colour import FACTORS, Colour, settle_colour
+from dpose.release.colour import FACTORS, Colour
 from dpose.release.colour_planes import ERRORS, make_planes
-from dpose.release.config import CHOOSABLE, Pixelization, Projection, ReleaseConfig
+from dpose.release.config import Projection, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
-from dpose.release.regions import PrivateRegions
-from dpose.release.restoration import PAINTED
 
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128)
 """Blocks to choose from, pixels."""
 POOLS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Frames of a group to choose from."""
-GUIDED = 4
-"""How many times as wide chroma's cells of a picture are where the learned restoration shows it. That sees luma where
-it guesses chroma, which the best linear guess, a channel at a time, does not: on public pictures that it did not learn
-from this is better at every budget from 0.5 to 8 than what the linear error would take (benchmarks/chroma_cells.py)."""
 AS_GOOD = 1.001
 """Errors that differ by no more than this factor are one: a thousandth is beyond what any prior can tell."""
-LAST_DIGITS = 1e-9
 FEWEST_CELLS = 8
 """Cells of an operator's grid along the shorter side, unless the grid is given."""
 BAR = 20
 """Characters of the longest bar of a curve."""
-_PEAK = 255
+PEAK = 255
+"""The gray level that errors are stated for."""
 
 
 @dataclass(frozen=True)
@@ -71,43 +63,6 @@ class Choice:
         return decibels(self.mse)
 
 
-def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -> Pixelization:
-    """The config with colour, block and chroma's cells settled.
-
-    Args:
-        config: The configuration.
-        shape: The picture's or clip's sizes.
-        as_good: As for `best_choice`.
-
-    Raises:
-        DposeError: a grey picture has no luma and chroma, or no block can be divided into so many parts.
-    """
-    colour = settle_colour(config.colour, shape.channels)
-    open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
-    if open_config.resolved:
-        return open_config
-    best = best_choice(
-        cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good
-    )
-    chroma = best.factor if colour == "ycc" else None
-    made = replace(open_config, block=int(best.block), chroma=chroma)
-    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(open_config, n) != getattr(made, n)))
-
-
-def is_chosen(config: Pixelization, shape: Shape) -> bool:
-    """True if the config's cells are those that are chosen if what it says was chosen is left open.
-
-    Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
-    but for those, either will do.
-    """
-    block = None if "block" in config.chosen else config.block
-    chroma = None if "chroma" in config.chosen else config.chroma
-    open_config = replace(config, block=block, chroma=chroma, chosen=())
-    found = (choose_cells(open_config, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
-    wanted = (config.block, config.chroma, config.chosen)
-    return any((one.block, one.chroma, one.chosen) == wanted for one in found)
-
-
 def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:
     """The choice with the least expected error; of several as good, one with the widest cells.
 
@@ -128,51 +83,6 @@ def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: fl
         (choice for choice in choices if error(choice) <= good),
         key=lambda choice: (choice.block, -error(choice)),
     )
-
-
-def cell_choices(config: Pixelization, shape: Shape) -> tuple[Choice, ...]:
-    """All blocks and chroma cells that could be taken, and what is expected of them.
-
-    Raises:
-        DposeError: as `choose_cells`.
-    """
-    share = config.regions.share if isinstance(config.regions, PrivateRegions) else Fraction(1)
-    bare = replace(
-        config,
-        epsilon=config.epsilon * share,
-        block=None,
-        regions=None,
-        subdivide=1,
-        colour=settle_colour(config.colour, shape.channels),
-        chosen=(),
-    )
-    least = min(shape.height, shape.width)
-    sides = [side for side in SIDES if side <= least and side % config.subdivide == 0]
-    if config.block is not None:
-        sides = [config.block]
-    if not sides:
-        raise DposeError(
-            "subdivide-without-block",
-            f"no block of at most {least} pixels can be divided into {config.subdivide} parts",
-            "subdivide",
-        )
-    return _cell_choices(bare, shape, tuple(sides))
-
-
-@lru_cache(maxsize=256)
-def _cell_choices(config: Pixelization, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
-    from dpose.release.pixelization import PixelizationPlan
-
-    found = []
-    for side in sides:
-        guided = config.restoration.method == "learned" and config.colour == "ycc" and not config.chroma
-        for factor in (GUIDED,) if guided else _factors(config):
-            plan = PixelizationPlan.of(
-                replace(config, block=side, chroma=factor if config.colour == "ycc" else None), shape
-            )
-            noise = math.sqrt(plan.stages[0].variance) * _PEAK / shape.peak
-            found.append(expected_choice(plan.colour, shape, side, factor, 1, noise))
-    return tuple(found)
 
 
 def choose_grid(config: Projection, shape: Shape) -> Choice:
@@ -220,7 +130,7 @@ def _grids(config: Projection, shape: Shape, colour: Colour) -> Iterator[tuple[t
     largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
     sides = [side for side in SIDES if side <= largest] if config.k is None else [0]
     pools = [pool for pool in POOLS if pool <= shape.frames] if config.pool is None else [config.pool]
-    for factor in _factors(config):
+    for factor in factors(config):
         for side in sides:
             if config.k is None:
                 rows, columns = (max(1, round(length / side)) for length in (shape.height, shape.width))
@@ -244,7 +154,8 @@ def _grid_of(cells: int, shape: Shape) -> tuple[int, int]:
     return max(choices, key=lambda grid: grid[0] * grid[1])
 
 
-def _factors(config: ReleaseConfig) -> tuple[int, ...]:
+def factors(config: ReleaseConfig) -> tuple[int, ...]:
+    """How many times as wide chroma's cells may be."""
     return FACTORS if config.colour == "ycc" and config.chroma is None else (config.chroma or 1,)
 
 
@@ -284,7 +195,7 @@ def _channels(colour: Colour, block: float, factor: int) -> list[tuple[Spectrum,
 
 def decibels(mse: float) -> float:
     """PSNR of a squared error, for values to 255."""
-    return 10 * math.log10(_PEAK**2 / max(mse, 1e-9))
+    return 10 * math.log10(PEAK**2 / max(mse, 1e-9))
 
 
 def curve_lines(choices: tuple[Choice, ...], taken: tuple[float, int, int]) -> list[str]:

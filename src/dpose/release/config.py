@@ -101,7 +101,7 @@ class Pixelization:
         paper: Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.
         restoration: What is made of released cells, at no cost: learned, tv or none.
         chosen: The fields among `CHOOSABLE` that were chosen, from public numbers alone
-            (`choosing.choose_cells`).
+            (`pixelization.choose_cells`).
 
     Raises:
         DposeError: a value is out of range, or two contradict each other.

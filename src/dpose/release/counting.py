@@ -22,7 +22,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from dpose.media.identity import LINKED_FRAMES
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
+from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
@@ -43,7 +44,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
 from dpose.release.originals import Original
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.statements import AnyPlan
+from dpose.release.plans import AnyPlan
 
 RELEASE = "release"
 """What the account calls a release."""
@@ -75,14 +76,7 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     """The plan's events as the account holds them: exactly what they cost for any number of pixels of the original.
 
     Each stage's, at the pixels that the claim is about; its points are the powers of two, and the whole picture or
-    clip. Discrete Gaussian noise enters by zCDP.
-
-    Args:
-        plan: None if nothing is claimed.
-        seeded: True if the noise is not secret.
-
-    Returns:
-        No events if nothing bounds what the release tells.
+    clip. Discrete Gaussian noise enters by zCDP. There are none if nothing bounds what the release tells.
     """
     if seeded or not isinstance(plan, PixelizationPlan | LinearPlan):
         return ()
@@ -90,10 +84,11 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     sizes = [1 << power for power in range(area.bit_length()) if 1 << power < area]
     claimed = claimed_pixels(plan)
     points = zip(*(_events_for(plan, size) for size in (*sizes, area)), strict=True)
-    return tuple(
-        replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), map(_bound, others), strict=True)))
-        for own, others in zip(_events_for(plan, claimed), points, strict=True)
-    )
+    found = []
+    for own, others in zip(_events_for(plan, claimed), points, strict=True):
+        bounds = [one.sensitivity if isinstance(one, Laplace) else one.sensitivity_squared for one in others]
+        found.append(replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), bounds, strict=True))))
+    return tuple(found)
 
 
 def claimed_pixels(plan: PixelizationPlan | LinearPlan) -> int:
@@ -123,22 +118,10 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
     return (Gaussian(plan.event.variance, squared_change(plan.operator, plan.clipping, plan.grid, near)),)
 
 
-def _bound(event: ExactEvent) -> Fraction:
-    return event.sensitivity if isinstance(event, Laplace) else event.sensitivity_squared
-
-
 def release_charge(
     original: Original, plan: AnyPlan | None, settings: str, *, seeded: bool, target: Path | None = None
 ) -> Charge:
-    """What a release takes from its original.
-
-    Args:
-        original: What is released.
-        plan: How; None if nothing is claimed.
-        settings: `settings_digest`.
-        seeded: True if the noise is not secret.
-        target: Where it goes; None for nowhere.
-    """
+    """What a release takes from its original, by a plan (None if nothing is claimed) and `settings_digest`."""
     return Charge(
         id=secrets.token_hex(16),
         what=RELEASE,
@@ -164,10 +147,17 @@ class ReleaseHistory:
     Attributes:
         charge: What the release would take.
         before: All earlier releases of the picture, oldest first.
+        copies: Ids of those of the whole picture or clip; the others have only some frames in common with it.
     """
 
     charge: Charge
     before: tuple[Charge, ...]
+    copies: frozenset[str]
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The states of the earlier releases, by id."""
+        return {entry.id: entry.state for entry in self.before}
 
     @property
     def finished(self) -> list[Charge]:
@@ -181,7 +171,8 @@ class ReleaseHistory:
 
     @property
     def _alike(self) -> list[Charge]:
-        return [entry for entry in self.before if entry.settings == self.charge.settings]
+        settings = self.charge.settings
+        return [entry for entry in self.before if entry.settings == settings and entry.id in self.copies]
 
     @property
     def repeats(self) -> bool:
@@ -203,11 +194,7 @@ class ReleaseHistory:
         return together((*self.before, self.charge), self.pixels)
 
     def counted(self, *, linked: bool = True) -> ReleaseCount:
-        """What a statement says of it.
-
-        Args:
-            linked: True if a clip's frames are known to the account.
-        """
+        """What a statement says of it; `linked` if a clip's frames are known to the account."""
         first = self.number == 1 and self.charge.events
         epsilon, delta = (0.0, 0.0) if first else self.cost()  # the first one's is what it claims itself
         return ReleaseCount(self.number, epsilon, delta, self.pixels, bool(self.charge.events), linked)
@@ -251,13 +238,25 @@ class ReleaseHistory:
         )
 
 
-def release_history(charge: Charge) -> ReleaseHistory:
+def release_history(charge: Charge, own: Sequence[str] | None = None) -> ReleaseHistory:
     """Where the account stands before `charge`; nothing is recorded.
+
+    Args:
+        charge: What the release would take.
+        own: The digests that name all of the original (`Original.own`); None if each of its marks does.
 
     Raises:
         DposeError: the account cannot be read.
     """
-    return ReleaseHistory(charge, tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE))
+    before = tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE)
+    copies = frozenset(map(attrgetter("id"), before))
+    if (
+        own is not None
+        and len(own) < len(charge.marks)
+        and any(e.settings == charge.settings for e in before)
+    ):
+        copies &= {entry.id for entry in charges(of=marks_of(own))}
+    return ReleaseHistory(charge, before, copies)
 
 
 def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
@@ -356,7 +355,7 @@ def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> st
 
 @contextlib.contextmanager
 def reserved_release(
-    charge: Charge | None, *, again: bool = False, linked: bool = True, about: About = NOT_SAID
+    charge: Charge | None, original: Original | None = None, *, again: bool = False, about: About = NOT_SAID
 ) -> Iterator[Reservation]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
@@ -364,8 +363,8 @@ def reserved_release(
 
     Args:
         charge: What it takes (`release_charge`); None if its original is declared public: nothing is counted then.
+        original: What is released; None for a picture.
         again: True to allow a second release.
-        linked: True if a clip's frames are among the marks.
         about: What its statement says of who releases it.
 
     Yields:
@@ -378,11 +377,11 @@ def reserved_release(
     if charge is None:
         yield Reservation(None, about)
         return
-    found = release_history(charge)
+    found = release_history(charge, original.own if original else None)
     found.check(again=again)
     with alive(charge.id):
-        charge_all([charge], known=[{entry.id: entry.state for entry in found.before}])
-        count = Reservation(found.counted(linked=linked), about)
+        charge_all([charge], known=[found.states])
+        count = Reservation(found.counted(linked=original is None or original.linked), about)
         with committing(charge.id, count.outputs):
             yield count
 

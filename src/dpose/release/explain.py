@@ -9,7 +9,7 @@ from fractions import Fraction
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.release.choosing import cell_choices, curve_lines, grid_choices
+from dpose.release.choosing import curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import (
@@ -22,10 +22,10 @@ from dpose.release.objects import (
     warning_lines,
 )
 from dpose.release.operators import OPERATORS
-from dpose.release.pixelization import PixelizationPlan
+from dpose.release.pixelization import PixelizationPlan, cell_choices
+from dpose.release.plans import AnyPlan
 from dpose.release.projections import PEAK
 from dpose.release.regions import PrivateRegions
-from dpose.release.statements import AnyPlan
 
 MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""

@@ -36,8 +36,8 @@ from dpose.release.objects import (
     repeated_epsilon,
 )
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import AnyPlan
 from dpose.release.projections import BlockMeans
-from dpose.release.statements import AnyPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

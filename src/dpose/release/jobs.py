@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
+from dpose.account import Charge, State
 from dpose.errors import DposeError
 from dpose.files import (
     file_bytes,
@@ -36,7 +37,7 @@ from dpose.media.video_writer import check_writable
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.release.archive import unpack
-from dpose.release.counting import ReleaseHistory
+from dpose.release.counting import ReleaseHistory, release_history
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp, sidecar_of
 from dpose.release.originals import Original
 from dpose.release.verify import PICTURES
@@ -55,6 +56,7 @@ class Job:
         number: The number that stands for the original's name; empty where the file has another name.
         place: Which file of the command it is, from 0; None for a file by itself.
         original: The original, if it was read.
+        charge: What its release takes from the account, if that was compared.
         caveats: What its statement tells the reader besides.
         about: What its statement says of who releases the file, to whom and what for.
     """
@@ -65,6 +67,7 @@ class Job:
     number: str = ""
     place: int | None = None
     original: Original | None = None
+    charge: Charge | None = None
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
 
@@ -82,6 +85,17 @@ class Job:
         """All that is written where the picture, archive or video has this name."""
         beside = [sidecar_of(target)] if self.video else []
         return [target, *beside, *([target.with_suffix(".npz")] if self.archive else [])]
+
+    def absolute(self) -> Job:
+        """The same for a process in another folder."""
+        archive = None if self.archive is None else self.archive.absolute()
+        return replace(self, source=self.source.absolute(), target=self.target.absolute(), archive=archive)
+
+    def sweep(self) -> None:
+        """Remove what a killed worker has left of outputs that it had begun to write."""
+        for path in self.outputs:
+            for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+                left.unlink(missing_ok=True)
 
     def numbered(self, number: str) -> Job:
         """The same with another number."""
@@ -369,6 +383,35 @@ def find_output(
                 "choose another --out, or remove it first",
             )
     return None
+
+
+def compare_with_account(
+    job: Job, charge: Charge, taken: Mapping[str, Job]
+) -> tuple[ReleaseHistory | None, str, Path | None]:
+    """Compare a file that was read with the account, and with others of its command (by the digests that name them).
+
+    Returns:
+        Where the account stands before the file's release; or None, a line that says why there is nothing to do, and
+        the complete file that stands there already, if there is one.
+
+    Raises:
+        DposeError: another file is in the way, or the account cannot be read.
+    """
+    assert job.original is not None
+    own = job.original.own
+    if (same := next((taken[name] for name in own if name in taken), None)) is not None:
+        line = f"{job.source} shows the same as {same.source}: one file, which is released once."
+        return None, line, None
+    found = release_history(charge, own)
+    if found.states.get(charge.id) is State.RESERVED:  # by this command, before it died
+        failed = (
+            replace(entry, state=State.FAILED) if entry.id == charge.id else entry for entry in found.before
+        )
+        found = replace(found, before=tuple(failed))
+    there = find_output(found, job.target, job.outputs_at, numbered=bool(job.number))
+    if there is not None:
+        return None, f"{job.source} is released already, into {there}: nothing to do, nothing spent.", there
+    return found, "", None
 
 
 def _digests(paths: Sequence[Path]) -> list[str]:

@@ -1,7 +1,7 @@
-"""One list of everything that a corpus of released files holds, a line for each: `corpus.jsonl` beside them.
+"""A folder that workers release into: the key of its command, and one list of all that was released, `corpus.jsonl`.
 
-It names released files and nothing of their originals. `verify_manifest` sees whether each is there and is the one that
-was written, and whether the list is whole.
+The list names released files and nothing of their originals. `verify_manifest` sees whether each is there and is the
+one that was written, and whether the list is whole.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dpose.engines.code import worker_code
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_digest, json_text, leads_out, leads_outside, make_folder
+from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
+from dpose.privacy.noise import KEY_BYTES, Key
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import PrivacyStatement, software_versions
+from dpose.release.counting import alive, settings_digest
+from dpose.release.jobs import Job, known_names, record_names
 
 MANIFEST = "corpus.jsonl"
 SCHEMA = 1
@@ -92,6 +98,84 @@ class Manifest:
             self._file.write((json_text(line) + "\n").encode())
         except OSError as error:
             raise explain_os_error(error, self.path) from error
+
+
+class CorpusFolder:
+    """A folder of released files, taken by one command until all of them are complete.
+
+    Args:
+        out: The folder, absolute.
+        settings: All that makes another command one that goes on with it.
+    """
+
+    def __init__(self, out: Path, *settings: object) -> None:
+        self.out = out
+        self.name = f"corpus{settings_digest(str(out.resolve()), *settings)[:16]}"
+
+    @contextmanager
+    def open(self) -> Iterator[Path]:
+        """Take the folder: its list is open, and the command's key is stored or, with the same code, taken up again.
+
+        Yields:
+            A file that stands there meanwhile: by it a worker sees that it has the same folder.
+
+        Raises:
+            DposeError: another process is at work on it, or something cannot be written.
+        """
+        with ExitStack() as held:
+            held.enter_context(alive(self.name))
+            kept = kept_key(self.name)
+            self.resumed = kept is not None and kept.surroundings.get("code") == worker_code()
+            if kept is None or not self.resumed:
+                kept = StoredKey(Key.fresh(), "", {"code": worker_code()})
+                keep_key(self.name, kept)
+            self.key = kept.key
+            held.enter_context(alive(self.key.key_id))
+            self.manifest = held.enter_context(Manifest(self.out))
+            sign = self.out / f".engine-{self.key.key_id}"
+            try:
+                sign.touch()
+            except OSError as error:
+                raise explain_os_error(error, sign) from error
+            held.callback(sign.unlink, missing_ok=True)
+            yield sign
+
+    def end(self, *, complete: bool) -> None:
+        """Say that the list is whole; forget the key if nothing is left to go on with."""
+        self.manifest.end()
+        if complete:
+            forget_key(self.name)
+
+    def placed(self, jobs: Sequence[Job], *, again: bool) -> Iterator[Job]:
+        """Jobs as a worker in another folder understands them; an original keeps its number, if that is free for it."""
+        known = known_names(self.out)
+        numbers = {source: number for number, source in known.items()}
+        fresh = again and not self.resumed
+        old = {
+            place: number
+            for place, job in enumerate(jobs if numbers else ())
+            if job.number and (number := numbers.get(str(job.source.resolve())))
+            if not fresh or not job.numbered(number).target.exists()
+        }
+
+        def each() -> Iterator[Job]:
+            for place, job in enumerate(jobs):
+                yield (job.numbered(old[place]) if place in old else job).absolute()
+
+        record_names((job for job in each() if job.number not in known), self.out)
+        return each()
+
+    def name_of(self, settings: str, plan: str, pixels: str) -> str:
+        """The name of a reservation: a function of the key, the code and what else decides the released sums."""
+        said = "\n".join((settings, plan, worker_code(), pixels)).encode()
+        digest = hashlib.blake2b(said, key=self.key.secret, digest_size=16, person=b"dpose/corpus/id")
+        return f"{self.key.key_id}-{digest.hexdigest()}"
+
+    def secret(self, name: str) -> bytes:
+        """Bytes of the key of a reservation: a function of its name."""
+        return hashlib.blake2b(
+            name.encode(), key=self.key.secret, digest_size=KEY_BYTES, person=b"dpose/corpus/key"
+        ).digest()
 
 
 def verify_manifest(folder: Path) -> str:

@@ -40,6 +40,11 @@ class Original:
     file: str = ""
     linked: bool = True
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The digests that name all of it: not those of a clip's frames."""
+        return self.hashes[: 2 if self.file else 1]
+
     @cached_property
     def marks(self) -> Marks:
         """The original's marks for the account."""

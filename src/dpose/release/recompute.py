@@ -21,7 +21,7 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.objects import SoundPlan
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.statements import release_statement
+from dpose.release.plans import release_statement
 
 
 def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:

@@ -22,7 +22,6 @@ from dpose.media.images import BACKGROUND
 from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, optional, statement_part
 from dpose.privacy.neighbours import StatedNeighbours
 from dpose.privacy.ranges import exact_text
-from dpose.release.choosing import is_chosen
 from dpose.release.config import CELLS, CHOOSABLE, Pixelization, Projection, ReleaseConfig
 from dpose.release.embed import mask_digest
 from dpose.release.grid import Shape
@@ -30,7 +29,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan
 from dpose.release.operators import OPERATORS
 from dpose.release.partition import Mask
-from dpose.release.pixelization import PixelizationPlan
+from dpose.release.pixelization import PixelizationPlan, is_chosen
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, Regions
 from dpose.release.restoration import Restoration
 from dpose.units import Unit

@@ -29,7 +29,6 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
 from dpose.release.check_pixels import check_cells, check_grey, check_restored
-from dpose.release.claim import GIVEN
 from dpose.release.embed import (
     FILE,
     SUMS,
@@ -41,17 +40,18 @@ from dpose.release.embed import (
     sums_digest,
 )
 from dpose.release.linear import LinearPlan
+from dpose.release.mechanism import GIVEN
 from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import SoundPlan
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.plans import DECODED_VIDEO, SOUND
 from dpose.release.recompute import compare_numbers, compare_words, expected
 from dpose.release.record import recorded_plan
 from dpose.release.recount import ask_account, check_count
 from dpose.release.regions import PrivateRegions, PublicRegions, Regions
 from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RESTORING
-from dpose.release.statements import DECODED_VIDEO, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
 ARTEFACTS = (*PICTURES, ".npz", *VIDEO_SUFFIXES)

@@ -21,7 +21,7 @@ from dpose.errors import DposeError
 from dpose.studio.roots import OUTSIDE, Roots
 
 if TYPE_CHECKING:
-    from dpose.release.batch import Work
+    from dpose.release.items import Work
     from dpose.release.jobs import Job
 
 Task = Mapping[str, Any]
@@ -116,7 +116,8 @@ def _release(task: Task) -> dict[str, Any]:
     The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
     """
     from dpose.media.video import probe
-    from dpose.release.batch import Work, raise_failed, release_all, skip_finished
+    from dpose.release.batch import raise_failed, release_all, skip_finished
+    from dpose.release.items import Work
     from dpose.release.jobs import find_jobs, record_names
     from dpose.studio.settings import SEEN, wanted
 
@@ -175,7 +176,7 @@ def _checked(todo: Sequence[Job], task: Task, work: Work) -> tuple[list[Job], li
     Raises:
         DposeError: the file that the settings were chosen on has other bytes than when it was opened, or is gone.
     """
-    from dpose.release.batch import read_item
+    from dpose.release.items import read_item
 
     _source(task)
     opened = task.get("seen", task["source"])

@@ -19,7 +19,7 @@ def never_another(patch: Patches) -> None:
 
         return again
 
-    patch.replace("dpose.release.corpus:_Corpus._again", make)
+    patch.replace("dpose.release.batch:_Batch._again", make)
 
 
 def at_no_frame(patch: Patches) -> None:
@@ -33,15 +33,15 @@ def at_no_frame(patch: Patches) -> None:
 
         return again
 
-    patch.replace("dpose.release.corpus:_Corpus._again", make)
+    patch.replace("dpose.release.batch:_Batch._again", make)
 
 
 def one_key(patch: Patches) -> None:
-    patch.argument("dpose.release.corpus:_Corpus._secret", "name", lambda _: "")
+    patch.argument("dpose.release.batch:_Batch._secret", "name", lambda _: "")
 
 
 def with_all_digests(patch: Patches) -> None:
-    patch.seen_by("dpose.release.corpus", "slight", lambda _: lambda job: job, within="_Corpus._item")
+    patch.seen_by("dpose.release.batch", "slight", lambda _: lambda job: job, within="_Batch._item")
 
 
 def not_what_was_reserved(patch: Patches) -> None:
@@ -50,7 +50,7 @@ def not_what_was_reserved(patch: Patches) -> None:
     def unheard(item: Any) -> Any:
         return item if item.job.video else replace(item, job=replace(item.job, original=None))
 
-    patch.argument("dpose.release.corpus:release_item", "item", unheard)
+    patch.argument("dpose.release.items:release_item", "item", unheard)
 
 
 def second_unasked(patch: Patches) -> None:
@@ -60,7 +60,7 @@ def second_unasked(patch: Patches) -> None:
 def keys_of_another(patch: Patches) -> None:
     """The same key is taken up by other code, and reservations are named alike whatever the code."""
 
-    corpus = importlib.import_module("dpose.release.corpus")
+    corpus = importlib.import_module("dpose.release.manifest")
 
     def resumed(original: Callable[..., Any]) -> Callable[..., Any]:
         def kept_key(*args: Any) -> Any:
@@ -76,8 +76,8 @@ def keys_of_another(patch: Patches) -> None:
 
         return named_alike
 
-    patch.seen_by("dpose.release.corpus", "kept_key", resumed, within="_Corpus.__enter__")
-    patch.replace("dpose.release.corpus:_Corpus._id", named)
+    patch.seen_by("dpose.release.manifest", "kept_key", resumed, within="CorpusFolder.open")
+    patch.replace("dpose.release.batch:_Batch._id", named)
 
 
 CORPORA = (
@@ -103,7 +103,7 @@ CORPORA = (
     ),
     Planted(
         "a corpus: a worker's folder may be another one",
-        lambda patch: patch.nothing("dpose.release.corpus:check_folder"),
+        lambda patch: patch.nothing("dpose.release.items:check_folder"),
         ("release/test_corpus.py::test_a_worker_that_has_another_folder_releases_nothing",),
     ),
     Planted(
@@ -113,7 +113,7 @@ CORPORA = (
     ),
     Planted(
         "a corpus: a worker releases by a plan of its own",
-        lambda patch: patch.nothing("dpose.release.corpus:_check_plan"),
+        lambda patch: patch.nothing("dpose.release.items:_check_plan"),
         ("release/test_corpus.py::test_a_worker_whose_plan_is_another_releases_nothing",),
     ),
     Planted(

@@ -59,12 +59,12 @@ NOISE = (
     ),
     Planted(
         "a constant key for every released picture file",
-        constant_key("dpose.release.batch", "release_one"),
+        constant_key("dpose.release.items", "release_item"),
         ("release/test_files.py::TestPictures::test_grey_and_deep_pictures_keep_their_kind",),
     ),
     Planted(
         "a constant key for every released video",
-        constant_key("dpose.release.batch", "release_one"),
+        constant_key("dpose.release.items", "release_item"),
         ("release/test_repeated.py::test_frames_of_a_video_and_videos_of_two_releases",),
     ),
     Planted(
@@ -220,12 +220,12 @@ def all_cut_short(patch: Patches) -> None:
 
 
 def header_unsaid(patch: Patches) -> None:
-    header = patch.get("dpose.release.statements:HEADER")
+    header = patch.get("dpose.release.plans:HEADER")
 
     def less(told: tuple[str, ...], _: Any) -> tuple[str, ...]:
         return tuple(fact for fact in told if fact != header)
 
-    patch.result("dpose.release.statements:public_facts", less)
+    patch.result("dpose.release.plans:public_facts", less)
 
 
 def a_twentieth_off(patch: Patches) -> None:

@@ -12,9 +12,9 @@ from dpose.media.images import encode_image
 from dpose.release.archive import pack_archive
 from dpose.release.embed import PNG_LEVEL, stamped_picture
 from dpose.release.partition import RegionSums
+from dpose.release.plans import release_statement
 from dpose.release.regions import mirrored
 from dpose.release.released import Shown
-from dpose.release.statements import release_statement
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.papers.experiment import Cell, Findings, Outcome, Request, Values

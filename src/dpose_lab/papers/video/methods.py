@@ -18,9 +18,10 @@ from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.media.video import probe
 from dpose.release.api import release_array
-from dpose.release.batch import Work, release_one
+from dpose.release.batch import release_one
 from dpose.release.config import PAPER_K, SPLIT, Projection
 from dpose.release.grid import Shape
+from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.obfuscate import Obfuscator
 
