@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.media.images import MAX_PIXELS, read_bytes
-from dpose.media.video import VIDEO_SUFFIXES
+from dpose.media.kinds import kind_of_name
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import FACTORS, Colour
@@ -275,7 +275,7 @@ def carried(path: Path) -> PrivacyStatement:
     """
     if path.suffix.lower() == ".npz":
         return unpack(read_bytes(path), str(path))[1]
-    if path.suffix.lower() in VIDEO_SUFFIXES:
+    if kind_of_name(path) == "video":
         return read_sidecar(path)[0]
     return read_stamp(read_bytes(path), str(path))[0]
 

@@ -31,8 +31,8 @@ from dpose.files import (
     private_folder,
     write_private,
 )
-from dpose.media.images import IMAGE_SUFFIXES
-from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, probe
+from dpose.media.kinds import kind_of, kind_of_name, unknown_kind
+from dpose.media.video import VideoInfo, probe
 from dpose.media.video_writer import check_writable
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import NOT_SAID, About
@@ -41,8 +41,6 @@ from dpose.release.counting import ReleaseHistory, release_history
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp, sidecar_of
 from dpose.release.originals import Original
 from dpose.release.verify import PICTURES
-
-READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,8 @@ class Job:
 
     @property
     def video(self) -> bool:
-        """True if it is a video."""
-        return bool({self.source.suffix.lower(), self.target.suffix.lower()} & set(VIDEO_SUFFIXES))
+        """True if it is a video, which then has a video's name; what the original is its content has said."""
+        return kind_of_name(self.target) == "video"
 
     @property
     def outputs(self) -> list[Path]:
@@ -111,20 +109,24 @@ class JobList(Sequence[Job]):
     Attributes:
         sources: The originals.
         starts: For each original, where in its name the path begins that it keeps below an output folder.
+        videos: For each original, 1 for a video and 0 for a picture.
         out: The folder, or the one file's name.
         single: True if `out` is that.
         suffix: Suffix of released pictures.
         first: The first number; 0 where files keep their names.
+        left: Files of the folders that are neither picture nor video, and are left out.
         caveats: As each job's.
         about: As each job's.
     """
 
     sources: Sequence[str]
     starts: array[int]
+    videos: bytes
     out: Path
     single: bool
     suffix: str
     first: int
+    left: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
 
@@ -142,9 +144,8 @@ class JobList(Sequence[Job]):
         place = range(len(self))[place]
         source, number = Path(self.sources[place]), numbered(self.first + place) if self.first else ""
         below = Path(self.sources[place][self.starts[place] :])
-        job = (
-            Job(source, self.out) if self.single else _in_folder(source, below, self.out, self.suffix, number)
-        )
+        suffix = ".mp4" if self.videos[place] else self.suffix
+        job = Job(source, self.out) if self.single else _in_folder(source, below, self.out, suffix, number)
         return replace(job, place=place, caveats=self.caveats, about=self.about)
 
     def __len__(self) -> int:
@@ -157,7 +158,7 @@ def find_jobs(
     *,
     keep_names: bool = False,
     suffix: str = ".png",
-    readable: Sequence[str] = READABLE,
+    videos_alone: bool = False,
 ) -> JobList:
     """Which files to release, and where to.
 
@@ -169,22 +170,24 @@ def find_jobs(
         out: A folder; for one file also the name of a picture, archive or video.
         keep_names: Give them their originals' names instead of numbers, and folders below.
         suffix: Suffix of released pictures in a folder: .png or .jpg.
-        readable: Suffixes of the files to release; others in a folder are passed over.
+        videos_alone: Take no pictures; those in a folder are left out.
 
     Raises:
         DposeError: nothing is found, two files would get one name, or an original would be overwritten.
     """
-    found = _found(paths, readable)
+    found, left = _found(paths, videos_alone)
     if not found:
-        kind = "picture or video" if readable is READABLE else "video"
+        kind = "video" if videos_alone else "picture or video"
         raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
-    single = out.suffix.lower() in (*PICTURES, ".npz", *VIDEO_SUFFIXES) and not out.is_dir()
+    single = out.suffix.lower() in (*PICTURES, ".npz") or kind_of_name(out) == "video"
+    single = single and not out.is_dir()
     first = 0 if keep_names or single else first_number(out)
-    jobs = JobList(list(found), array("L", found.values()), out, single, suffix, first)
+    starts, videos = array("L", (start for start, _ in found.values())), bytes(v for _, v in found.values())
+    jobs = JobList(list(found), starts, videos, out, single, suffix, first, tuple(left))
     if single:
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
-        if (jobs[0].source.suffix.lower() in VIDEO_SUFFIXES) != (out.suffix.lower() in VIDEO_SUFFIXES):
+        if bool(videos[0]) != (kind_of_name(out) == "video"):
             raise DposeError(
                 "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
             )
@@ -206,13 +209,19 @@ def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) ->
     Raises:
         DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
     """
-    jobs = find_jobs(paths, out, keep_names=keep_names, readable=VIDEO_SUFFIXES)
+    jobs = find_jobs(paths, out, keep_names=keep_names, videos_alone=True)
     return [(job, probe(job.source)) for job in jobs]
 
 
-def _found(paths: Sequence[str], readable: Sequence[str]) -> dict[str, int]:
-    """Files, each with the place in its name where the path begins that it keeps below an output folder."""
-    found: dict[str, int] = {}
+def _found(paths: Sequence[str], videos_alone: bool) -> tuple[dict[str, tuple[int, bool]], list[str]]:
+    """Return what to release and what is left out.
+
+    Each file to release has the place in its name where the path begins that it keeps below an output folder, and
+    whether it is a video.
+    """
+    found: dict[str, tuple[int, bool]] = {}
+    left: list[str] = []
+    wanted = ("video",) if videos_alone else ("picture", "video")
     for text in paths:
         path = Path(text)
         matches = (
@@ -223,15 +232,17 @@ def _found(paths: Sequence[str], readable: Sequence[str]) -> dict[str, int]:
         for match in matches:
             if match.is_dir():
                 for inner in _below(str(match), ""):
-                    if os.path.splitext(inner)[1].lower() in readable and (match / inner).is_file():
+                    if (match / inner).is_file():
                         file = str(match / inner)
-                        found.setdefault(file, len(file) - len(inner))
-            elif match.suffix.lower() in readable:
-                found.setdefault(str(match), len(str(match)) - len(match.name))
+                        if (kind := kind_of(file)) in wanted:
+                            found.setdefault(file, (len(file) - len(inner), kind == "video"))
+                        else:
+                            left.append(inner)
+            elif (kind := kind_of(match)) in wanted:
+                found.setdefault(str(match), (len(str(match)) - len(match.name), kind == "video"))
             elif match == path:
-                kind = "is neither picture nor video" if readable is READABLE else "is no video"
-                raise DposeError("file-kind-unknown", kind, text, f"known are {', '.join(readable)}")
-    return found
+                raise unknown_kind(text) if not kind else DposeError("file-kind-unknown", "is no video", text)
+    return found, left
 
 
 def _below(folder: str, inner: str) -> Iterator[str]:
@@ -254,8 +265,8 @@ def _below(folder: str, inner: str) -> Iterator[str]:
 def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str) -> Job:
     target = out / (Path(number) if number else below.with_suffix(""))
     name = target.name
-    if source.suffix.lower() in VIDEO_SUFFIXES:
-        return Job(source, target.with_name(f"{name}.mp4"), number=number)
+    if suffix == ".mp4":
+        return Job(source, target.with_name(name + suffix), number=number)
     return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"), number)
 
 
@@ -426,7 +437,7 @@ def _is_release(path: Path, target: Path) -> bool:
     try:
         if path.suffix == ".npz":
             unpack(file_bytes(path), str(path))
-        elif path.name.endswith(SIDECAR) or path.suffix.lower() in VIDEO_SUFFIXES:
+        elif path.name.endswith(SIDECAR) or kind_of_name(path) == "video":
             read_sidecar(target)
         else:
             read_stamp(file_bytes(path), str(path))

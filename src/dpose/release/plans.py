@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import naming
 from dpose.media.images import BACKGROUND, read_pixels
-from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, frame_times, probe
+from dpose.media.kinds import kind_of
+from dpose.media.video import VideoInfo, frame_times, probe
 from dpose.privacy.accounting import Accountant
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sections import Deployment
@@ -105,7 +106,7 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
     Raises:
         DposeError: the file cannot be read, or the config does not fit it.
     """
-    if path.suffix.lower() in VIDEO_SUFFIXES:
+    if kind_of(path) == "video":
         info = probe(path)
         return bind_video(config, info), info.rate
     pixels = read_pixels(path)

@@ -23,7 +23,8 @@ from dpose.extensions import extensions
 from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
-from dpose.media.video import VIDEO_SUFFIXES, probe
+from dpose.media.kinds import VIDEO_SUFFIXES
+from dpose.media.video import probe
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions

@@ -271,7 +271,7 @@ def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DposeError: the folder does not exist, or is not below one of the roots.
     """
-    from dpose.release.jobs import READABLE
+    from dpose.media.kinds import kind_of
 
     if not place.get("place"):
         return {
@@ -285,7 +285,7 @@ def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
     here = roots.find(place["place"])
     entries = list(roots.inside(here))
     inside = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
-    files = [entry for entry in entries if entry.is_file() and entry.suffix.lower() in READABLE]
+    files = [entry for entry in entries if entry.is_file() and kind_of(entry)]
     return {
         "folders": [{"place": roots.name(entry), "name": entry.name} for entry in inside],
         "files": [{"place": f"{roots.name(here)}/{entry.name}", "name": entry.name} for entry in files],
