@@ -449,7 +449,7 @@ def test_an_uploads_name_is_harmless_whatever_it_is(client, studio, tmp_path, na
     assert not set(held.source.name) & set("/\\\0:\u202e")
     nothing = client.put("/api/upload", params={"name": name}, content=b"MZ" + bytes(99))
     assert nothing.status_code == 400
-    assert set(studio.workplace.folder.iterdir()) == before | {held.room}
+    assert set(studio.workplace.folder.iterdir()) <= before | {held.room}  # old uploads make room
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".mp4", ".zip", ".npz"])
