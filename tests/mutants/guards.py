@@ -51,10 +51,8 @@ CLIPS = (
 )
 
 GUARDED = {
-    "training/step.py": Guarded(STEP),
-    "training/gradient.py": Guarded(
-        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
-        ("PublicFit", "GradientSources", "open_parts"),
+    "training/step.py": Guarded(
+        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py")
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -200,7 +198,10 @@ GUARDED = {
     ),
     "known_sets.py": Guarded(("training/test_trained_on.py",), ("shares_pictures", "shared")),
     "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
-    "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
+    "training/preclipping.py": Guarded(
+        ("training/test_preclipping.py", "training/test_gradient.py", "training/test_methods.py"),
+        ("Coefficients", "Scales", "PublicFit"),
+    ),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/kernels/__init__.py": Guarded(("training/test_kernels.py", "training/test_grid.py")),
     "training/kernels/cpu.py": Guarded(

@@ -375,9 +375,9 @@ class TestResume:
     PLAN = TrainingPlan(method="non-private", steps=40, expected_batch_size=50, ema_decay=0.9)
 
     def stopped(self, dots, out, quiet, monkeypatch, after=17):
-        import dpose.training.gradient as trainer
+        import dpose.training.step as step
 
-        real, taken = trainer.plain_gradient, []
+        real, taken = step.plain_gradient, []
 
         def interrupting(*arguments):
             taken.append(1)
@@ -386,7 +386,7 @@ class TestResume:
             return real(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(trainer, "plain_gradient", interrupting)
+            patch.setattr(step, "plain_gradient", interrupting)
             done = run(dots, out, quiet, self.PLAN, seed=5)
         assert (done.interrupted, done.steps) == (True, after)
 

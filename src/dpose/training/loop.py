@@ -24,10 +24,10 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
-from dpose.training.gradient import GradientSources
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.reproducibility import digest_of
+from dpose.training.step import GradientSources
 from dpose.training.subspace import Subspace
 from dpose.training.validation import Validation, metric_of_views, moments, spent_by
 

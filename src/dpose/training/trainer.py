@@ -40,7 +40,6 @@ from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
-from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
 from dpose.training.loader import Loader
@@ -58,7 +57,7 @@ from dpose.training.reproducibility import (
 )
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
-from dpose.training.step import StepInputs
+from dpose.training.step import StepInputs, open_parts
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitDataset
 
