@@ -23,7 +23,7 @@ from dpose.errors import DposeError
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs.verify import verify_run
-from dpose.training import loop as loops
+from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig

@@ -8,7 +8,7 @@ from rich.console import Console
 from dots import train
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Purpose
-from dpose.training import loop as loops
+from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training.folder import RunLog
 from dpose.training.methods import SubspaceConfig

@@ -127,38 +127,48 @@ GUARDED = {
     "privacy/seal.py": Guarded(
         ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
     ),
-    "training/session.py": Guarded(
+    "training/resume.py": Guarded(
         RESUMED,
         (
             *(
-                "TrainingSession.__init__",
-                "TrainingSession._look_back",
-                "TrainingSession.noise",
-                "TrainingSession._take_up",
-                "TrainingSession.forsake_key",
-                "TrainingSession.run",
-                "TrainingSession._ledger",
+                "look_back",
+                "_read_ledger",
+                "choose_key",
+                "_take_up",
+                "forsake_key",
+                "go_on",
+                "_open_ledger",
             ),
-            *("TrainingSession._commit_to_canaries", "TrainingSession.caveats", "TrainingSession.finish"),
+            *("_commit_to_canaries", "caveats", "finish"),
         ),
     ),
     "training/charging.py": Guarded(
         ("training/test_first_weights.py", "training/test_validation.py", *RESUMED),
-        ("run_charge", "_check_had_none", "watch_charge"),
+        (
+            "read_data",
+            "_public_units",
+            "as_protected",
+            "price_run",
+            "run_charge",
+            "_check_had_none",
+            "watch_charge",
+        ),
     ),
-    "training/loop.py": Guarded(
+    "training/run.py": Guarded(
         ("training/test_trainer.py", "training/test_validation.py", *RESUMED),
         (
             *(
                 "checkpoint_steps",
-                "Loop.__init__",
-                "Loop.restore",
-                "Loop.run",
-                "Loop._reserve",
-                "Loop._drawn_at",
-                "Loop._step",
+                "Run.__init__",
+                "Run.close",
+                "Run.start",
+                "Run.restore",
+                "Run.take_steps",
+                "Run._reserve",
+                "Run._drawn_at",
+                "Run._step",
             ),
-            *("Loop._score", "Loop._followed", "Loop.save"),
+            *("Run._scores_due", "Run._score", "Run._followed", "Run.save"),
         ),
     ),
     "training/dry_run.py": Guarded(
@@ -169,7 +179,7 @@ GUARDED = {
             *("training/test_trainer.py", "training/test_guards.py", "training/test_dry_run.py"),
             *("training/test_validation.py", *RESUMED),
         ),
-        ("train", "describe_run", "_public_units", "as_protected"),
+        ("train", "_check_beginning", "_take_all_steps", "_release", "describe_run"),
     ),
     "training/statement.py": Guarded(
         (

@@ -21,12 +21,12 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 from rich.console import Console
 
-import dpose.training.loop as loop
+import dpose.training.charging as charging
 import dpose.training.plan as plan_module
 import dpose.training.public_view as public_view
+import dpose.training.run as loop
 import dpose.training.step as step
 import dpose.training.subspace as subspace
-import dpose.training.trainer as trainer
 from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
@@ -290,7 +290,7 @@ def peek(noise, real, purpose, number, context):
 
 
 def public_from_private(monkeypatch, dots):
-    monkeypatch.setattr(trainer, "_public_units", lambda plan, public: dots.data(N))
+    monkeypatch.setattr(charging, "_public_units", lambda plan, public: dots.data(N))
 
 
 def gradients_of_batches(monkeypatch, dots):
@@ -387,7 +387,7 @@ def a_gradient_past_the_clip(monkeypatch, dots):
 
 def the_best_epoch(monkeypatch, dots):
     best = []
-    real = loop.Loop._score
+    real = loop.Run._score
 
     def watching(self, number, *rest):
         real(self, number, *rest)
@@ -398,8 +398,8 @@ def the_best_epoch(monkeypatch, dots):
         for name, value in best[0].items() if best else ():
             self.params[name].copy_(value)
 
-    monkeypatch.setattr(loop.Loop, "_score", watching)
-    monkeypatch.setattr(loop.Loop, "load_average", torch.no_grad()(load_best))
+    monkeypatch.setattr(loop.Run, "_score", watching)
+    monkeypatch.setattr(loop.Run, "load_average", torch.no_grad()(load_best))
 
 
 def a_floored_batch_size(monkeypatch, dots):

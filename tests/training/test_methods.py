@@ -99,7 +99,7 @@ def test_what_it_keeps_is_saved_with_the_run(dots, tmp_path, sign, monkeypatch):
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpose.training.loop.CHECKPOINT_UNITS", 0)
+        patch.setattr("dpose.training.run.CHECKPOINT_UNITS", 0)
         patch.setattr(steps, "private_gradient", dying)
         with pytest.raises(KeyboardInterrupt):
             a_run(dots, tmp_path / "run", seed=3)

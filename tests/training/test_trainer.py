@@ -418,3 +418,11 @@ class TestResume:
         with refused("run-finished", where="finished"):
             run(dots, tmp_path / "run", quiet, plan, resume=True)
         assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
+def test_what_is_returned_holds_neither_key_nor_data(dots, tmp_path, quiet):
+    """A run may be pickled, printed and kept for long: it has what may be shown and nothing else."""
+    done = run(dots, tmp_path / "run", quiet, private_plan(steps=2))
+    assert set(vars(done)) == {"folder", "model", "statement", "steps", "ended"}
+    assert (done.folder, done.steps, done.interrupted) == (tmp_path / "run", 2, False)
+    assert not done.model.training
