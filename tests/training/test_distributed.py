@@ -28,7 +28,7 @@ from dots import Dots, DotsTask, train
 from rich.console import Console
 import dpose.training.step as steps
 from dpose.errors import DposeError
-from dpose.training import resume, run as loops
+from dpose.training import resume as resuming, run as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -47,7 +47,7 @@ def gradient(*given):
     return real(*given)
 steps.private_gradient = gradient
 if dies == "end":
-    resume.forget_key = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+    resuming.forget_key = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
 private = method != "non-private"
 plan = TrainingPlan(
     method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,

@@ -68,7 +68,7 @@ from dpose.training.folder import read_statement, write_run_folder
 from dpose.training.local_state import keep_places, run_name
 from dpose.training.options import RunOptions, RunRequest, TuningTrial
 from dpose.training.run import TrainingDivergedError
-from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.trainer import describe_run, learnt_by, train
 
 SCHEMA = 1
@@ -433,9 +433,8 @@ def _write_default(
     statement = run_statement(
         bound,
         found.facts + facts_of_tuning(problem) + DEFAULTED,
+        LedgerRecord(),
         seeded=False,
-        head="",
-        counted=0,
         start=known,
         tuning=problem.tuning,
     )

@@ -54,7 +54,7 @@ from dpose.training.resume import (
     stored_microbatch,
 )
 from dpose.training.run import ReplayError, Run
-from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.step import StepInputs, open_parts
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitDataset
@@ -216,13 +216,15 @@ def _release(run: Run) -> None:
     run.statement = run_statement(
         run.bound,
         options.facts + own,
+        LedgerRecord(
+            run.head,
+            run.ledger_steps,
+            run.queries,
+            options.canaries.committed if options.canaries else None,
+        ),
         seeded=sources.inputs.noise.seeded,
-        head=run.head,
-        counted=run.ledger_steps,
-        queries=run.queries,
         start=known,
         tuning=options.trial.tuning if options.trial else None,
-        canaries=options.canaries.committed if options.canaries else None,
     )
     if not run.ranks.first:
         return
