@@ -147,7 +147,6 @@ GUARDED = {
         (
             "read_data",
             "_public_units",
-            "as_protected",
             "price_run",
             "run_charge",
             "_check_had_none",

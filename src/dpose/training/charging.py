@@ -27,7 +27,6 @@ from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import PublicInput
 from dpose.training.checkpoint import checkpoints
-from dpose.training.distributed import ProcessGroup
 from dpose.training.first_weights import Inherited, first_of, inherited
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
@@ -69,7 +68,11 @@ def read_data(request: RunRequest, private: UnitDataset | Protected, public: Uni
     plan, options, ranks, console = request.plan, request.options, request.ranks, request.console
     threads, kind = options.threads, plan.kind
     used = _public_units(plan, public)
-    own = as_protected(private, plan, threads, console, ranks)
+    if isinstance(private, Protected):
+        own = private
+    else:
+        plan.check_unit(unit_of(private))  # before everything is read
+        own = protect(private, plan.relation, threads=threads, console=console, readers=ranks)
     content, inputs, opened = own.identity.digest, list[PublicInput](), None
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
@@ -95,20 +98,6 @@ def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset
     """The public units that the method reads; None if it reads none, whatever was given."""
     plan.check_public(public)
     return public if plan.fits_public else None
-
-
-def as_protected(
-    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console, ranks: ProcessGroup
-) -> Protected:
-    """What `plan` protects of `private`: read now, each process its share, unless that was done before.
-
-    Raises:
-        DposeError: as `protect`; or a unit is another than the plan names.
-    """
-    if isinstance(private, Protected):
-        return private
-    plan.check_unit(unit_of(private))  # before everything is read
-    return protect(private, plan.relation, threads=threads, console=console, readers=ranks)
 
 
 def code_of(request: RunRequest, data: RunData) -> tuple[object, ...]:

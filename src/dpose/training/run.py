@@ -1,7 +1,7 @@
 """One run and its steps: reserved, sampled, summed, noised, taken, logged, committed, scored and saved.
 
-    reserve -> sample -> sum -> noise -> update -> log -> commit
-    `Run.take_steps`  `step.private_gradient`  `Run._step`  `Run.take_steps`
+    reserve (`Run.take_steps`) -> sample -> sum -> noise (`step.private_gradient`) -> update -> log (`Run._step`)
+    -> commit, score, save (`Run.take_steps`)
 
 Which key the steps are taken under, and which of them are left, is settled in `dpose.training.resume`.
 """

@@ -162,17 +162,8 @@ def _step_inputs(request: RunRequest, data: RunData) -> StepInputs:
     loader = Loader(request.task, data.own.data, nothing, request.options.threads)
     context = hashlib.sha256(bytes.fromhex(data.bound.sha256) + data.content).digest()
     numbers = tuple(first_entries(data.own.data))
-    return StepInputs(
-        request.task,
-        request.model,
-        loader,
-        data.bound,
-        nothing,
-        context,
-        1,
-        request.ranks,
-        numbers=numbers,
-    )
+    engine = (request.task, request.model, loader, data.bound, nothing, context)
+    return StepInputs(*engine, microbatch_size=1, ranks=request.ranks, numbers=numbers)
 
 
 def _take_all_steps(run: Run, inputs: StepInputs) -> None:
