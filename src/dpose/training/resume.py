@@ -187,7 +187,7 @@ def go_on(run: Run, noise: AesNoise) -> Ended:
         if not run.saved:
             run.save()
         if run.ledger and not noise.seeded:
-            run.taken = run.log.taken(noise.key_id)
+            run.taken = updates_of(run.folder / "log.jsonl", noise.key_id)
         if run.saved:
             run.log.write("resume", step=run.steps, key_id=noise.key_id, replay=bool(run.kept))
         else:
