@@ -223,8 +223,8 @@ class Run:
                     self.seconds += time.perf_counter() - began
                     self.steps += 1
                     bar.update(bar.task_ids[0], completed=self.steps)
-                    asked = Ended.INTERRUPTED if requested() else Ended.FINISHED
-                    ended = Ended(self.ranks.highest(asked))
+                    wish = Ended.INTERRUPTED if requested() else Ended.FINISHED
+                    ended = Ended(self.ranks.highest(wish))
                 if ledger and self.steps > first:
                     # a committed step whose line is lost could not be compared when it is taken again
                     self.log.flush()
