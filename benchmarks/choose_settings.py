@@ -45,13 +45,12 @@ from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic
-from dpose.training.gradient import open_parts
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.step import StepInputs
+from dpose.training.step import StepInputs, open_parts
 from dpose.units import UnitBatch, UnitDataset, View, WrappedUnits
 from dpose_lab.papers.pose.ablation import choosing_splits
 

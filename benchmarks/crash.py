@@ -46,7 +46,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "helpers")]
 from crashes.cuts import Outcome, killed, measure, power_cut
 from crashes.stories import KINDS
 
-from dpose.training import loop as loops
+from dpose.training import run as loops
 
 EACH = {"kills": 12, "power cuts": 10}
 """Cuts of one story."""
@@ -111,7 +111,7 @@ def share(console: Console) -> None:
     timed(RunLog, "write", "log")
     timed(loops, "save_checkpoint", "checkpoints")
     timed(loops, "digest_of", "digests of updates")
-    timed(loops.Loop, "_step", "steps")
+    timed(loops.Run, "_step", "steps")
     assert digest_of is not loops.digest_of
     with tempfile.TemporaryDirectory() as folder:
         values = {

@@ -15,7 +15,7 @@ from dpose.account.store import SetBackError
 from dpose.cli import main
 from dpose.engines import Failure
 from dpose.errors import DposeError, IncompleteError, naming
-from dpose.training.loop import TrainingDivergedError
+from dpose.training.run import TrainingDivergedError
 from refusals import refused
 
 ROOTS = sorted(path.parent for path in Path(dpose.__file__).parents[1].glob("dpose*/__init__.py"))

@@ -23,8 +23,8 @@ from dpose.errors import DposeError
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs.verify import verify_run
-from dpose.training import gradient as updates
-from dpose.training import loop as loops
+from dpose.training import run as loops
+from dpose.training import step as steps
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -79,13 +79,13 @@ class Training(Plain):
             shutil.rmtree(folder, ignore_errors=True)
         first, key, lost = not (folder / "ledger.jsonl").exists(), Key.kept(self.secret), os.urandom(32)
         patch.setattr(Key, "fresh", classmethod(lambda cls: key if first else Key.kept(lost)))
-        real = updates.private_gradient
+        real = steps.private_gradient
 
         def noted(engine, params, step, chain=b""):  # type: ignore[no-untyped-def]
             mark(f"{engine.noise.key_id} {step}")
             return real(engine, params, step, chain)
 
-        patch.setattr(updates, "private_gradient", noted)
+        patch.setattr(steps, "private_gradient", noted)
         task = DotsTask()
         plan = TrainingPlan(
             self.method,

@@ -23,7 +23,7 @@ from dpose.privacy.trial_law import TrialLaw
 from dpose.runs import tune
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run
-from dpose.training import gradient as updates
+from dpose.training import step as steps
 from quick import texts_alone
 from shades import entered
 
@@ -60,7 +60,7 @@ class Tuning(Plain):
 
     def work(self, root: Path, mark: Mark) -> None:
         """The choice, or the rest of it."""
-        real = updates.private_gradient
+        real = steps.private_gradient
 
         def noted(engine, params, step, chain=b""):  # type: ignore[no-untyped-def]
             mark(f"{engine.noise.key_id} {step}")
@@ -69,7 +69,7 @@ class Tuning(Plain):
         said = root / f"said-{len(list(root.glob('said-*')))}"
         with pytest.MonkeyPatch.context() as patch, said.open("w", buffering=1) as words:
             entered(patch)
-            patch.setattr(updates, "private_gradient", noted)
+            patch.setattr(steps, "private_gradient", noted)
             patch.setattr(Figure, "savefig", texts_alone)
             patch.setattr(Key, "fresh", classmethod(lambda cls: Key.kept(self.secret)))
             config = TuningConfig.from_dict(GRID, epsilon=8.0, delta=1e-4)

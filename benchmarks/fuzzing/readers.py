@@ -34,7 +34,7 @@ from dpose.runs.statement_files import check_schema, open_statement
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
-from dpose.training.folder import RunLog
+from dpose.training.folder import RunLog, updates_of
 from dpose.training.local_state import kept_places
 from fuzzing import samples
 from fuzzing.mutations import (
@@ -258,7 +258,7 @@ def _logs() -> Reader:
 
     def read(path: Path) -> str:
         with RunLog(path) as log:
-            log.taken("key")
+            updates_of(path, "key")
             log.write("step", step=1)
         return ""
 

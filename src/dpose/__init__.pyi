@@ -31,8 +31,8 @@ from .training.optim import OptimizerConfig as OptimizerConfig  # any torch opti
 from .training.options import RunOptions as RunOptions  # first weights, scores, threads and memory
 from .training.plan import TrainingPlan as TrainingPlan  # method, sampling, clipping, noise and event
 from .training.plan import calibrate as calibrate  # the event that a budget pays for
+from .training.run import Run as Run  # a run that has ended: folder, statement, model
 from .training.step import add_noise as add_noise  # Gaussian noise on a clipped sum, exactly rounded
-from .training.trainer import Run as Run  # a finished run: folder, statement, model
 from .training.trainer import train as train  # train a model as a plan says
 from .units import Task as Task  # a model, a loss per view, a way to stack views, a metric
 from .units import UnitDataset as UnitDataset  # what is protected as a whole, by number

@@ -303,7 +303,7 @@ class TestRun:
     def test_a_stopped_run_without_guarantee_goes_on(self, tmp_path):
         script = (
             "import os, signal, sys\n"
-            "import dpose_scene.data as s, dpose.training.gradient as update\n"
+            "import dpose_scene.data as s, dpose.training.step as update\n"
             f"s.SPLITS = {SMALL!r}\n"
             "real = update.plain_gradient\n"
             "def stop(*a):\n"
@@ -323,7 +323,7 @@ class TestRun:
     def test_a_killed_private_run_goes_on_at_no_cost(self, tmp_path, capsys):
         script = (
             "import os, signal, sys\n"
-            "import dpose_scene.data as s, dpose.training.gradient as update\n"
+            "import dpose_scene.data as s, dpose.training.step as update\n"
             f"s.SPLITS = {SMALL!r}\n"
             "real, calls = update.private_gradient, []\n"
             "def die(*a):\n"

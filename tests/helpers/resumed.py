@@ -8,8 +8,7 @@ from rich.console import Console
 from dots import train
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Purpose
-from dpose.training import gradient as updates
-from dpose.training import loop as loops
+from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training.folder import RunLog
 from dpose.training.methods import SubspaceConfig
@@ -103,5 +102,5 @@ def killed(monkeypatch, place, at, *arguments, after=False, **options):
             run(*arguments, **options)
 
 
-GRADIENT, SAVE = (updates, "private_gradient"), (loops, "save_checkpoint")
+GRADIENT, SAVE = (steps, "private_gradient"), (loops, "save_checkpoint")
 RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write")

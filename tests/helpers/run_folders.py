@@ -27,7 +27,7 @@ from dpose.runs.reporting import write_run_report
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import model_card
 from dpose.training.plan import TrainingPlan
-from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.trained_on import NOTHING
 
 HELD_OUT = Query("PCKh", "synthetic:ward:val, 64 units")
@@ -60,9 +60,8 @@ def finished_run(folder: Path, state: Path, plan: TrainingPlan, *, task="dots", 
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"weights")
     (folder / "log.jsonl").write_text("")
-    said = run_statement(
-        bound, StatementFacts(about=about or About()), seeded=False, head="", counted=bound.steps
-    )
+    record = LedgerRecord(counted=bound.steps)
+    said = run_statement(bound, StatementFacts(about=about or About()), record, seeded=False)
     sealed_again(folder, said, state=state)
     return bound
 
@@ -196,12 +195,14 @@ def make_run_in():
         }
         (folder / "config.json").write_text(json.dumps(written))
         if statement:
-            private_queries = queries if bound.event else ()
             facts = StatementFacts(
                 **{f.name: claims.pop(f.name) for f in fields(StatementFacts) if f.name in claims}
             )
-            said = {"head": "abc123", "counted": 0, **claims}
-            said = run_statement(bound, facts, seeded=seed is not None, queries=private_queries, **said)
+            said = {"head": "abc123", "queries": queries if bound.event else (), **claims}
+            record = LedgerRecord(
+                **{f.name: said.pop(f.name) for f in fields(LedgerRecord) if f.name in said}
+            )
+            said = run_statement(bound, facts, record, seeded=seed is not None, **said)
             (folder / "privacy.json").write_text(said.to_json())
         made = Folder(folder)
         return made.log({"type": "start", "n": 1000, "steps": bound.steps})

@@ -51,10 +51,8 @@ CLIPS = (
 )
 
 GUARDED = {
-    "training/step.py": Guarded(STEP),
-    "training/gradient.py": Guarded(
-        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
-        ("PublicFit", "GradientSources", "open_parts"),
+    "training/step.py": Guarded(
+        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py")
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -129,38 +127,47 @@ GUARDED = {
     "privacy/seal.py": Guarded(
         ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
     ),
-    "training/session.py": Guarded(
+    "training/resume.py": Guarded(
         RESUMED,
         (
             *(
-                "TrainingSession.__init__",
-                "TrainingSession._look_back",
-                "TrainingSession.noise",
-                "TrainingSession._take_up",
-                "TrainingSession.forsake_key",
-                "TrainingSession.run",
-                "TrainingSession._ledger",
+                "look_back",
+                "_read_ledger",
+                "choose_key",
+                "_take_up",
+                "forsake_key",
+                "go_on",
+                "_open_ledger",
             ),
-            *("TrainingSession._commit_to_canaries", "TrainingSession.caveats", "TrainingSession.finish"),
+            *("_commit_to_canaries", "caveats", "finish"),
         ),
     ),
     "training/charging.py": Guarded(
         ("training/test_first_weights.py", "training/test_validation.py", *RESUMED),
-        ("run_charge", "_check_had_none", "watch_charge"),
+        (
+            "read_data",
+            "_public_units",
+            "price_run",
+            "run_charge",
+            "_check_had_none",
+            "watch_charge",
+        ),
     ),
-    "training/loop.py": Guarded(
+    "training/run.py": Guarded(
         ("training/test_trainer.py", "training/test_validation.py", *RESUMED),
         (
             *(
                 "checkpoint_steps",
-                "Loop.__init__",
-                "Loop.restore",
-                "Loop.run",
-                "Loop._reserve",
-                "Loop._drawn_at",
-                "Loop._step",
+                "Run.__init__",
+                "Run.close",
+                "Run.start",
+                "Run.restore",
+                "Run.take_steps",
+                "Run._reserve",
+                "Run._drawn_at",
+                "Run._step",
             ),
-            *("Loop._score", "Loop._followed", "Loop.save"),
+            *("Run._scores_due", "Run._score", "Run._followed", "Run.save"),
         ),
     ),
     "training/dry_run.py": Guarded(
@@ -171,7 +178,7 @@ GUARDED = {
             *("training/test_trainer.py", "training/test_guards.py", "training/test_dry_run.py"),
             *("training/test_validation.py", *RESUMED),
         ),
-        ("train", "describe_run", "_public_units", "as_protected"),
+        ("train", "_check_beginning", "_take_all_steps", "_release", "describe_run"),
     ),
     "training/statement.py": Guarded(
         (
@@ -200,7 +207,10 @@ GUARDED = {
     ),
     "known_sets.py": Guarded(("training/test_trained_on.py",), ("shares_pictures", "shared")),
     "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
-    "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
+    "training/preclipping.py": Guarded(
+        ("training/test_preclipping.py", "training/test_gradient.py", "training/test_methods.py"),
+        ("Coefficients", "Scales", "PublicFit"),
+    ),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/kernels/__init__.py": Guarded(("training/test_kernels.py", "training/test_grid.py")),
     "training/kernels/cpu.py": Guarded(

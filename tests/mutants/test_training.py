@@ -21,13 +21,12 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 from rich.console import Console
 
-import dpose.training.gradient as update
-import dpose.training.loop as loop
+import dpose.training.charging as charging
 import dpose.training.plan as plan_module
 import dpose.training.public_view as public_view
+import dpose.training.run as loop
 import dpose.training.step as step
 import dpose.training.subspace as subspace
-import dpose.training.trainer as trainer
 from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
@@ -110,14 +109,14 @@ def the_subspace_is_of_units(dots, folder, monkeypatch):
 def public_and_private_batches_are_independent(dots, folder, monkeypatch):
     """The overlap of the two batches is that of independent draws, within five standard deviations."""
     private, public = [], []
-    real_poisson, real_plain = step.poisson_batch, update.plain_gradient
+    real_poisson, real_plain = step.poisson_batch, step.plain_gradient
 
     def watch_plain(engine, params, sample, number):
         public.append({int(i) for i in sample})
         return real_plain(engine, params, sample, number)
 
     monkeypatch.setattr(step, "poisson_batch", lambda *a: private.append(real_poisson(*a)) or private[-1])
-    monkeypatch.setattr(update, "plain_gradient", watch_plain)
+    monkeypatch.setattr(step, "plain_gradient", watch_plain)
     a_run(dots, folder, a_plan("fdp-sgd", steps=30), seed=1)
     overlap = sum(len(b & set(a.tolist())) for a, b in zip(private, public, strict=True))
     chance = [len(a) * len(b) / N for a, b in zip(private, public, strict=True)]
@@ -291,7 +290,7 @@ def peek(noise, real, purpose, number, context):
 
 
 def public_from_private(monkeypatch, dots):
-    monkeypatch.setattr(trainer, "_public_units", lambda plan, public: dots.data(N))
+    monkeypatch.setattr(charging, "_public_units", lambda plan, public: dots.data(N))
 
 
 def gradients_of_batches(monkeypatch, dots):
@@ -312,7 +311,7 @@ def the_same_batch(monkeypatch, dots):
         while True:
             yield drawn[-1]
 
-    monkeypatch.setattr(update, "plain_batches", same)
+    monkeypatch.setattr(step, "plain_batches", same)
 
 
 def units_enter_twice(monkeypatch, dots):
@@ -388,7 +387,7 @@ def a_gradient_past_the_clip(monkeypatch, dots):
 
 def the_best_epoch(monkeypatch, dots):
     best = []
-    real = loop.Loop._score
+    real = loop.Run._score
 
     def watching(self, number, *rest):
         real(self, number, *rest)
@@ -399,8 +398,8 @@ def the_best_epoch(monkeypatch, dots):
         for name, value in best[0].items() if best else ():
             self.params[name].copy_(value)
 
-    monkeypatch.setattr(loop.Loop, "_score", watching)
-    monkeypatch.setattr(loop.Loop, "load_average", torch.no_grad()(load_best))
+    monkeypatch.setattr(loop.Run, "_score", watching)
+    monkeypatch.setattr(loop.Run, "load_average", torch.no_grad()(load_best))
 
 
 def a_floored_batch_size(monkeypatch, dots):
@@ -439,15 +438,15 @@ def a_shared_stream(monkeypatch, dots):
 
 
 def a_logged_private_loss(monkeypatch, dots):
-    real = update.GradientSources.gradient
+    real = step.GradientSources.gradient
 
     def telling(self, params, number, chain=b""):
         gradient, found = real(self, params, number, chain)
-        loss = update.plain_gradient(self.private, params, np.arange(8), number)[1]
+        loss = step.plain_gradient(self.private, params, np.arange(8), number)[1]
         found.shown["private_loss"] = loss
         return gradient, found
 
-    monkeypatch.setattr(update.GradientSources, "gradient", telling)
+    monkeypatch.setattr(step.GradientSources, "gradient", telling)
 
 
 @dataclass(frozen=True)

@@ -128,5 +128,5 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
         ("release/items.py", "kept"),
         ("release/pixelization.py", "drawn"),
         ("runs/tune.py", "drawn"),
-        ("training/session.py", "drawn"),
+        ("training/resume.py", "drawn"),
     }

@@ -45,7 +45,7 @@ from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import priced_trials
 from dpose.runs.unit_scores import noised_trial_score, unit_scores
 from dpose.runs.verify import verify_run
-from dpose.training import loop as loops
+from dpose.training import run as loops
 from quick import quick  # noqa: F401
 from refusals import refused
 from run_folders import sealed_again
@@ -235,7 +235,7 @@ def test_trials_that_diverge_lose_and_are_not_told(tmp_path, monkeypatch):
         taken.append(1)
         raise loops.TrainingDivergedError("training-diverged", "training diverged at step 1")
 
-    monkeypatch.setattr(loops.Loop, "_step", diverging)
+    monkeypatch.setattr(loops.Run, "_step", diverging)
     out = tmp_path / "tuned"
     tune_runs(grid(), LAW, out, QUIET)
     assert len(taken) == 3
@@ -282,7 +282,7 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
 
     def plant(planted, kill):
         steps = iter(range(10_000))
-        real = loops.Loop._step
+        real = loops.Run._step
 
         def step(self, *args):
             if next(steps) == kill:
@@ -293,7 +293,7 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
             raise Killed
 
         if isinstance(kill, int):
-            planted.setattr(loops.Loop, "_step", step)
+            planted.setattr(loops.Run, "_step", step)
         elif kill == "state":
             planted.setattr(tune._State, "write", killed)
         else:
@@ -308,7 +308,7 @@ def test_ctrl_c_stops_between_steps_and_the_same_command_goes_on(tmp_path, monke
     fixed(monkeypatch, 2)
     out = tmp_path / "tuned"
     with monkeypatch.context() as planted:
-        planted.setattr(loops.Loop, "run", lambda self, log, ledger: loops.Ended.ASKED)
+        planted.setattr(loops.Run, "take_steps", lambda self: loops.Ended.INTERRUPTED)
         with pytest.raises(KeyboardInterrupt):
             tune_runs(grid(), LAW, out, QUIET)
     assert not out.exists()
@@ -326,7 +326,7 @@ def test_one_that_is_given_up_leaves_no_key_and_stays_charged(tmp_path, monkeypa
     out = tmp_path / "tuned"
     assert "no unfinished choice" in discard_tuning(out)
     with monkeypatch.context() as planted:
-        planted.setattr(loops.Loop, "run", lambda self, log, ledger: loops.Ended.ASKED)
+        planted.setattr(loops.Run, "take_steps", lambda self: loops.Ended.INTERRUPTED)
         with pytest.raises(KeyboardInterrupt):
             tune_runs(grid(), LAW, out, QUIET)
     assert "stays taken" in discard_tuning(out)

@@ -107,16 +107,16 @@ def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
     import os
     import signal
 
-    import dpose.training.gradient as update
+    import dpose.training.step as step
 
-    real = update.plain_gradient
+    real = step.plain_gradient
 
     def stopping(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(update, "plain_gradient", stopping)
+        patch.setattr(step, "plain_gradient", stopping)
         with refused("run-stopped"):
             make(recipe(), small / "run", small / "out", Console(quiet=True))
     assert not (small / "out").exists()

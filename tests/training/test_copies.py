@@ -23,14 +23,14 @@ from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import Key
 from dpose.runs.verify import verify_run
-from dpose.training import loop as loops
+from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training import trainer
 from dpose.training.arithmetic import arithmetic_in_force
 from dpose.training.distributed import ALONE
-from dpose.training.loop import Loop
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose.training.run import Run
 from quick import quick  # noqa: F401
 from refusals import refused
 from resumed import COMMIT, FAST, GRADIENT, STEPS, UNITS, killed, plan_of, run
@@ -288,7 +288,7 @@ def test_a_run_that_protects_nobody_goes_on_without_a_ledger(dots, tmp_path, qui
     """Its ledger comes with its weights, to hold the seal."""
     plan = TrainingPlan(method="non-private", steps=STEPS, expected_batch_size=20)
     monkeypatch.setattr("resumed.plan_of", lambda method: plan)
-    killed(monkeypatch, (Loop, "_step"), 14, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, (Run, "_step"), 14, dots, tmp_path / "run", quiet)
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
     assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS
     (entry,) = charges(tmp_path / "state")
@@ -330,7 +330,7 @@ def test_steps_past_the_plan_are_charged_at_once(dots, tmp_path, quiet, monkeypa
     killed(monkeypatch, COMMIT, 11, dots, tmp_path / "run", quiet)
     with (tmp_path / "run" / "ledger.jsonl").open("ab") as file:
         file.write(b'{"seq":')
-    killed(monkeypatch, (Loop, "run"), 1, dots, tmp_path / "run", quiet, resume=True)
+    killed(monkeypatch, (Run, "take_steps"), 1, dots, tmp_path / "run", quiet, resume=True)
     (entry,) = charges(tmp_path / "state")
     assert entry.events[0].steps == STEPS + 2
     done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -446,10 +446,10 @@ def test_draws_depend_on_the_surroundings(dots, tmp_path, quiet, monkeypatch, re
 
 
 def test_draws_depend_on_all_that_a_sum_is_computed_at():
-    loop = object.__new__(Loop)
+    drawn = object.__new__(Run)
     basis = SimpleNamespace(basis={"w": torch.eye(2)})
-    loop.chain, loop.ranks, loop._basis = bytes(32), ALONE, (None, b"")
-    loop.bound = SimpleNamespace(event=SampledGaussian(q=0.1, sigma=1.0, steps=1, sensitivity=1.0))
+    drawn.chain, drawn.ranks, drawn._basis = bytes(32), ALONE, (None, b"")
+    drawn.bound = SimpleNamespace(event=SampledGaussian(q=0.1, sigma=1.0, steps=1, sensitivity=1.0))
     seen = set()
     for params, state, subspace, chain in (
         (torch.zeros(2), {}, None, bytes(32)),
@@ -458,12 +458,12 @@ def test_draws_depend_on_all_that_a_sum_is_computed_at():
         (torch.zeros(2), {}, basis, bytes(32)),
         (torch.zeros(2), {}, None, b"1" * 32),
     ):
-        loop.params, loop.chain = {"w": params}, chain
-        loop.parts = SimpleNamespace(state=state, projection=SimpleNamespace(subspace=subspace))
-        seen.add(loop._drawn_at())
+        drawn.params, drawn.chain = {"w": params}, chain
+        drawn.sources = SimpleNamespace(state=state, projection=SimpleNamespace(subspace=subspace))
+        seen.add(drawn._drawn_at())
     assert len(seen) == 5
-    loop.chain = None
-    assert loop._drawn_at() == b"", "a seeded run has the same draws on every machine"
+    drawn.chain = None
+    assert drawn._drawn_at() == b"", "a seeded run has the same draws on every machine"
 
 
 def test_the_proof_lists_what_a_reused_key_depends_on(dots, tmp_path, quiet, monkeypatch):

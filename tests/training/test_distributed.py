@@ -27,9 +27,9 @@ import torch
 import dpose
 from dots import Dots, DotsTask, train
 from rich.console import Console
-import dpose.training.gradient as updates
+import dpose.training.step as steps
 from dpose.errors import DposeError
-from dpose.training import loop as loops, session as sessions
+from dpose.training import resume as resuming, run as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -38,7 +38,7 @@ from quick import quick  # noqa: F401
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
 loops.CHECKPOINT_UNITS = 0
-rank, calls, real = int(os.environ.get("RANK", 0)), [], updates.private_gradient
+rank, calls, real = int(os.environ.get("RANK", 0)), [], steps.private_gradient
 def gradient(*given):
     calls.append(1)
     if dies == f"{rank}:{len(calls)}":
@@ -46,9 +46,9 @@ def gradient(*given):
     if dies == f"stop {rank}:{len(calls)}":
         os.kill(os.getpid(), signal.SIGTERM)
     return real(*given)
-updates.private_gradient = gradient
+steps.private_gradient = gradient
 if dies == "end":
-    sessions.forget_key = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+    resuming.forget_key = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
 private = method != "non-private"
 plan = TrainingPlan(
     method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,

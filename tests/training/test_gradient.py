@@ -5,19 +5,18 @@ import pytest
 import torch
 from rich.console import Console
 
-import dpose.training.gradient as update
 import dpose.training.step as step
 from dots import train
 from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.training.gradient import PublicFit, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.plan import TrainingPlan
+from dpose.training.preclipping import PublicFit
 from dpose.training.public_view import PublicView
-from dpose.training.step import StepInputs
+from dpose.training.step import StepInputs, open_parts
 from dpose.training.subspace import project_onto
 from refusals import refused
 
@@ -124,7 +123,7 @@ def test_the_residual_is_the_plain_loss_less_the_public_views(dots, monkeypatch)
     """Unclipped and without noise, over everyone: residual + public view = plain, to within the grid's steps."""
     monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: sums)
     monkeypatch.setattr(step, "poisson_batch", lambda n, q, stream: np.arange(n))
-    monkeypatch.setattr(update, "plain_batches", lambda inputs, first: iter([np.arange(N)] * 9))
+    monkeypatch.setattr(step, "plain_batches", lambda inputs, first: iter([np.arange(N)] * 9))
 
     class Still(dots.data):
         def augmented(self, view, rng):

@@ -12,15 +12,14 @@ import dpose
 from dots import train
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs.verify import verify_run
-from dpose.training import gradient as gradients
-from dpose.training.gradient import open_parts
+from dpose.training import step as steps
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import METHODS, Method, register_method
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.reproducibility import code_digest
-from dpose.training.step import StepInputs
+from dpose.training.step import StepInputs, open_parts
 from refusals import refused
 
 SIGN = OptimizerConfig("sgd", lr=0.02, schedule="constant", warmup=0.0)
@@ -91,7 +90,7 @@ def test_one_from_outside_trains_and_its_statement_verifies(dots, tmp_path, sign
 def test_what_it_keeps_is_saved_with_the_run(dots, tmp_path, sign, monkeypatch):
     """Stopped and gone on with, it ends where an unbroken run does: its average is in the checkpoint."""
     whole = a_run(dots, tmp_path / "whole", seed=3)
-    real, taken = gradients.private_gradient, []
+    real, taken = steps.private_gradient, []
 
     def dying(*arguments):
         taken.append(1)
@@ -100,8 +99,8 @@ def test_what_it_keeps_is_saved_with_the_run(dots, tmp_path, sign, monkeypatch):
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpose.training.loop.CHECKPOINT_UNITS", 0)
-        patch.setattr(gradients, "private_gradient", dying)
+        patch.setattr("dpose.training.run.CHECKPOINT_UNITS", 0)
+        patch.setattr(steps, "private_gradient", dying)
         with pytest.raises(KeyboardInterrupt):
             a_run(dots, tmp_path / "run", seed=3)
     done = a_run(dots, tmp_path / "run", seed=3, resume=True)

@@ -80,11 +80,6 @@ def test_what_a_plan_allows_exact_noise_can_be_drawn_for():
     assert len(rounded_gaussian(scale, 3, AesNoise(Key.fresh()).stream(Purpose.NOISE))) == 3
 
 
-def test_a_plan_without_a_tail_is_told_as_before_there_was_one():
-    assert "average_last" not in plan().to_dict()
-    assert plan(average_last=0.25).to_dict()["average_last"] == 0.25
-
-
 def test_a_plans_digest_is_of_all_its_settings_noise_among_them():
     bound, exact = plan(noise="float").bind(100), plan().bind(100)
     assert bound.event.type == "poisson-gaussian"

@@ -8,21 +8,19 @@ import torch
 from rich.console import Console
 
 import dpose.training.dry_run as dry_run
-import dpose.training.gradient as gradient_module
 import dpose.training.step as step
 from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
-from dpose.training.gradient import FITTED, open_parts
 from dpose.training.gradients import CLIP_MARGIN, per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.preclipping import COEFFICIENTS, Coefficients, Scales, fit_scales, stand_in
-from dpose.training.step import StepInputs, private_gradient
+from dpose.training.step import FITTED, StepInputs, open_parts, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, random_subspace
 from dpose.units import UnitBatch
 from refusals import refused
@@ -243,14 +241,14 @@ def taken(dots, method, private=None, first=0, state=None, weights=0.0, **change
 def test_the_transform_is_of_public_units_and_released_weights(dots, method, monkeypatch):
     """Other private units and other samples give the same transform; other weights or public units another one."""
     transforms = []
-    real = gradient_module.private_gradient
+    real = step.private_gradient
 
     def watched(engine, *rest):
         params = rest[0]
         transforms.append(flat({"m": matrix_of(engine.transform, params)}))
         return real(engine, *rest)
 
-    monkeypatch.setattr(gradient_module, "private_gradient", watched)
+    monkeypatch.setattr(step, "private_gradient", watched)
     for private in (dots.data(N), dots.data(N, seed=11)):
         found, _ = taken(dots, method, private)
         ages = [one.diagnostics.get("subspace_age") for _, one in found]

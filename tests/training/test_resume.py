@@ -25,11 +25,10 @@ from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import Key
 from dpose.runs.keys import discard_key, list_keys
 from dpose.runs.verify import verify_run
-from dpose.training import arithmetic, reproducibility
-from dpose.training import loop as loops
+from dpose.training import arithmetic, reproducibility, resume, trainer
+from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training.folder import RunLog
-from dpose.training.session import TrainingSession
 from quick import quick  # noqa: F401
 from refusals import refused
 from resumed import COMMIT, GRADIENT, LOG, PLANS, RESERVE, SAVE, SETTINGS, STEPS, UNITS, killed, plan_of, run
@@ -43,15 +42,16 @@ KEY, WHOLE = Key.fresh(), {}
 @pytest.fixture
 def same_key(monkeypatch):
     """Every run of the test begins with the same key, so that runs can be compared; a second key is a new one."""
-    fresh, forsake = Key.fresh, TrainingSession.forsake_key
+    fresh, forsake = Key.fresh, resume.forsake_key
     monkeypatch.setattr(Key, "fresh", classmethod(lambda cls: KEY))
 
-    def forsaking(self, why):
+    def forsaking(run, why):
         with monkeypatch.context() as patch:
             patch.setattr(Key, "fresh", fresh)
-            forsake(self, why)
+            forsake(run, why)
 
-    monkeypatch.setattr(TrainingSession, "forsake_key", forsaking)
+    for module in (resume, trainer):
+        monkeypatch.setattr(module, "forsake_key", forsaking)
 
 
 @pytest.fixture
@@ -238,18 +238,18 @@ def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, mo
     killed(monkeypatch, LOG, 12, dots, tmp_path / "run", quiet)
     shown = (tmp_path / "run" / "log.jsonl").read_text()
     replayed = []
-    real = loops.Loop._step
+    real = loops.Run._step
 
-    def step(self, number, log):
+    def step(self, number):
         try:
-            real(self, number, log)
+            real(self, number)
         except loops.ReplayError:
             replayed.append(number)
             # the one stream that met two sums was not released twice; it is taken out of the account
             streams.clear()
             raise
 
-    monkeypatch.setattr(loops.Loop, "_step", step)
+    monkeypatch.setattr(loops.Run, "_step", step)
     rounding(monkeypatch)
     done = run(dots, tmp_path / "run", quiet, resume=True)
     assert replayed == [0]

@@ -375,9 +375,9 @@ class TestResume:
     PLAN = TrainingPlan(method="non-private", steps=40, expected_batch_size=50, ema_decay=0.9)
 
     def stopped(self, dots, out, quiet, monkeypatch, after=17):
-        import dpose.training.gradient as trainer
+        import dpose.training.step as step
 
-        real, taken = trainer.plain_gradient, []
+        real, taken = step.plain_gradient, []
 
         def interrupting(*arguments):
             taken.append(1)
@@ -386,7 +386,7 @@ class TestResume:
             return real(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(trainer, "plain_gradient", interrupting)
+            patch.setattr(step, "plain_gradient", interrupting)
             done = run(dots, out, quiet, self.PLAN, seed=5)
         assert (done.interrupted, done.steps) == (True, after)
 
@@ -418,3 +418,11 @@ class TestResume:
         with refused("run-finished", where="finished"):
             run(dots, tmp_path / "run", quiet, plan, resume=True)
         assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
+def test_what_is_returned_holds_neither_key_nor_data(dots, tmp_path, quiet):
+    """A run may be pickled, printed and kept for long: it has what may be shown and nothing else."""
+    done = run(dots, tmp_path / "run", quiet, private_plan(steps=2))
+    assert set(vars(done)) == {"folder", "model", "statement", "steps", "ended"}
+    assert (done.folder, done.steps, done.interrupted) == (tmp_path / "run", 2, False)
+    assert not done.model.training

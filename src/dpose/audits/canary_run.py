@@ -24,7 +24,8 @@ from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
-from dpose.training.trainer import Run, train
+from dpose.training.run import Run
+from dpose.training.trainer import train
 from dpose.units import Task, View
 
 WHITE_BOX = (

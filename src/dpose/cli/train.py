@@ -17,7 +17,7 @@ from dpose.files import check_free
 from dpose.remote import url_of
 
 if TYPE_CHECKING:
-    from dpose.training.trainer import Run
+    from dpose.training.run import Run
 
 
 @reads_stores

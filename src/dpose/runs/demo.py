@@ -21,7 +21,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import train_run
 from dpose.training.folder import read_statement
-from dpose.training.trainer import Run
+from dpose.training.run import Run
 
 EPSILON, DELTA = 1.0, 1e-5
 FIRST = "nano"

@@ -26,8 +26,8 @@ from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.train import train_run
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.guards import check_disjoint
+from dpose.training.run import Run
 from dpose.training.trained_on import TrainedOn, check_unseen
-from dpose.training.trainer import Run
 
 
 def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:

@@ -27,7 +27,7 @@ from dpose.training.validation import Validation
 from dpose.units import Result, Task, UnitDataset, View
 
 if TYPE_CHECKING:
-    from dpose.training.trainer import Run
+    from dpose.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from dpose.runs.tasks import task_entry
 from dpose.runs.warnings import few_units
 from dpose.training.distributed import process_group
 from dpose.training.options import RunOptions
+from dpose.training.run import Run
 from dpose.training.statement import StatementFacts
-from dpose.training.trainer import Run, train
+from dpose.training.trainer import train
 
 
 def train_task(

@@ -66,9 +66,9 @@ from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import read_statement, write_run_folder
 from dpose.training.local_state import keep_places, run_name
-from dpose.training.loop import TrainingDivergedError
-from dpose.training.options import RunOptions, TuningTrial
-from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.options import RunOptions, RunRequest, TuningTrial
+from dpose.training.run import TrainingDivergedError
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.trainer import describe_run, learnt_by, train
 
 SCHEMA = 1
@@ -424,24 +424,17 @@ def _write_default(
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
     model = copy.deepcopy(found.model).eval()
     used = found.public if run.plan.fits_public else None
-    config = describe_run(
-        state.id,
-        found.task,
-        model,
-        bound,
-        run.optimizer,
-        state.microbatch_size or 1,
-        None,
-        {**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
-        known,
-        learnt_by(known, run.plan, set_names_of(found.units), used, seeded=False),
+    settings = {**shown_settings(run, command), "tuning": problem.tuning.to_dict()}
+    request = RunRequest(
+        found.task, model, run.plan, folder, run.optimizer, options=RunOptions(settings=settings)
     )
+    learnt = learnt_by(known, run.plan, set_names_of(found.units), used, seeded=False)
+    config = describe_run(request, bound, state.id, state.microbatch_size or 1, known, learnt)
     statement = run_statement(
         bound,
         found.facts + facts_of_tuning(problem) + DEFAULTED,
+        LedgerRecord(),
         seeded=False,
-        head="",
-        counted=0,
         start=known,
         tuning=problem.tuning,
     )

@@ -30,7 +30,7 @@ from dpose.runs.verify_first import check_first, check_licence, check_own, given
 from dpose.training.first_weights import NAMED, VIEW_READ, Inherited, from_shipped, short_digest
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.public_view import VIEWS_SHOWN
-from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 
 LINES = ("public", "conditional_on", "caveats")
 """Fields of a statement that hold at least the lines that follow; more may be said there."""
@@ -229,13 +229,14 @@ def _expected(
     return run_statement(
         bound,
         StatementFacts(conditional_on=given, about=about),
+        LedgerRecord(
+            counted=sum(event.steps for event in spent(entries)),
+            queries=[Query.read(query, "query") for query in queries],
+            canaries=PlantedCanaries.read(planted[0], "canaries") if planted else None,
+        ),
         seeded=seeded,
-        head="",
-        counted=sum(event.steps for event in spent(entries)),
-        queries=[Query.read(query, "query") for query in queries],
         start=start,
         tuning=statement.tuning,
-        canaries=PlantedCanaries.read(planted[0], "canaries") if planted else None,
     )
 
 

@@ -19,13 +19,12 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.training.batch_invariance import check_units_apart, random_units
 from dpose.training.clip import Clip, PreClipping
-from dpose.training.gradient import open_parts
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
 from dpose.training.preclipping import stand_in
 from dpose.training.reproducibility import no_repeat, repeatable
-from dpose.training.step import StepInputs, clipped_part
+from dpose.training.step import StepInputs, clipped_part, open_parts
 from dpose.units import Task, UnitBatch, UnitDataset, is_mixed, most_views
 
 LARGEST = {"cpu": 32, "cuda": 256}

@@ -234,10 +234,6 @@ def updates_of(path: Path, key_id: str) -> dict[int, str]:
 class NoLog:
     """The log of a process that writes none."""
 
-    def taken(self, key_id: str) -> dict[int, str]:
-        """None."""
-        return {}
-
     def write(self, kind: str, **values: Any) -> None:
         """Nothing."""
 
@@ -263,10 +259,6 @@ class RunLog(NoLog):
             self._file.truncate(written.rfind(b"\n") + 1)
         except OSError as error:
             raise explain_os_error(error, path) from error
-
-    def taken(self, key_id: str) -> dict[int, str]:
-        """Digests of the updates of all steps taken under the key `key_id`, by step from 0."""
-        return updates_of(self.path, key_id)
 
     def write(self, kind: str, **values: Any) -> None:
         """Append a line of type `kind`."""

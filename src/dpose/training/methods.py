@@ -1,50 +1,31 @@
 """The methods: what each reads, how it makes a step's gradient, and what that protects.
 
-    def fpdp_sgd(parts):
-        return parts.with_public(parts.projected(parts.noised()))
+    gradient = noised(coefficients or scales, where the method has some)     # `private`, `pre_clipping`
+    gradient = projected(gradient)                                          # `projects`
+    gradient = gradient + weight * plain()                                  # `public_views`
 
-A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. The
-sources of gradients (`GradientSources`) are the same for all of them and hand out nothing private: a clipped and
-noised sum, a projection of it, a gradient of public data (seed 003, equations 8 to 11).
+A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. Its
+fields say what is put together (`dpose.training.step.GradientSources`); one with mechanics of its own brings a function
+of the same sources, which hand out nothing private: a clipped and noised sum, a projection of it, a gradient of public
+data. dp-sgd: Abadi et al. 2016. pdp-sgd, fdp-sgd and fpdp-sgd: seeds 000 and 003, equations 8 to 11; the two parts draw
+their batches independently and meet after the noise and the projection. subspace-sgd: Yu et al. 2021, without the
+residual. scaled-sgd: after Li et al. 2022, "AdaDPS".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
 
 if TYPE_CHECKING:
-    from dpose.training.clip import Params, PreClipping
+    from dpose.training.clip import Params
 
-
-class Sources(Protocol):
-    """What a method may make a step's gradient of (`gradient.GradientSources`); none of it is un-noised."""
-
-    def noised(self, transform: PreClipping | None = None) -> Params:
-        """The noised mean gradient of a Poisson sample."""
-
-    def coefficients(self) -> PreClipping | None:
-        """The transform to coefficients in a public subspace."""
-
-    def scales(self) -> PreClipping | None:
-        """The transform by public scales."""
-
-    def projected(self, gradient: Params) -> Params:
-        """A noised gradient on a public subspace."""
-
-    def plain(self) -> Params:
-        """The mean gradient of public views or public data."""
-
-    def with_public(self, gradient: Params) -> Params:
-        """A noised gradient with a weighted public one added."""
-
-
-Update = Callable[[Sources], "Params"]
-"""How a method makes a step's gradient of its sources: what the optimizer is handed."""
+Update: TypeAlias = "Callable[[Any], Params]"
+"""How a method makes a step's gradient of its sources (`dpose.training.step.GradientSources`)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +35,8 @@ class Method:
     Attributes:
         name: As on the command line.
         summary: One sentence: what it does.
-        update: A step's gradient. Its code is a module's: what a step computes is told by the digest of that file.
+        update: Makes a step's gradient of `GradientSources`; None for what the fields below say, put together. The
+            digest of the file that it stands in is part of what a step depends on.
         private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
         projects: Whether the noised sum is projected onto a subspace that public units span.
         pre_clipping: What per-unit gradients are transformed with before they are clipped: coefficients in a "subspace"
@@ -73,7 +55,7 @@ class Method:
 
     name: str
     summary: str
-    update: Update
+    update: Update | None = None
     private: bool = False
     projects: bool = False
     pre_clipping: Literal["", "subspace", "scales"] = ""
@@ -135,53 +117,16 @@ _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
 
 
-def dp_sgd(parts: Sources) -> Params:
-    """Abadi et al. 2016."""
-    return parts.noised()
-
-
-def pdp_sgd(parts: Sources) -> Params:
-    """Projected (seed 000)."""
-    return parts.projected(parts.noised())
-
-
-def subspace_sgd(parts: Sources) -> Params:
-    """Projected before the clip (Yu et al. 2021, without the residual)."""
-    return parts.noised(parts.coefficients())
-
-
-def scaled_sgd(parts: Sources) -> Params:
-    """Scaled before the clip (after Li et al. 2022, "AdaDPS")."""
-    return parts.noised(parts.scales())
-
-
-def fdp_sgd(parts: Sources) -> Params:
-    """Feature: the two parts draw their batches independently (seed 003)."""
-    return parts.with_public(parts.noised())
-
-
-def fpdp_sgd(parts: Sources) -> Params:
-    """Feature-projective: the parts meet after the noise and the projection (seed 003)."""
-    return parts.with_public(parts.projected(parts.noised()))
-
-
-def plain_sgd(parts: Sources) -> Params:
-    """An ordinary gradient."""
-    return parts.plain()
-
-
 METHODS: dict[str, Method] = {
     m.name: m
     for m in (
         Method(
             name="non-private",
-            update=plain_sgd,
             summary="ordinary training on shuffled batches; for public data and as the upper reference",
             leaves_open=("everything: the weights may hold the training pictures",),
         ),
         Method(
             name="public-only",
-            update=plain_sgd,
             summary="ordinary training on the public views of the data and their labels, and on nothing else of them; "
             "what any feature-private method must beat",
             public_views=True,
@@ -190,7 +135,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="dp-sgd",
-            update=dp_sgd,
             summary="every unit's gradient is clipped, a Poisson sample of them is summed, Gaussian noise is added",
             private=True,
             protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
@@ -201,7 +145,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="pdp-sgd",
-            update=pdp_sgd,
             summary="dp-sgd, whose noised sum is projected onto the directions in which gradients of public units are "
             "largest: most of the noise lies elsewhere and is dropped",
             private=True,
@@ -213,7 +156,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="subspace-sgd",
-            update=subspace_sgd,
             summary="every unit's gradient is projected onto the directions in which gradients of public units are "
             "largest; its coefficients there are clipped, summed over a Poisson sample and noised, and nothing else is",
             private=True,
@@ -225,7 +167,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="scaled-sgd",
-            update=scaled_sgd,
             summary="dp-sgd, each coordinate of whose gradients is divided before the clip, and multiplied behind the "
             "noise, by the root of its scale in gradients of public units",
             private=True,
@@ -240,7 +181,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="fdp-sgd",
-            update=fdp_sgd,
             summary="dp-sgd for what a public view leaves out, beside ordinary gradients of the public views; the two "
             "batches are drawn independently",
             private=True,
@@ -252,7 +192,6 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="fpdp-sgd",
-            update=fpdp_sgd,
             summary="fdp-sgd, whose noised sum is projected as in pdp-sgd",
             private=True,
             projects=True,

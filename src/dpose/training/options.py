@@ -1,4 +1,4 @@
-"""What a run takes besides its plan: `dpose.train(..., options=RunOptions(start="runs/public"))`."""
+"""What a run takes besides its plan: `dpose.train(..., options=RunOptions(start="runs/public"))`; and all of that."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from dpose.account import Charge
@@ -14,11 +15,15 @@ from dpose.privacy.canaries import Opening
 from dpose.privacy.noise import Key
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
+from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.first_weights import FirstWeights
 from dpose.training.guards import LearntFrom
 from dpose.training.local_state import Places
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
+from dpose.units import Task
 
 
 @dataclass(frozen=True)
@@ -87,3 +92,24 @@ class RunOptions:
     public_licence: str = UNSTATED
     data_is_public: bool = False
     learnt_from: LearntFrom | None = None
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What `dpose.train` was called with, but for the data; see there.
+
+    Attributes:
+        ranks: Which process of the run this is.
+        console: Where progress goes; quiet in all processes but the first.
+    """
+
+    task: Task
+    model: torch.nn.Module
+    plan: TrainingPlan
+    folder: Path
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    seed: int | None = None
+    resume: bool = False
+    options: RunOptions = field(default_factory=RunOptions)
+    ranks: ProcessGroup = ALONE
+    console: Console = field(default_factory=lambda: Console(quiet=True))

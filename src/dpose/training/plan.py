@@ -220,11 +220,7 @@ class TrainingPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON or YAML."""
-        values = asdict(self)
-        values["relation"], values["accountant"] = self.relation.value, self.accountant.value
-        if not self.average_last:  # plans of runs that began before there was one have the same digest
-            del values["average_last"]
-        return values
+        return {**asdict(self), "relation": self.relation.value, "accountant": self.accountant.value}
 
     def bind_to(self, protected: Protected) -> BoundPlan:
         """Fix everything that depends on the data: what a unit is, and the number of units.

@@ -18,16 +18,20 @@ function of public data and of what was released before (docs/proofs/pre-clippin
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
+from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.training.grad_sample import Params
 from dpose.training.gradients import per_unit_gradients, unit_norms
-from dpose.training.subspace import Subspace
+from dpose.training.loader import Loader
+from dpose.training.methods import SubspaceConfig
+from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
 from dpose.units import Task, UnitBatch
 
 COEFFICIENTS = "the coefficients"  # beside parameters' names, which have no blank
@@ -140,3 +144,103 @@ def stand_in(like: Mapping[str, Tensor], directions: int) -> Coefficients:
         for name, p in like.items()
     }
     return Coefficients(Subspace(basis, directions))
+
+
+@dataclass
+class PublicFit:
+    """What a run fits on public units, and its age: the subspace of methods that project, or scales.
+
+    The public units that it is fitted on are drawn by a stream of their own, at the step's weights. Neither depends on
+    which private units were sampled, so the subspace is a function of public data and of what has been released
+    already.
+
+    Attributes:
+        config: What is fitted.
+        task: Gives the loss.
+        model: The run's.
+        noise: Where the public units are drawn from, with `context` as in `StepInputs`.
+        loader: Gives the public units; None for the kinds that use none.
+        microbatch_size: The micro-batch.
+        subspace: The present one; None before the first step, and always for the kind "identity" and for scales.
+        fitted: The step it was fitted at.
+    """
+
+    config: SubspaceConfig
+    task: Task
+    model: torch.nn.Module
+    noise: NoiseSource
+    context: bytes
+    microbatch_size: int
+    loader: Loader | None
+    subspace: Subspace | None = None
+    fitted: int = 0
+
+    def __post_init__(self) -> None:
+        units = len(self.loader.dataset) if self.loader else 0
+        if self.config.kind == "public" and units < self.config.units:
+            raise DposeError(
+                "public-units-too-few",
+                f"subspace or scales are to be fitted on {self.config.units} public units, there are {units}",
+                "--public",
+                "give more public data, or lower subspace.units",
+            )
+
+    def apply(self, gradient: Params, params: Params, step: int) -> tuple[Params, Mapping[str, float]]:
+        """The noised `gradient` of step `step`, projected, and the diagnostics of that.
+
+        **Guarantee.** Post-processing of `gradient`: the subspace is made from public units and from `params`, which
+        the releases before this step determine.
+        """
+        subspace = self.at(params, step)
+        if subspace is None:
+            return gradient, {}
+        projected, survives = project_onto(gradient, subspace)
+        return projected, {"surviving_norm": survives, **self.diagnostics(step)}
+
+    def at(self, params: Params, step: int) -> Subspace | None:
+        """The subspace of step `step`, fitted anew where it is due; None for the kind "identity".
+
+        **Guarantee.** A function of public units and of `params`.
+        """
+        if self.config.kind == "identity":
+            return None
+        if self.subspace is None or step - self.fitted >= self.config.refresh:
+            # the old directions go before the new ones come: each set may take a gigabyte
+            self.subspace = None
+            self.subspace, self.fitted = self._fit(params, step), step
+        return self.subspace
+
+    def diagnostics(self, step: int) -> dict[str, float]:
+        """What may be shown of the subspace at step `step`."""
+        subspace = self.subspace
+        if subspace is None:
+            return {}
+        found = {
+            "subspace_directions": float(subspace.directions),
+            "subspace_rank": float(subspace.rank),
+            "subspace_age": float(step - self.fitted),
+        }
+        if subspace.energy is not None:
+            found["subspace_energy"] = subspace.energy
+            found["public_gradients_not_finite"] = float(subspace.dropped)
+        return found
+
+    def fit_scales(self, params: Params, step: int) -> Params:
+        """Scales of gradients of public units at `params`. As `at`, a function of those."""
+        assert self.loader is not None  # there are no random scales
+        return fit_scales(self.task, self.model, params, self._batches(self.loader, params, step))
+
+    def _fit(self, params: Params, step: int) -> Subspace:
+        if self.loader is None:
+            return random_subspace(params, self.config.rank, self._rng(step))
+        batches = self._batches(self.loader, params, step)
+        return fit_subspace(self.task, self.model, params, batches, self.config.rank)
+
+    def _rng(self, step: int) -> np.random.Generator:
+        return self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()
+
+    def _batches(self, loader: Loader, params: Params, step: int) -> Iterator[UnitBatch]:
+        drawn = self._rng(step).choice(len(loader.dataset), self.config.units, replace=False)
+        device = next(iter(params.values())).device
+        batches = loader.micro_batches(sorted(int(i) for i in drawn), step, self.microbatch_size)
+        return (batch.to(device) for batch in batches)

@@ -10,6 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.attackers import bound_attackers
+from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.sections import (
@@ -82,17 +83,31 @@ class StatementFacts:
         )
 
 
+@dataclass(frozen=True)
+class LedgerRecord:
+    """What a run's ledger says at its end.
+
+    Attributes:
+        head: Its last hash; empty without a ledger.
+        counted: How many steps count by it.
+        queries: What was measured on private data without noise.
+        canaries: What was planted among the units.
+    """
+
+    head: str = ""
+    counted: int = 0
+    queries: Sequence[Query] = ()
+    canaries: PlantedCanaries | None = None
+
+
 def run_statement(
     bound: BoundPlan,
     facts: StatementFacts,
+    record: LedgerRecord,
     *,
     seeded: bool,
-    head: str,
-    counted: int,
-    queries: Sequence[Query] = (),
     start: Inherited | None = None,
     tuning: Tuning | None = None,
-    canaries: PlantedCanaries | None = None,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -100,38 +115,80 @@ def run_statement(
     planned ones, whatever made it stop (docs/proofs/accounting.md). More is claimed where more was counted: a broken
     ledger line stands for the largest reservation that it could have been.
 
-    `head` is the ledger's last hash, `counted` the steps that count by it; events of the runs that `start` comes from
-    count, too. With `tuning` the claim is the price of all trials and of the choice.
+    Events of the runs that `start` comes from count, too. With `tuning` the claim is the price of all trials and of the
+    choice.
 
     Raises:
         DposeError: the run is one of several trials, and its first weights have learnt from the same units.
     """
-    plan, start = bound.plan, start or Inherited()
-    public = [*start.facts, *facts.public]
-    conditional_on = tuple(sorted({*start.conditions, *facts.conditional_on}))
+    plan, start, unit = (
+        bound.plan,
+        start or Inherited(),
+        Unit(str(bound.plan.unit)),
+    )  # which the data have said
+    views = plan.kind.public_views
+    public = [
+        *(["of every unit its public view and its labels"] if views else []),
+        *start.facts,
+        *facts.public,
+    ]
+    common: dict[str, Any] = {
+        "unit": unit,
+        "n": bound.n,
+        "conditional_on": tuple(sorted({*start.conditions, *facts.conditional_on})),
+        "queries": tuple(record.queries),
+        "plan_sha256": bound.sha256,
+    }
     caveats = (*start.caveats, *facts.caveats)
-    if plan.kind.public_views:
-        public = ["of every unit its public view and its labels", *public]
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
-            unit=Unit(str(plan.unit)),
-            n=bound.n,
-            public=tuple(public) if plan.kind.public_views else (),
-            conditional_on=conditional_on,  # for runs that start from these weights
-            queries=tuple(queries),
-            caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
-            plan_sha256=bound.sha256,
+            public=tuple(public) if views else (),
+            caveats=(*(PUBLIC_ONLY if views and not start.whole else ()), *caveats),
+            **common,  # conditions too, for runs that start from these weights
             **_sections(facts),
         )
-    event, claimed = bound.event, bound.epsilon
-    if counted > event.steps and plan.delta is not None:
-        event = replace(event, steps=counted)
-        claimed = epsilon([event], plan.delta, relation=plan.relation, accountant=plan.accountant)
-    if start.events and plan.delta is not None:
-        both = [event, *start.events]
-        claimed = epsilon(both, plan.delta, relation=plan.relation, accountant=plan.accountant)
-    if tuning and plan.delta is not None:
+    assert plan.delta is not None
+    events, claimed = _claimed(bound, record, start, tuning)
+    computed = dict[str, Any]()
+    if not tuning:
+        computed = {
+            "attackers": bound_attackers(events, plan.relation, plan.delta),
+            "groups": group_section(events, plan.delta, plan.relation, claimed),
+        }
+    number = "nominal number of units" if plan.nominal_units else "number of units"
+    beyond = views or start.beyond
+    return PrivacyStatement(
+        kind=Kind.SEEDED if seeded else Kind.PRIVATE,
+        neighbours=Neighbours(unit, plan.relation, scope=BEYOND if beyond else "unit"),
+        epsilon=claimed,
+        delta=plan.delta,
+        accountant=plan.accountant,
+        public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
+        events=events,
+        caveats=(*CAVEATS, *(CHOSEN if tuning else ()), *caveats),
+        ledger_head=record.head,
+        tuning=tuning,
+        side_channels=SIDE_CHANNELS,
+        canaries=record.canaries,
+        **common,
+        **computed,
+        **_sections(facts, tuning, RELEASED),
+    )
+
+
+def _claimed(
+    bound: BoundPlan, record: LedgerRecord, start: Inherited, tuning: Tuning | None
+) -> tuple[tuple[SampledGaussian, ...], float]:
+    """The events of a run and of those that its first weights come from, and the epsilon of all together."""
+    plan, event, claimed = bound.plan, bound.event, bound.epsilon
+    assert event is not None
+    assert claimed is not None
+    assert plan.delta is not None
+    if record.counted > event.steps:
+        event = replace(event, steps=record.counted)
+    events = (event, *start.events)
+    if tuning:
         if start.events or start.beyond:
             raise DposeError(
                 "tuning-first-weights-learnt",
@@ -139,38 +196,10 @@ def run_statement(
                 "--init",
                 "start from other weights",
             )
-        claimed = tuning.cost([event], plan.delta, plan.relation)
-        caveats = (*CHOSEN, *caveats)
-    beyond = plan.kind.public_views or start.beyond
-    events, computed = (event, *start.events), dict[str, Any]()
-    if plan.delta is not None and claimed is not None and not tuning:
-        computed = {
-            "attackers": bound_attackers(events, plan.relation, plan.delta),
-            "groups": group_section(events, plan.delta, plan.relation, claimed),
-        }
-    unit = Unit(str(plan.unit))  # which the data have said
-    number = "nominal number of units" if plan.nominal_units else "number of units"
-    return PrivacyStatement(
-        kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=unit,
-        neighbours=Neighbours(unit, plan.relation, scope=BEYOND if beyond else "unit"),
-        epsilon=claimed,
-        delta=plan.delta,
-        accountant=plan.accountant,
-        n=bound.n,
-        public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
-        conditional_on=conditional_on,
-        events=events,
-        queries=tuple(queries),
-        caveats=(*CAVEATS, *caveats),
-        ledger_head=head,
-        plan_sha256=bound.sha256,
-        tuning=tuning,
-        side_channels=SIDE_CHANNELS,
-        canaries=canaries,
-        **computed,
-        **_sections(facts, tuning, RELEASED),
-    )
+        return events, tuning.cost(events, plan.delta, plan.relation)
+    if events != (bound.event,):
+        claimed = epsilon(events, plan.delta, relation=plan.relation, accountant=plan.accountant)
+    return events, claimed
 
 
 def _sections(

@@ -11,16 +11,19 @@ training loops of one's own (`examples/own_training_loop.py`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpose.errors import DposeError
 from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose, Stream
@@ -29,11 +32,18 @@ from dpose.privacy.shares import is_local
 from dpose.training.clip import Grid, PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, mean_gradient, unit_loss
-from dpose.training.loader import Loader
+from dpose.training.guards import only_gradients
+from dpose.training.loader import Copies, Loader
 from dpose.training.plan import BoundPlan
-from dpose.units import Task, UnitBatch, is_mixed
+from dpose.training.preclipping import Coefficients, PublicFit, Scales
+from dpose.training.public_view import VIEWS_SHOWN, PublicViews, Residual, ResidualViews
+from dpose.training.subspace import Subspace
+from dpose.units import CanonicalUnits, Task, UnitBatch, UnitDataset, is_mixed
 
+FITTED = "the step"  # that scales were fitted at, beside them; parameters' names have no blank
 _LOSS = "the loss"  # beside parameters' names, which have no blank
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,160 @@ class StepInputs:
         """The index of a unit that this process holds; used for shapes alone."""
         numbers = range(len(self.loader.dataset)) if self.numbers is None else self.numbers
         return next((unit for unit, number in enumerate(numbers) if is_local(number, self.ranks)), 0)
+
+
+@dataclass(frozen=True)
+class StepDiagnostics:
+    """What a step may tell besides its gradient: settings, and post-processing of noised sums and public data.
+
+    Attributes:
+        shown: For every step's line in the log.
+        diagnostics: Of the projection; empty without one.
+    """
+
+    shown: dict[str, float] = field(default_factory=dict)
+    diagnostics: dict[str, float] = field(default_factory=dict)
+
+
+class GradientSources:
+    """What the method of a run makes its gradients of, and the gradients that it makes.
+
+    A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
+
+    **Guarantee.** `noised` is a clipped and noised sum, `projected` post-processing of it; `plain` reads public views,
+    or public data. So whatever a method computes from them and from `state` is post-processing.
+
+    `facts` are what the parts take for public, `conditions` what a guarantee takes as given because of them.
+
+    Attributes:
+        state: Tensors that the method keeps from step to step, by name: saved with every checkpoint.
+    """
+
+    def __init__(
+        self,
+        inputs: StepInputs,
+        private: StepInputs | None,
+        open_data: StepInputs | None,
+        projection: PublicFit | None,
+        facts: tuple[str, ...] = (),
+        conditions: tuple[str, ...] = (),
+    ) -> None:
+        self.inputs, self.private, self.open_data, self.projection = inputs, private, open_data, projection
+        self.facts, self.conditions = facts, conditions
+        self.state: Params = {}
+        self._taken: set[str] = set()
+        self.resume_at(0)
+
+    @property
+    def bound(self) -> BoundPlan:
+        """The plan."""
+        return self.inputs.bound
+
+    @property
+    def waited(self) -> float:
+        """Seconds that steps have waited for their units."""
+        own = [one.loader for one in (self.private, self.open_data) if one]
+        public = self.projection.loader if self.projection else None
+        return sum(loader.waited for loader in (*own, public) if loader)
+
+    def resume_at(
+        self, step: int, subspace: Subspace | None = None, fitted: int = 0, state: Params | None = None
+    ) -> None:
+        """Go on with step `step`: with the subspace fitted at step `fitted`, and what the method kept."""
+        if self.projection:
+            self.projection.subspace, self.projection.fitted = subspace, fitted
+        self.state = state or {}
+        self._batches: Iterator[NDArray[np.int64]] = (
+            plain_batches(self.open_data, step) if self.open_data else iter(())
+        )
+
+    def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
+        """The gradient of step `step` at `params`, and what may be shown of it.
+
+        Returns:
+            The gradient, the same in every process; and what the first process found.
+        """
+        self._params, self._step, self._chain = params, step, chain
+        self._found = StepDiagnostics()
+        self._taken.clear()
+        update = self.bound.plan.kind.update
+        total = update(self) if update else self._composed()
+        return self.inputs.ranks.from_first(total), self._found
+
+    def _composed(self) -> Params:
+        """The gradient of a method that has no `update` of its own: what it says that it reads, put together."""
+        kind = self.bound.plan.kind
+        if not kind.private:
+            return self.plain()
+        transforms = {"": lambda: None, "subspace": self.coefficients, "scales": self.scales}
+        gradient = self.noised(transforms[kind.pre_clipping]())
+        if kind.projects:
+            gradient = self.projected(gradient)
+        return self.with_public(gradient) if kind.public_views else gradient
+
+    def noised(self, transform: PreClipping | None = None) -> Params:
+        """The noised mean gradient of a Poisson sample of the run's units (`private_gradient`).
+
+        Args:
+            transform: Of each unit's gradient before it is clipped. **Guarantee**: it may be made of other parts and of
+                `state` alone, and maps each unit by itself.
+        """
+        inputs = replace(self._once("noised gradient", self.private), transform=transform)
+        with only_gradients(inputs.model):
+            gradient = private_gradient(inputs, self._params, self._step, self._chain)
+        self._found.shown["noisy_gradient_norm"] = global_norm(gradient)
+        return gradient
+
+    def coefficients(self) -> PreClipping | None:
+        """The transform to coefficients in the subspace of public units' gradients; None for no subspace."""
+        projection = self._once("projection", self.projection)
+        subspace = projection.at(self._params, self._step)  # in every process: all of them clip
+        self._found.diagnostics.update(projection.diagnostics(self._step))
+        return Coefficients(subspace) if subspace else None
+
+    def scales(self) -> PreClipping | None:
+        """The transform by scales of public units' gradients, which are kept in `state`; None for no scales."""
+        projection = self._once("projection", self.projection)
+        if projection.config.kind == "identity":
+            return None
+        kept = self.state.pop(FITTED, None)
+        if kept is None or self._step - int(kept) >= projection.config.refresh:
+            self.state, kept = projection.fit_scales(self._params, self._step), torch.tensor(self._step)
+        factors = dict(self.state)
+        self.state[FITTED] = kept
+        return Scales(factors)
+
+    def projected(self, gradient: Params) -> Params:
+        """A noised gradient on the subspace of public units' gradients."""
+        projection = self._once("projection", self.projection)
+        if not self.inputs.ranks.first:  # which gives the others its update
+            return gradient
+        projected, found = projection.apply(gradient, self._params, self._step)
+        self._found.diagnostics.update(found)
+        return projected
+
+    def plain(self) -> Params:
+        """The mean gradient of a shuffled batch of public views, or of public data."""
+        inputs = self._once("plain gradient", self.open_data)
+        gradient, loss = plain_gradient(inputs, self._params, next(self._batches), self._step)
+        if self.private:
+            self._found.shown.update(public_loss=loss, public_gradient_norm=global_norm(gradient))
+        else:
+            self._found.shown["loss"] = loss
+        return gradient
+
+    def with_public(self, gradient: Params) -> Params:
+        """A noised gradient with the plan's `public_weight` of `plain` added."""
+        public, weight = self.plain(), self.bound.plan.public_weight
+        return {name: value + weight * public[name] for name, value in gradient.items()}
+
+    def _once(self, name: str, part: T | None) -> T:
+        """A part that the method reads, the first time that a step takes it."""
+        if part is None or name in self._taken:
+            why = "does not say that it reads" if part is None else "takes twice in a step"
+            raise ValueError(f"{self.bound.plan.method} {why}: the {name}")
+        self._taken.add(name)
+        return part
 
 
 def private_gradient(
@@ -220,3 +384,66 @@ def _share(sample: NDArray[np.int64], ranks: ProcessGroup, numbers: Sequence[int
 def global_norm(gradient: dict[str, Tensor]) -> float:
     """The L2 norm over all tensors together."""
     return float(torch.stack([g.double().square().sum() for g in gradient.values()]).sum().sqrt())
+
+
+@contextlib.contextmanager
+def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[GradientSources]:
+    """The parts that the plan's method reads, for as long as the block lasts.
+
+    Args:
+        inputs: What steps may not change; `loader` gives the units of the run.
+        public: Public units, for the methods that are fitted on some; None for the others.
+
+    Raises:
+        DposeError: the data have no canonical views, which public views are made from, or there are too few public
+            units.
+    """
+    plan, kind, task, data = inputs.bound.plan, inputs.bound.plan.kind, inputs.task, inputs.loader.dataset
+    with contextlib.ExitStack() as open_loaders:
+
+        def copied(units: UnitDataset) -> UnitDataset:
+            return (
+                Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
+            )
+
+        def over(of: Task, units: UnitDataset, label: bytes) -> StepInputs:
+            loader = Loader(of, units, inputs.noise, inputs.loader.threads, label)
+            open_loaders.enter_context(contextlib.closing(loader))
+            return replace(inputs, task=of, loader=loader)
+
+        views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
+        private = plain = projection = None
+        if kind.private:
+            residual = views is not None and plan.private_loss == "residual"
+            own: UnitDataset = ResidualViews(views) if views and residual else data
+            private = over(Residual(task) if residual else task, copied(own), b"private")
+        if not kind.private or views:
+            plain = over(task, copied(views or data), b"plain")
+        if kind.fitted:
+            fitted_on = over(task, public, b"public").loader if public else None
+            drawn = (inputs.noise, inputs.context, inputs.microbatch_size)
+            projection = PublicFit(plan.subspace, task, inputs.model, *drawn, fitted_on)
+        facts = (f"{len(public):,} {kind.fitted_on}",) if public else ()
+        conditions = () if views is None else (_shown(views, inputs.example),)
+        yield GradientSources(inputs, private, plain, projection, facts, conditions)
+
+
+def canonical_units(data: UnitDataset) -> CanonicalUnits:
+    """`data`, which must be able to tell its content from its augmentation.
+
+    Raises:
+        DposeError: it is not.
+    """
+    if not isinstance(data, CanonicalUnits):
+        raise DposeError(
+            "canonical-views-missing",
+            "these data have no canonical views, which public views are made from",
+            type(data).__name__,
+            "give units with `canonical` and `augmented` (dpose.units.CanonicalUnits)",
+        )
+    return data
+
+
+def _shown(views: PublicViews, example: int) -> str:
+    shape = views.canonical(example)[0].image.shape
+    return f"{VIEWS_SHOWN}{views.view.describe(shape[-3:-1])}"

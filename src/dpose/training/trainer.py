@@ -15,71 +15,49 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from dpose.account import charge, charges, conclude, note_weights
+from dpose.account import charge, note_weights
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.interpreter import settle_environment
 from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.protected import DATA, Protected, protect, unit_of
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.sections import PublicInput
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.protected import Protected
 from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
-from dpose.training.charging import run_charge, tell_composed, watch_charge
-from dpose.training.distributed import ProcessGroup, process_group
+from dpose.training.charging import RunData, code_of, price_run, read_data
+from dpose.training.distributed import process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
-from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
+from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
 from dpose.training.folder import write_run_folder
-from dpose.training.gradient import open_parts
 from dpose.training.gradients import trainable_params
-from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
+from dpose.training.guards import check_model
 from dpose.training.loader import Loader
 from dpose.training.local_state import keep_places
-from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.optim import OptimizerConfig
-from dpose.training.options import RunOptions
+from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.reproducibility import (
-    check_alike,
-    code_digest,
-    digest_of,
-    environment,
-    settings_in_force,
+from dpose.training.reproducibility import check_alike, digest_of, environment, settings_in_force
+from dpose.training.resume import (
+    caveats,
+    choose_key,
+    finish,
+    forsake_key,
+    go_on,
+    look_back,
+    stored_microbatch,
 )
-from dpose.training.session import TrainingSession
-from dpose.training.statement import StatementFacts, run_statement
-from dpose.training.step import StepInputs
+from dpose.training.run import ReplayError, Run
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
+from dpose.training.step import StepInputs, open_parts
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitDataset
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished (or interrupted) run.
-
-    Attributes:
-        folder: The run folder.
-        statement: What is guaranteed.
-        model: The released model, in evaluation mode.
-        steps: Steps taken.
-        interrupted: Whether Ctrl-C ended it early.
-    """
-
-    folder: Path
-    statement: PrivacyStatement
-    model: torch.nn.Module
-    steps: int
-    interrupted: bool = False
 
 
 def train(
@@ -123,156 +101,52 @@ def train(
             the model cannot be trained privately as it is, its first weights learnt from the same pictures without a
             guarantee, or `options.validation_data` shows pictures that the run protects.
     """
-    folder, place = Path(out), process_group()
-    options, optimizer = options or RunOptions(), optimizer or OptimizerConfig()
-    if not resume:
-        check_free(folder, may_be_empty=True, may_be_locked=True)
-    console = (options.console or Console()) if place.first else Console(quiet=True)
+    ranks = process_group()
+    options = options or RunOptions()
+    console = (options.console or Console()) if ranks.first else Console(quiet=True)
+    request = RunRequest(
+        task, model, plan, Path(out), optimizer or OptimizerConfig(), seed, resume, options, ranks, console
+    )
+    _check_beginning(request)
     settle_environment()
     keep_freed_memory()
-    threads, kind = options.threads, plan.kind
-    if not trainable_params(model):
+    data = read_data(request, private, public)
+    charges = price_run(request, data)
+    model.train()
+    with contextlib.ExitStack() as held:
+        inputs = _step_inputs(request, data)
+        held.callback(inputs.loader.close)
+        with exact_arithmetic(inputs.device) if plan.kind.private else contextlib.nullcontext():
+            dry_run(inputs, data.public, request.optimizer)  # as the steps will be computed
+        if ranks.first:
+            _make_folder(request)
+            held.enter_context(locked_folder(request.folder))
+        run = Run(request, data, charges)
+        held.callback(run.close)
+        look_back(run)
+        if plan.kind.private:
+            held.enter_context(exact_arithmetic(inputs.device))
+        _take_all_steps(run, inputs)
+        _release(run)
+    return run
+
+
+def _check_beginning(request: RunRequest) -> None:
+    if not request.resume:
+        check_free(request.folder, may_be_empty=True, may_be_locked=True)
+    if not trainable_params(request.model):
         raise DposeError(
             "trainable-parameters-missing",
             "the model has no trainable parameters",
             fix="choose another --strategy",
         )
-    if kind.reads_private_data:
-        check_model(model)
-
-    # the plan, bound to the data: nothing below takes its rate, its clipping norm or its noise from elsewhere
-    used = _public_units(plan, public)
-    own = as_protected(private, plan, threads, console, place)
-    content, inputs_read = own.identity.digest, list[PublicInput]()
-    with console.status("finding the noise that the budget asks for"):
-        bound = plan.bind_to(own)
-    if warning := large_delta(plan.delta if kind.private else None, bound.n):
-        console.print(warning, highlight=False, soft_wrap=True)
-    opened = None
-    if used:
-        check_disjoint(used, own, threads, console, place)
-        of_used = protect(used, threads=threads).identity
-        content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
-        fitted_on = f"{len(used):,} units that {plan.method} is fitted on"
-        inputs_read.append(PublicInput(fitted_on, of_used.digest.hex(), options.public_licence))
-    if options.data_is_public and not kind.reads_private_data:
-        trained_on = f"{len(own.data):,} units that it was trained on"
-        inputs_read.append(PublicInput(trained_on, own.identity.digest.hex(), options.public_licence))
-    if options.validation_data and kind.reads_private_data:
-        check_not_watched(options.validation_data.units, own, threads, console, place)
-    code = (task, model, own.source, kind.update)
-    _agree(place, model, content, bound, optimizer, (seed, resume, options.microbatch_size), code)
-
-    # what it takes from the account of its data; whatever can be refused is refused before it is charged
-    trial = options.trial
-    account = charges(trial.account if trial else options.state_dir)
-    before = account if resume else None
-    entry = run_charge(folder, bound, own, options, opened=opened, seeded=seed is not None, known=before)
-    if trial:
-        entry = replace(entry, id=trial.charge.id)
-    first = first_of(options.start, model)
-    again = options.learnt_from and learnt_again(own.data, threads, console, options.learnt_from, place)
-    names = set_names_of(own.source)
-    known = inherited(first, entry, plan, account, again, names)
-    entry = replace(entry, start=known.digest)
-    if known.digest and not known.events:
-        inputs_read.append(PublicInput("the first weights", known.digest, first.licence))
-    inputs_read += first.behind
-    scored = watch_charge(options, entry, console)
-    if place.first and not trial:
-        for requested in filter(None, (entry, scored)):
-            charge(requested, options.state_dir, dry_run=True)
-        tell_composed(known, bound, console)
-    model.train()
-    nothing = AesNoise(Key.from_seed(0))  # for shapes; the run's own noise comes with its session
-    loader = Loader(task, own.data, nothing, threads)
-    inputs = StepInputs(
-        task, model, loader, bound, nothing, b"", 1, place, numbers=tuple(first_entries(own.data))
-    )
-    exact = exact_arithmetic(inputs.device) if kind.private else contextlib.nullcontext()
-    with exact:  # as the steps will be computed, and what that refuses is refused here too
-        dry_run(inputs, used, optimizer)
-
-    with contextlib.ExitStack() as held:
-        if place.first:
-            _make(folder, resume)
-            held.enter_context(locked_folder(folder))
-        held.callback(loader.close)
-        session = TrainingSession(folder, bound, entry, content, seed, place, resume, options, console)
-        held.callback(session.close)
-        if kind.private:
-            held.enter_context(exact_arithmetic(inputs.device))
-        fitted, repeats = fit_microbatch(inputs, options.microbatch_size or session.micro_batch, console)
-        learnt = learnt_by(known, plan, names, used, seeded=seed is not None)
-        config = describe_run(
-            entry.id, task, model, bound, optimizer, fitted, seed, options.settings, known, learnt
-        )
-        around = environment(inputs.device, fitted, place.count, *code)
-        around |= settings_in_force(config, (task, own.source, used))
-        check_alike(around, place)
-        around["the first weights"] = place.bytes_from_first(digest_of(model.state_dict())).hex()
-        context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
-        inputs = replace(inputs, context=context, microbatch_size=fitted)
-        ended = None
-        while ended is None:
-            noise = session.noise(around, repeats)
-            with open_parts(replace(inputs, noise=noise), used) as parts:
-                loop = Loop(
-                    parts,
-                    optimizer,
-                    folder,
-                    config,
-                    console,
-                    options.validation_data,
-                    known.events,
-                    priced=not trial,
-                )
-                if place.first and scored:
-                    charge(scored, options.state_dir)
-                if place.first and options.places:
-                    keep_places(entry.id, options.places, options.state_dir)
-                try:
-                    ended = session.run(loop, noise)
-                except ReplayError as error:
-                    session.forsake_key(str(error))
-        console.print(loop.pace, highlight=False)
-        loop.load_average()
-        model.eval()
-        statement = run_statement(
-            bound,
-            options.facts
-            + StatementFacts(
-                parts.facts, parts.conditions, tuple(session.caveats(loop.done, ended)), inputs=inputs_read
-            ),
-            seeded=noise.seeded,
-            head=session.head,
-            counted=session.counted,
-            queries=[session.query] if session.query else [],
-            start=known,
-            tuning=trial.tuning if trial else None,
-            canaries=options.canaries.committed if options.canaries else None,
-        )
-        if place.first and not trial:
-            note_weights(entry.id, digest_of_weights(model), options.state_dir)
-        if place.first:
-            statement = write_run_folder(
-                folder,
-                model,
-                config,
-                statement,
-                run_id=entry.id,
-                first_weights=known.digest,
-                state_dir=options.state_dir,
-            )
-            if ended is not Ended.ASKED:
-                session.finish()
-                if scored:
-                    conclude({scored.id: ()}, where=options.state_dir)
-    return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
+    if request.plan.kind.reads_private_data:
+        check_model(request.model)
 
 
-def _make(folder: Path, resume: bool) -> None:
-    if resume and not folder.is_dir():
+def _make_folder(request: RunRequest) -> None:
+    folder = request.folder
+    if request.resume and not folder.is_dir():
         raise DposeError(
             "run-missing", "there is no such run", str(folder), "name the folder of a run that was stopped"
         )
@@ -282,32 +156,106 @@ def _make(folder: Path, resume: bool) -> None:
         raise explain_os_error(error, folder) from error
 
 
+def _step_inputs(request: RunRequest, data: RunData) -> StepInputs:
+    """What steps may not change, but for the key, which is for shapes only, and the micro-batch, of one view."""
+    nothing = AesNoise(Key.from_seed(0))
+    loader = Loader(request.task, data.own.data, nothing, request.options.threads)
+    context = hashlib.sha256(bytes.fromhex(data.bound.sha256) + data.content).digest()
+    numbers = tuple(first_entries(data.own.data))
+    engine = (request.task, request.model, loader, data.bound, nothing, context)
+    return StepInputs(*engine, microbatch_size=1, ranks=request.ranks, numbers=numbers)
+
+
+def _take_all_steps(run: Run, inputs: StepInputs) -> None:
+    """All steps that are left, under as many keys as it takes; `run.config` and `run.around` say how."""
+    request, data, options, known = run.request, run.data, run.options, run.charges.known
+    fitted, repeats = fit_microbatch(inputs, options.microbatch_size or stored_microbatch(run), run.console)
+    inputs = replace(inputs, microbatch_size=fitted)
+    names = set_names_of(data.own.source)
+    learnt = learnt_by(known, request.plan, names, data.public, seeded=request.seed is not None)
+    run.config = describe_run(request, data.bound, run.entry.id, fitted, known, learnt)
+    run.around = environment(inputs.device, fitted, run.ranks.count, *code_of(request, data))
+    run.around |= settings_in_force(run.config, (request.task, data.own.source, data.public))
+    check_alike(run.around, run.ranks)
+    run.around["the first weights"] = run.ranks.bytes_from_first(digest_of(run.model.state_dict())).hex()
+    while run.ended is None:
+        noise = choose_key(run, repeatable=repeats)
+        with open_parts(replace(inputs, noise=noise), data.public) as sources:
+            run.start(sources)
+            if run.ranks.first and run.charges.scored:
+                charge(run.charges.scored, options.state_dir)
+            if run.ranks.first and options.places:
+                keep_places(run.entry.id, options.places, options.state_dir)
+            try:
+                run.ended = go_on(run, noise)
+            except ReplayError as error:
+                forsake_key(run, str(error))
+
+
+def _release(run: Run) -> None:
+    """The statement of the run, its model, and its folder, sealed."""
+    options, sources, known = run.options, run.sources, run.charges.known
+    run.console.print(run.pace, highlight=False)
+    run.load_average()
+    run.model.eval()
+    own = StatementFacts(
+        sources.facts,
+        sources.conditions,
+        tuple(caveats(run)),
+        inputs=(*run.data.inputs, *run.charges.inputs),
+    )
+    run.statement = run_statement(
+        run.bound,
+        options.facts + own,
+        LedgerRecord(
+            run.head,
+            run.ledger_steps,
+            run.queries,
+            options.canaries.committed if options.canaries else None,
+        ),
+        seeded=sources.inputs.noise.seeded,
+        start=known,
+        tuning=options.trial.tuning if options.trial else None,
+    )
+    if not run.ranks.first:
+        return
+    if not options.trial:
+        note_weights(run.entry.id, digest_of_weights(run.model), options.state_dir)
+    run.statement = write_run_folder(
+        run.folder,
+        run.model,
+        run.config,
+        run.statement,
+        run_id=run.entry.id,
+        first_weights=known.digest,
+        state_dir=options.state_dir,
+    )
+    if not run.interrupted:
+        finish(run)
+
+
 def describe_run(
-    run_id: str,
-    task: Task,
-    model: torch.nn.Module,
+    request: RunRequest,
     bound: BoundPlan,
-    optimizer: OptimizerConfig,
+    run_id: str,
     microbatch_size: int,
-    seed: int | None,
-    settings: Mapping[str, Any],
     known: Inherited,
     learnt: TrainedOn,
 ) -> dict[str, Any]:
     """What `config.json` of a run says: its name, task and model, what it has learnt from, and all settings."""
-    described = getattr(model, "config", None)
+    described = getattr(request.model, "config", None)
     return {
-        "task": task.name,
+        "task": request.task.name,
         "run_id": run_id,
         "model": described.to_dict() if described else {},
         ENTRY: learnt.to_dict(),
         "run": {
-            **settings,
+            **request.options.settings,
             FIRST: known.to_dict(),
             "plan": bound.plan.to_dict(),
             "bound": bound.constants(),
-            "optimizer": asdict(optimizer),
-            "seed": seed,
+            "optimizer": asdict(request.optimizer),
+            "seed": request.seed,
             "microbatch_size": microbatch_size,
         },
     }
@@ -320,48 +268,3 @@ def learnt_by(
     guaranteed = plan.kind.reads_private_data and not (seeded and plan.kind.private)
     fitted_on = SetNames(whole=True) if used is None else set_names_of(used)
     return learnt_by_run(known.learnt, names, guaranteed=guaranteed, fitted_on=fitted_on)
-
-
-def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
-    """The public units that the method reads; None if it reads none, whatever was given."""
-    plan.check_public(public)
-    return public if plan.fits_public else None
-
-
-def as_protected(
-    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console, place: ProcessGroup
-) -> Protected:
-    """What `plan` protects of `private`: read now, each process its share, unless that was done before.
-
-    Raises:
-        DposeError: as `protect`; or a unit is another than the plan names.
-    """
-    if isinstance(private, Protected):
-        return private
-    plan.check_unit(unit_of(private))  # before everything is read
-    return protect(private, plan.relation, threads=threads, console=console, readers=place)
-
-
-def _agree(
-    place: ProcessGroup,
-    model: torch.nn.Module,
-    content: bytes,
-    bound: BoundPlan,
-    optimizer: OptimizerConfig,
-    settings: tuple[object, ...],
-    parts: tuple[object, ...],
-) -> None:
-    """Hold all processes to one run before anything of it is charged or written.
-
-    Raises:
-        DposeError: they differ; in every process.
-    """
-    shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in trainable_params(model).items()]
-    place.agree(
-        {
-            DATA: content,
-            "the plan": bytes.fromhex(bound.sha256),
-            "the settings": hashlib.sha256(repr((optimizer, settings, shapes)).encode()).digest(),
-            "the code": code_digest(*parts),
-        }
-    )

@@ -12,7 +12,8 @@ from dpose.training.canaries import CanaryTask, Coins, PresentUnits, view_losses
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
-from dpose.training.trainer import Run, train
+from dpose.training.run import Run
+from dpose.training.trainer import train
 from dpose.units import CanonicalUnits, Task, UnitDataset, View
 from dpose_lab.audits.lira import logit_scaled
 

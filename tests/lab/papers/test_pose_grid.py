@@ -23,7 +23,7 @@ from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
 from dpose.stats import differences
-from dpose.training import gradient
+from dpose.training import step
 from dpose.training.methods import METHODS
 from dpose.training.public_view import PublicViews
 from dpose_lab.papers.experiment import Cell, GridRequest, Outcome, Request
@@ -288,7 +288,7 @@ class TestRun:
 
 class TestStopped:
     def test_the_cell_in_the_middle_is_gone_on_with_at_no_cost(self, tmp_path, monkeypatch):
-        real, calls = gradient.private_gradient, []
+        real, calls = step.private_gradient, []
 
         def die(*arguments, **named):
             calls.append(1)
@@ -296,7 +296,7 @@ class TestStopped:
                 raise KeyboardInterrupt
             return real(*arguments, **named)
 
-        monkeypatch.setattr(gradient, "private_gradient", die)
+        monkeypatch.setattr(step, "private_gradient", die)
         asked = only(epochs=2.0)
         with pytest.raises(KeyboardInterrupt):
             reproduce("000/table2", asked, tmp_path / "out", QUIET)

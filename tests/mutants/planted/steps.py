@@ -181,8 +181,8 @@ def fitted_on_the_run(patch: Patches) -> None:
             task, own[0] if label == b"public" else units, noise, threads, label
         )
 
-    patch.replace("dpose.training.gradient:open_parts", opened)
-    patch.seen_by("dpose.training.gradient", "Loader", loader)
+    patch.replace("dpose.training.step:open_parts", opened)
+    patch.seen_by("dpose.training.step", "Loader", loader)
 
 
 def less_the_mean(patch: Patches) -> None:

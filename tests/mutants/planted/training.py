@@ -47,7 +47,7 @@ def no_weights(patch: Patches) -> None:
 
         return drawn_at
 
-    patch.replace("dpose.training.loop:Loop._drawn_at", make)
+    patch.replace("dpose.training.run:Run._drawn_at", make)
 
 
 def card_of_a_seed(patch: Patches) -> None:
@@ -88,10 +88,10 @@ DRAWS = (
     Planted(
         "training: draws do not depend on the surroundings",
         lambda patch: patch.seen_by(
-            "dpose.training.session",
+            "dpose.training.resume",
             "json.dumps",
             lambda _: lambda *_, **__: "",
-            within="TrainingSession.run",
+            within="go_on",
         ),
         ("training/test_copies.py::test_draws_depend_on_the_surroundings",),
     ),
