@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from importlib import metadata
 
 SAFE = "PYTHONSAFEPATH"
 """The variable that keeps every Python, and those that it starts, from importing out of the current folder."""
@@ -38,6 +37,8 @@ def settle_environment() -> None:
 
 def version_of(package: str) -> str:
     """The version of an installed package; "source" of one that is imported from its source tree."""
+    from importlib import metadata  # which takes long
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import Settings, expand_groups
+from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT,
     ABOUT_CLASS,
@@ -32,7 +32,6 @@ from dpose.cli.release_options import (
     say_sum,
     tell_each,
 )
-from dpose.cli.remote import with_stores
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
@@ -48,16 +47,6 @@ RELEASE_VIDEO = Settings(
     texts=("delta",),
     left_out=("grid",),
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the command line."""
-    app.command(
-        epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(with_stores(expand_groups(release_video), "paths"))
-    app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
-        with_stores(expand_groups(obfuscate), "paths")
-    )
 
 
 Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs.")]
@@ -118,24 +107,23 @@ def release_video(
 
 def obfuscate(
     paths: Paths,
-    method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
+    method: Annotated[str, option("isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], ABOUT],
     seed: Annotated[
-        int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
+        int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
     ] = None,
     detector: Annotated[
         Path | None,
-        typer.Option(
-            help="face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
+        option(
+            "face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
             "finds few faces."
         ),
     ] = None,
     hold: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="face-blur: frames before and after a find where its face is blurred too. Default: 14.",
+        option(
+            "face-blur: frames before and after a find where its face is blurred too. Default: 14.", min=0
         ),
     ] = None,
     workers: EngineWorkers = 1,

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-
 from dpose.cli.options import Settings, option
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.runs.config import RunConfig
 
 Engine = Annotated[

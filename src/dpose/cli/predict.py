@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.pose.boxes import Boxes
     from dpose.runs.predict import Predictor
 

@@ -1,4 +1,4 @@
-"""The commands that release pictures and videos: `dpose pixelize`, `dpose restore`, and `verify` for what they made."""
+"""Pictures and videos released as noisy blocks, `dpose pixelize`, and their archives painted, `dpose restore`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import Settings, expand_groups
+from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT_CLASS,
     Again,
@@ -30,7 +30,6 @@ from dpose.cli.release_options import (
     say_sum,
     tell_each,
 )
-from dpose.cli.remote import with_stores
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
@@ -70,14 +69,6 @@ PIXELIZE = Settings(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the command line."""
-    app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
-        with_stores(expand_groups(pixelize), "paths")
-    )
-    app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
-
-
 def pixelize(
     paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
     output: OutputOptions,
@@ -86,8 +77,8 @@ def pixelize(
     face_size: FaceSize = None,
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
-    jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Pictures, frames or processes at work.")] = 1,
+    jpeg: Annotated[bool, option("Write JPEG instead of PNG into a folder.", "--jpeg")] = False,
+    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1,
     engine: EngineName = None,
     public: Public = False,
     again: Again = False,
@@ -159,9 +150,7 @@ def pixelize(
 def restore_archive(
     archive: Annotated[Path, typer.Argument(help="An archive (.npz) that dpose pixelize wrote.")],
     out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
-    restore: Annotated[
-        str | None, typer.Option(help="learned, tv or none; by default as it was released.")
-    ] = None,
+    restore: Annotated[str | None, option("learned, tv or none; by default as it was released.")] = None,
 ) -> None:
     """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
     from dpose.release.archive import restore_file
@@ -169,24 +158,6 @@ def restore_archive(
     method = restore_file(archive, out, restore).release["restoration"]["method"]
     how = "cells painted" if method == "none" else f"restored: {method}"
     Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
-
-
-def verified(path: Path, console: Console) -> bool:
-    """Verify released files at `path`; False where there are none, so that it may be a run.
-
-    Raises:
-        DposeError: a file has no statement, another file's, or one that does not add up.
-    """
-    from dpose.release.manifest import verify_manifest
-    from dpose.release.verify import released_files, verify_release
-
-    files = released_files(path)
-    for file in files:
-        _, line = verify_release(file)
-        console.print(line, highlight=False)
-    if line := verify_manifest(path):
-        console.print(line, highlight=False, soft_wrap=True)
-    return bool(files)
 
 
 def _block(text: str) -> int | str:

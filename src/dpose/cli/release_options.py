@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from dpose.cli.options import Settings
+from dpose.cli.options import Settings, option
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
@@ -22,40 +20,28 @@ if TYPE_CHECKING:
     from dpose.release.config import ReleaseConfig
     from dpose.release.jobs import Job
 
-Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
+Explain = Annotated[bool, option("Say what the setting will do; release nothing.", "--explain")]
 Protect = Annotated[
     str | None,
-    typer.Option(
-        help="Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."
-    ),
+    option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."),
 ]
 FaceSize = Annotated[
-    str | None,
-    typer.Option(help="WxH pixels of a face, for --protect and --explain-picture. Default: 100x100."),
+    str | None, option("WxH pixels of a face, for --protect and --explain-picture. Default: 100x100.")
 ]
 ExplainPicture = Annotated[
-    Path | None,
-    typer.Option(help="A PNG file: draw to scale what is hidden beside a face and a person."),
+    Path | None, option("A PNG file: draw to scale what is hidden beside a face and a person.")
 ]
-Public = Annotated[
-    bool,
-    typer.Option("--public", help="The files need no protection: the account does not count them."),
-]
-Again = Annotated[
-    bool,
-    typer.Option("--again", help="Release once more what was released before; epsilons add up."),
-]
+Public = Annotated[bool, option("The files need no protection: the account does not count them.", "--public")]
+Again = Annotated[bool, option("Release once more what was released before; epsilons add up.", "--again")]
 EngineName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
         "--engine",
-        help="Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
     ),
 ]
-EngineWorkers = Annotated[int, typer.Option("--workers", min=1, help="An engine's processes.")]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
-]
+EngineWorkers = Annotated[int, option("An engine's processes.", "--workers", min=1)]
+Seed = Annotated[int | None, option("Makes the noise repeatable and takes the guarantee away.", min=0)]
 
 
 def requested_neighbours(
@@ -131,18 +117,13 @@ def about_of(settings: dict[str, Any]) -> About:
 class OutputOptions:
     """The options for what is written."""
 
-    out: Annotated[
-        Path | None, typer.Option(help="A folder, or the name of one file: a picture, archive or video.")
-    ] = None
-    keep_audio: Annotated[bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")] = (
-        False
+    out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = (
+        None
     )
+    keep_audio: Annotated[bool, option("Copy a video's sound, unprotected.", "--keep-audio")] = False
     keep_names: Annotated[
         bool,
-        typer.Option(
-            "--keep-names",
-            help="Keep the files' names, which may identify; they are numbered otherwise.",
-        ),
+        option("Keep the files' names, which may identify; they are numbered otherwise.", "--keep-names"),
     ] = False
 
     def folder(self, *, explain: bool = False) -> Path:
@@ -186,6 +167,8 @@ def tell_each(
     Returns:
         How many were released.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
