@@ -50,12 +50,12 @@ def check(
                 work = CheckWork(str(spec), limit)
                 checked = check_on_engine(units, work, at, lambda: bar.advance(shown))
         report, sheet = check_data(units, lambda: bar.advance(shown), checked)
-    console.print(report, highlight=False)
+    console.print(report)
     if sheet is not None:
         target = out or Path(f"check-{spec.name}.png")
         # readable by its owner alone: it shows people
         write_atomic(target, encode_image(sheet, target.suffix, quality=90), mode=0o600)
-        console.print(f"Contact sheet: {target}", highlight=False)
+        console.print(f"Contact sheet: {target}")
 
 
 def convert(
@@ -83,7 +83,7 @@ def convert(
     with Progress(console=console, transient=True) as bar:
         shown = bar.add_task("writing", total=len(units.pictures))
         count = convert_data(units, out, to, lambda: bar.advance(shown))
-    console.print(f"{count:,} pictures, as yolo:{out}:{to}", highlight=False)
+    console.print(f"{count:,} pictures, as yolo:{out}:{to}")
 
 
 def cache(
@@ -105,12 +105,11 @@ def cache(
         )
     store = picture_cache()
     if store is None:
-        console.print(f"Off ({SWITCH})", highlight=False)
+        console.print(f"Off ({SWITCH})")
         return
     files, size = store.clear() if clear else store.size()
     deleted = " deleted" if clear else ""
     console.print(
         f"{store.folder}: {files:,} pictures, {size / 2**20:,.0f} MiB{deleted} (bound {store.limit / 2**20:,.0f} MiB; "
-        f"{SWITCH}=off or a size changes it). Readable by you alone; not encrypted.",
-        highlight=False,
+        f"{SWITCH}=off or a size changes it). Readable by you alone; not encrypted."
     )

@@ -12,21 +12,13 @@ from rich.console import Console
 from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT_CLASS,
-    Again,
+    CountingNoised,
     EngineName,
-    Explain,
-    ExplainPicture,
-    FaceSize,
+    Hiding,
     OutputOptions,
-    Protect,
-    Public,
-    Seed,
     about_of,
-    draw_hidden,
     release_with,
-    requested_neighbours,
     say_lines,
-    say_preset,
     say_sum,
     tell_each,
 )
@@ -73,16 +65,12 @@ def pixelize(
     paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], PIXELIZE],
-    protect: Protect = None,
-    face_size: FaceSize = None,
-    explain: Explain = False,
-    explain_picture: ExplainPicture = None,
+    *,
+    hiding: Hiding,
     jpeg: Annotated[bool, option("Write JPEG instead of PNG into a folder.", "--jpeg")] = False,
     workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1,
     engine: EngineName = None,
-    public: Public = False,
-    again: Again = False,
-    seed: Seed = None,
+    counting: CountingNoised,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
 
@@ -99,29 +87,28 @@ def pixelize(
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
         settings.pop("epsilon"),
-        requested_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
+        hiding.neighbours(neighbours, "pixels:16"),
         _block(str(settings.pop("block", AUTO))),
         regions=_regions(checked(RegionChoice, settings.pop("regions", {}), "regions.")),
         restore=settings.pop("restoration", LEARNED),
         **settings,
     )
-    explain = explain or (explain_picture is not None and output.out is None)
+    explain = hiding.only_explains(output)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     jobs = jobs.said(about=about)
-    if explain_picture is not None:
-        draw_hidden(jobs, config, explain_picture, face_size, released=False)
-    say_preset(protect, face_size, console)
-    if explain or protect is not None:
+    hiding.draw(jobs, config, released=False)
+    hiding.say_preset(console)
+    if explain or hiding.protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
             for line in explain_release(*plan_of(job.source, config), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
     if engine is not None:
-        if explain_picture is not None:
+        if hiding.explain_picture is not None:
             raise DposeError(
                 "drawing-with-engine",
                 "an engine's releases are not drawn on",
@@ -141,8 +128,7 @@ def pixelize(
         None if any(job.video for job in todo) else 0,
         console,
     )
-    if explain_picture is not None:
-        draw_hidden(todo, config, explain_picture, face_size, released=True)
+    hiding.draw(todo, config, released=True)
     say_sum(len(todo), console)
     output.say_names(names, console)
 

@@ -140,8 +140,8 @@ def spelling(known: Mapping[str, Setting], option: str, value: str = "VALUE") ->
         option: An option that the command does not have, such as "--clip-norm" or "--no-normalise".
         value: What was typed behind it.
     """
-    if OLD.get(option, "").startswith("--") and "data.private" in known:
-        return OLD[option] + value
+    if option == "--annotations" and "data.private" in known:
+        return f"--data NAME:ROOT,annotations={value}"
     negated = option.startswith("--no-") and option not in OLD
     word = option.removeprefix("--no-" if negated else "--").replace("-", "_")
     meant = [p for p in known if p == OLD.get(option) or p == word or p.endswith(f".{word}")]
@@ -173,7 +173,6 @@ OLD = {
     "--copies": "plan.augmentation_multiplicity",
     "--tail": "plan.average_last",
     "--views-at-once": "microbatch_size",
-    "--annotations": "--data NAME:ROOT,annotations=",
 }
 """Options whose names are not the last part of their setting's path."""
 

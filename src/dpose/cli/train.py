@@ -65,7 +65,7 @@ def train(
     if explain and run is not None:
         with console.status("calibrating"):
             text = explain_task(run)
-        console.print(text, highlight=False)
+        console.print(text)
         return
     with stored_run(out, resume, console) as (here, stopped):
         if stopped is not None:
@@ -131,12 +131,12 @@ def tune(
     from dpose.runs.tune_config import TuningConfig
 
     if discard:
-        console.print(discard_tuning(out), highlight=False, soft_wrap=True)
+        console.print(discard_tuning(out), soft_wrap=True)
         return
     assert config is not None
     law, grid = TrialLaw.parse(trials), TuningConfig.from_yaml(config, epsilon, delta)
     if explain:
-        console.print(explain_tuning(grid, law, console), highlight=False)
+        console.print(explain_tuning(grid, law, console))
         return
     views = carrying.microbatch_size
     if engine is not None:
@@ -150,7 +150,6 @@ def tune(
     except KeyboardInterrupt:
         console.print(
             f"Stopped. The same command goes on, at no further cost; to give it up: dpose tune --discard --out {out}",
-            highlight=False,
             soft_wrap=True,
         )
         raise
@@ -179,12 +178,11 @@ def _print_result(run: Run, console: Console) -> None:
 
 def _print_statement(run: Run | TunedRun, console: Console) -> None:
     console.print()
-    console.print(run.statement.words().printed(), highlight=False)
+    console.print(run.statement.words().printed())
     console.print(
         f"\nModel, statement and ledger are in {run.folder}\n"
         f"The whole statement: dpose statement show {run.folder}\n"
         f"The report: {run.folder / 'report.html'}",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -199,7 +197,6 @@ def _stop_if_interrupted(run: Run, console: Console) -> None:
                 f". To give it up and delete its key: dpose keys {run.folder} --discard"
                 if run.statement.kind == "private"
                 else ""
-            ),
-            highlight=False,
+            )
         )
         raise typer.Exit(130)
