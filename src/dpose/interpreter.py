@@ -37,12 +37,11 @@ def settle_environment() -> None:
 
 def version_of(package: str) -> str:
     """The version of an installed package; "source" of one that is imported from its source tree."""
-    from importlib import metadata  # which takes long
+    from importlib import metadata  # which takes long to import
 
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "source"
+    return "source"
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:
