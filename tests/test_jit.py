@@ -186,6 +186,7 @@ def test_a_folder_that_is_named_comes_first(installed, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_it_runs_and_so_it_does_where_a_file_cannot(installed, tmp_path):
     (tmp_path / "file").touch()
     nowhere = {"XDG_CACHE_HOME": str(tmp_path / "file" / "below")}

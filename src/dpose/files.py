@@ -155,7 +155,7 @@ def file_yaml(path: str | Path) -> Any:
                 raise yaml.YAMLError(f"a mapping of more than {LARGEST_MAPPING:,} keys")
 
     try:
-        return yaml.load(file_text(path, limit=LONGEST_SETTINGS), Loader)  # noqa: S506  (a safe loader)
+        return yaml.load(file_bytes(path, LONGEST_SETTINGS), Loader)  # noqa: S506  (a safe loader)
     # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from error

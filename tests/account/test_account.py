@@ -37,6 +37,7 @@ from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.renyi import order_of_budget
 from refusals import refused
 from stored import pure, release_charge, run_charge, zcdp
+from tiers import rest_slow
 
 EVENT = SampledGaussian(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
@@ -407,7 +408,7 @@ def chosen(*found, delta=1e-5, requested=IMAGE):
 
 
 @pytest.mark.parametrize(
-    "asked", [IMAGE, Neighbours("image", Relation.REPLACE), Neighbours.of_pixels(16)], ids=str
+    "asked", rest_slow([IMAGE, Neighbours("image", Relation.REPLACE), Neighbours.of_pixels(16)]), ids=str
 )
 @pytest.mark.parametrize(
     "made",
@@ -443,7 +444,7 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
 
 @pytest.mark.parametrize(
     "other",
-    [Renyi(tuple((float(a), 0.02 * a) for a in range(2, 200))), zcdp(0.02), EVENT],
+    rest_slow([Renyi(tuple((float(a), 0.02 * a) for a in range(2, 200))), zcdp(0.02), EVENT], 1),
     ids=["selection", "zcdp", "training"],
 )
 def test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others(other):

@@ -77,6 +77,7 @@ def test_a_planted_fault_is_flagged_and_the_controls_stand_beside_it(capsys, tmp
     assert "control: each unit counted twice" in page
 
 
+@pytest.mark.slow
 def test_pictures_for_canaries_go_through_the_controls_too(capsys, tmp_path):
     out = tmp_path / "audit"
     # fewer units than a batch of views: some hold canaries or blank units alone
@@ -148,6 +149,7 @@ def test_faults_that_only_structure_shows_name_their_test(capsys, fault):
     command_refused(capsys, mechanism, "[fault-unseen]", where)
 
 
+@pytest.mark.slow
 def test_membership_says_what_it_spent(capsys, tmp_path):
     out = tmp_path / "lira"
     code = main(

@@ -782,6 +782,7 @@ class TestBadInput:
         assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_output_to_a_pipe_and_a_narrow_terminal(trained, tmp_path):
     """No colour codes, no broken bars, sixty columns."""
     done = subprocess.run(

@@ -14,6 +14,7 @@ from dpose.media.images import write_image
 from dpose.pose.codec import CODECS, RegressionCodec, register_codec
 from dpose.pose.folder import load_model
 from small_nano import small_nano  # noqa: F401
+from tiers import rest_slow
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
 PUBLIC = [
@@ -297,7 +298,7 @@ class TestCodecs:
         yield
         del CODECS["mine"]
 
-    @pytest.mark.parametrize("codec", ["heatmap", "regression", "mine"])
+    @pytest.mark.parametrize("codec", rest_slow(["heatmap", "regression", "mine"], 2))
     def test_a_private_run_scores_and_verifies(self, codec, tmp_path, capsys):
         arguments = [
             "train",

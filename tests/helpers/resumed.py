@@ -18,8 +18,8 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
-STEPS = 22
-SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": STEPS, "expected_batch_size": 60, "accountant": "rdp"}
+STEPS, UNITS = 22, 80
+SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": STEPS, "expected_batch_size": 20, "accountant": "rdp"}
 VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
 PLANS = {
     "dp-sgd": {"ema_decay": 0.9},
@@ -70,11 +70,11 @@ def plan_of(method="dp-sgd"):
 
 
 def run(dots, out, console, method="dp-sgd", data=None, **options):
-    options = {"optimizer": FAST, "state_dir": out.parent / "state", "microbatch_size": 64, **options}
+    options = {"optimizer": FAST, "state_dir": out.parent / "state", "microbatch_size": 32, **options}
     return train(
         dots.task,
         dots.task.build_model(),
-        private=data or dots.data(240),
+        private=data or dots.data(UNITS),
         public=dots.data(30, seed=3),
         plan=plan_of(method),
         out=out,

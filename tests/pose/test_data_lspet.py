@@ -291,6 +291,7 @@ class TestMistakes:
 class TestRealData:
     """Counts here are facts of the published dataset."""
 
+    @pytest.mark.slow
     def test_the_private_split_is_whole(self, lspet):
         units = open_data(f"lspet:{lspet}:private", augment=Augment.private())
         assert len(units) == 7000

@@ -131,6 +131,7 @@ def test_an_empty_split_is_refused_with_its_reasons(monkeypatch, tmp_path):
         open_data(f"lspet:{tmp_path}", purpose="train", input_size=SIZE)
 
 
+@pytest.mark.slow
 def test_real_data_opens_by_its_spec(lspet):
     units = open_data(f"lspet:{lspet}", purpose="train", input_size=(256, 192), limit=20)
     assert len(units) == 20

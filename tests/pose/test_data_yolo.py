@@ -60,10 +60,9 @@ class TestReading:
         ("line", "message"),
         [
             ("0 0.5 0.5 0.4 0.6 0.4 0.3 2\n", "not 14 numbers"),
-            (LINE.replace("0.4 0.6 ", "40 60 "), "shares of the picture"),
-            (LINE.replace("0.3 1", "0.3 5"), "visibility"),
-            (LINE.replace("0.5", "nan"), "shares of the picture"),
+            ("0 50 25 40 30 40 15 2 60 15 1 0 0 0\n", "shares of the picture"),
             ("zero\n", "numbers"),
+            ("nan" + LINE[1:], "no class"),
         ],
     )
     def test_a_line_that_makes_no_sense_is_told(self, tmp_path, line, message):
@@ -79,9 +78,9 @@ class TestReading:
         labels = open_labels(write(tmp_path, labels=far + empty))
         assert [(p.kind, p.action) for p in labels.problems] == [
             ("a labelled joint far outside the picture", "kept"),
-            ("an empty box", "not used"),
+            ("no box, or an empty one: the joints' is taken", "kept"),
         ]
-        assert [person.corners is None for person in labels.people] == [False, True]
+        assert [person.corners is None for person in labels.people] == [False, False]
 
     @pytest.mark.parametrize(
         ("text", "message"),

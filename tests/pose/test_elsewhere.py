@@ -21,6 +21,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.places import shown_settings
 from exact_units import shake
 from refusals import refused
+from tiers import rest_slow
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
@@ -137,7 +138,11 @@ def test_of_several_experts_the_first_is_taken(tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "simple", "experts"),
-    [("small", True, 1), ("small", False, 1), ("base", True, 1), ("base", False, 1), ("small", True, 6)],
+    rest_slow(
+        [("small", True, 1), ("small", False, 1), ("base", True, 1), ("base", False, 1), ("small", True, 6)],
+        0,
+        4,
+    ),
 )
 def test_outputs_are_those_of_transformers(tmp_path, size, simple, experts):
     library = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -78,7 +78,7 @@ class TestDetections:
     @pytest.mark.parametrize(
         ("entry", "kind"),
         [
-            ({"image_id": "785", "bbox": [0, 0, 1, 1], "score": 1}, "a box without the number"),
+            ({"image_id": "x785", "bbox": [0, 0, 1, 1], "score": 1}, "a box without the number"),
             ({"image_id": 785, "bbox": [0, 0, 1], "score": 1}, "not a bbox"),
             ({"image_id": 785, "bbox": [0, 0, 1, float("nan")], "score": 1}, "not a bbox"),
             ({"image_id": 785, "bbox": [0, 0, 1, 1], "score": 1.5}, "not a bbox"),

@@ -239,6 +239,7 @@ def test_a_head_of_other_joints_or_of_another_codec():
     assert [tuple(o.shape) for o in changed(pictures)] == [(2, 17, 64), (2, 17, 128)]
 
 
+@pytest.mark.slow
 def test_a_private_run_of_two_steps_from_first_weights(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 16, "val": 6, "test": 6, "public": 6})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

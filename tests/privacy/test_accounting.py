@@ -22,6 +22,7 @@ from dpose.privacy.events import SampledGaussian, event_from_dict, merge
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from refusals import refused
+from tiers import rest_slow
 
 NAMES = privacy_accountant.NeighboringRelation
 LIBRARY = {
@@ -45,7 +46,7 @@ def direct(events, delta, relation, accountant):
 
 
 @pytest.mark.parametrize(("accountant", "relation"), PAIRS)
-@pytest.mark.parametrize("runs", [[(0.046, 3.0, 541)], [(0.1, 3.0, 40), (0.02, 2.0, 300)]])
+@pytest.mark.parametrize("runs", rest_slow([[(0.046, 3.0, 541)], [(0.1, 3.0, 40), (0.02, 2.0, 300)]]))
 def test_epsilon_is_dp_accountings(accountant, relation, runs):
     events = [SampledGaussian(q, sigma, steps, sensitivity=7.0) for q, sigma, steps in runs]
     ours = epsilon(events, 1e-5, relation, accountant)
@@ -115,7 +116,7 @@ def test_the_integration_is_right_for_one_step(direction, q, sigma):
         assert float(curve(direction, q, sigma, 1)(np.array([eps]))[0]) == pytest.approx(found, abs=2e-7)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("steps", rest_slow([1, 2, 3], 1))
 @pytest.mark.parametrize(("q", "sigma"), [(0.2, 1.0), (0.05, 0.8)])
 @pytest.mark.parametrize("relation", [Relation.ZERO_OUT, Relation.ADD_REMOVE])
 def test_epsilon_is_what_the_definition_gives(relation, q, sigma, steps):
@@ -127,7 +128,7 @@ def test_epsilon_is_what_the_definition_gives(relation, q, sigma, steps):
     assert ours == pytest.approx(removed, abs=1e-6)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("steps", rest_slow([1, 2, 3], 1))
 def test_replacement_is_two_opposite_shifts(steps):
     q, sigma, delta = 0.2, 1.5, 1e-3
     ours = epsilon([SampledGaussian(q, sigma, steps, 1.0)], delta, Relation.REPLACE)

@@ -27,6 +27,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
 from dpose.privacy.tuning import Tuning, calibrated, selection_epsilon
 from refusals import refused
+from tiers import rest_slow
 
 LAWS = (
     "geometric:3",
@@ -217,7 +218,9 @@ def test_a_grid_costs_what_its_dearest_setting_does_at_every_order():
 
 
 @pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize("pair", [(0.5, 0.7), (0.02, 0.05), (0.9, 0.95)])
+@pytest.mark.parametrize(
+    "pair", rest_slow([pytest.param(pair) for pair in ((0.5, 0.7), (0.02, 0.05), (0.9, 0.95))])
+)
 def test_the_price_bounds_what_enumeration_finds(name, pair):
     """Two settings, scores in three values; every outcome of up to four trials by hand, of more by their maximum."""
     law = TrialLaw.parse(name)
@@ -256,7 +259,9 @@ def test_the_price_bounds_what_enumeration_finds(name, pair):
         assert max(true) > 0
 
 
-@pytest.mark.parametrize("name", ["geometric:10", "logarithmic:10", "negative-binomial:0.5:5", "poisson:10"])
+@pytest.mark.parametrize(
+    "name", rest_slow(["geometric:10", "logarithmic:10", "negative-binomial:0.5:5", "poisson:10"], 1, 2)
+)
 def test_the_price_bounds_what_integration_finds(name):
     """A score alone, N(0, 1) against N(1/3, 1): the best of K has density E[K F^(K-1)] times that of one."""
     law, shift = TrialLaw.parse(name), 1 / 3
@@ -319,7 +324,7 @@ def test_a_score_without_noise_has_no_price():
         SampledGaussian(1.0, 0.0, 1, 1 / 100)
 
 
-@pytest.mark.parametrize("name", ["geometric:10", "logarithmic:3", "poisson:10"])
+@pytest.mark.parametrize("name", rest_slow(["geometric:10", "logarithmic:3", "poisson:10"]))
 def test_noise_is_calibrated_for_everything(name):
     law, kinds = TrialLaw.parse(name), [(0.29, 42), (0.05, 400), (0.29, 42), (1.0, 1)]
     sigmas = calibrated(law, 4.0, 1e-5, kinds)

@@ -29,6 +29,7 @@ from plain_configs import plain_cells, plain_projection
 from public_doors import pixelize, release_video
 from records import recorded
 from refusals import refused
+from tiers import rest_slow
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (45, 61, 3)).astype(np.uint8)
@@ -259,7 +260,7 @@ class TestOperators:
 class TestReleases:
     @pytest.mark.parametrize("colour", ["ycc", "grey", "rgb"])
     @pytest.mark.parametrize("delta", [0, 1e-5])
-    @pytest.mark.parametrize("regions", [None, "private", MASK])
+    @pytest.mark.parametrize("regions", rest_slow([None, "private", MASK], 0, 2))
     @pytest.mark.parametrize("deep", [False, True])
     def test_pictures_archives_and_statements(self, tmp_path, colour, delta, regions, deep):
         picture = COLOUR.astype(np.uint16) * 257 if deep else COLOUR

@@ -34,6 +34,7 @@ from dpose.release.plans import bind
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
 from refusals import refused
+from tiers import rest_slow
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (48, 64, 3)).astype(np.uint8)
@@ -121,7 +122,7 @@ class TestCosts:
     """What a release is charged, for any number of pixels, against a search over what neighbours can do."""
 
     @pytest.mark.parametrize("delta", [0, 1e-5])
-    @pytest.mark.parametrize("subdivide", [1, 2])
+    @pytest.mark.parametrize("subdivide", rest_slow([1, 2], 1))
     def test_no_neighbour_costs_more_than_the_points_say(self, delta, subdivide):
         regions = None if subdivide == 1 else "private"
 

@@ -32,6 +32,7 @@ from dpose.release.verify import verify_release
 from plain_configs import plain_cells
 from public_doors import pixelize
 from refusals import refused
+from tiers import rest_slow
 
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(20)]
 SIGMAS = [1, 2, 5, 20]
@@ -238,7 +239,7 @@ class TestLevel:
         assert (found <= 0.1).mean(axis=0).max() <= 0.5
 
     @pytest.mark.parametrize("delta", [0, 1e-5])
-    @pytest.mark.parametrize("form", ["grey", "ycc"])
+    @pytest.mark.parametrize("form", rest_slow(["grey", "ycc"], 1))
     def test_shares_of_small_values(self, form, delta):
         found = values_of(range(150), "black", form, delta=delta)
         for level in (0.01, 0.05, 0.2):

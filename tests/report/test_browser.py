@@ -11,6 +11,7 @@ import pytest
 
 from dpose.report.tiles import PosePair
 from dpose.runs.reporting import write_run_report
+from tiers import rest_slow
 
 WIDTHS = (360, 768, 1280)
 SLOW = pytest.mark.slow
@@ -91,12 +92,14 @@ def full_result():
 
 @pytest.mark.parametrize(
     ("widths", "dark"),
-    [
-        (WIDTHS[:1], False),
-        (WIDTHS[:1], True),
-        pytest.param(WIDTHS[1:], False, marks=SLOW),
-        pytest.param(WIDTHS[1:], True, marks=SLOW),
-    ],
+    rest_slow(
+        [
+            (WIDTHS[:1], False),
+            (WIDTHS[:1], True),
+            pytest.param(WIDTHS[1:], False, marks=SLOW),
+            pytest.param(WIDTHS[1:], True, marks=SLOW),
+        ]
+    ),
 )
 def test_nothing_is_wrong_with_a_report(look, widths, dark):
     seen = look(widths, dark)

@@ -111,6 +111,7 @@ def test_mistakes_are_told(tmp_path):
         config(data={"private": "synthetic-clips", "views": 9})
 
 
+@pytest.mark.slow
 def test_the_papers_settings_can_be_planned_without_its_data():
     settings = RunConfig.from_yaml(EXAMPLE)
     assert (settings.plan.clip_norm, settings.plan.expected_batch_size, settings.plan.epochs) == (0.4, 8, 50)

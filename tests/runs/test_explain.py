@@ -9,6 +9,7 @@ from dpose.privacy.neighbours import Relation
 from dpose.runs import explain
 from dpose.runs.explain import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
+from tiers import rest_slow
 
 PLAN = TrainingPlan(epsilon=3.0, delta=1e-4, steps=4, expected_batch_size=100)
 
@@ -21,7 +22,7 @@ def computed(tmp_path, monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, relation=Relation.REPLACE)])
+@pytest.mark.parametrize("plan", rest_slow([PLAN, replace(PLAN, relation=Relation.REPLACE)]))
 def test_a_plan_that_was_looked_at_is_not_computed_again(computed, plan):
     first = plan_figures(plan, 1000)
     assert plan_figures(plan, 1000) == first
@@ -34,6 +35,7 @@ def test_a_plan_that_was_looked_at_is_not_computed_again(computed, plan):
     assert first.attackers.tpr_bound[0].tpr < 1
 
 
+@pytest.mark.slow
 def test_another_question_is_another_answer(computed):
     plan_figures(PLAN, 1000)
     plan_figures(replace(PLAN, epsilon=2.5), 1000)

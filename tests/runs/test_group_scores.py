@@ -101,6 +101,7 @@ def test_postures_are_those_of_the_labels(monkeypatch):
     assert group_scores.attributes_of(Lying(), 1) == {"posture": "not upright", "size": large}
 
 
+@pytest.mark.slow
 def test_real_pictures_have_groups_by_their_labels(lspet, monkeypatch):
     monkeypatch.setattr(group_scores, "FEWEST", 1)
     found = evaluate_groups(NANO, f"lspet:{lspet}:public", None, limit=40, console=QUIET)

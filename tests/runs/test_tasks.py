@@ -28,6 +28,7 @@ from dpose.training.validation import metric_of_views
 from refusals import refused
 from shades import Meter, Shades, ShadeTask, entered, prepare
 from small_nano import small_nano  # noqa: F401
+from tiers import rest_slow
 
 QUIET = Console(quiet=True)
 
@@ -111,7 +112,7 @@ def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp
     assert charges() == charged
 
 
-@pytest.mark.parametrize("kind", ["again", "others"])
+@pytest.mark.parametrize("kind", rest_slow(["again", "others"]))
 def test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures(
     tmp_path, kind
 ):

@@ -51,6 +51,7 @@ from refusals import refused
 from run_folders import sealed_again
 from shades import Hits, Meter, Shades, ShadeTask, entered
 from stored import pure, run_charge
+from tiers import rest_slow
 
 QUIET = Console(quiet=True)
 LAW = TrialLaw.parse("geometric:3")
@@ -157,6 +158,7 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     assert [{one.id for one in group} for group in groups()] == [{entry.id, scores.id}]
 
 
+@pytest.mark.slow
 def test_the_better_setting_wins(tmp_path, monkeypatch):
     fixed(monkeypatch, 12)
     monkeypatch.setattr(tune, "below", lambda count, stream: stream.bytes(1)[0] % count)
@@ -248,7 +250,14 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"]
+    "when",
+    rest_slow(
+        [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"],
+        0,
+        3,
+        4,
+        5,
+    ),
 )
 def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
     key = Key.fresh()

@@ -25,6 +25,7 @@ from dpose.training.folder import reseal
 from refusals import refused
 from run_folders import sealed_again
 from small_nano import small_nano  # noqa: F401
+from tiers import rest_slow
 
 PLAN = ["train", "--data", "synthetic:ward", "--limit", "12", "--epochs", "2", "--batch-size", "20"]
 PLAN += [
@@ -154,7 +155,7 @@ def survivors(folder):
     return found
 
 
-@pytest.mark.parametrize("name", ["dp", "views"])
+@pytest.mark.parametrize("name", rest_slow(["dp", "views"]))
 def test_every_single_edit_of_a_statement_is_refused_though_sealed_again(runs, name):
     folder = runs / name
     sealed_again(folder)

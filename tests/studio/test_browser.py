@@ -19,6 +19,7 @@ from dpose.studio.app import VIEWS
 from dpose.studio.server import _page_to_open
 from run_folders import BROWSERS, make_run_in, pckh, steps  # noqa: F401  (fixtures)
 from studios import photo
+from tiers import rest_slow
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -166,7 +167,7 @@ def settle(page, path):
         page.wait_for_selector("#reading:not(:text('reading the account'))")
 
 
-@pytest.mark.parametrize("path", VIEWS)
+@pytest.mark.parametrize("path", rest_slow(VIEWS, 0, 1))
 def test_every_view_is_sound_light_and_dark_and_at_360_pixels(page, served, path):
     page.goto(served.home + path)
     settle(page, path)
@@ -222,6 +223,7 @@ def test_a_whole_release_from_drop_to_verified_file(page, served, place):
         assert "libtorch" not in maps.read_text()
 
 
+@pytest.mark.slow
 def test_keyboard_alone_finds_the_page_the_sliders_and_a_folder(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -246,6 +248,7 @@ def test_keyboard_alone_finds_the_page_the_sliders_and_a_folder(page):
     page.wait_for_selector("#hidden:text('2,048 pixels')")
 
 
+@pytest.mark.slow
 def test_a_run_is_read_compared_and_its_report_runs_nothing(page, served):
     page.goto(f"{served.home}/runs")
     page.click("#runs button:text('first')", timeout=WAIT)

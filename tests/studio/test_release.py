@@ -25,6 +25,7 @@ from dpose.studio.roots import Roots
 from dpose.studio.settings import SEEN, drawn_box, up_the_ladder, wanted
 from refusals import refused
 from studios import photo
+from tiers import rest_slow
 
 
 @pytest.fixture
@@ -261,7 +262,7 @@ def within(folder):
 # --- what was opened is what is released
 
 
-@pytest.mark.parametrize("name", ["shown.jpg", "predicted.jpg", "pixels.npy.jpg"])
+@pytest.mark.parametrize("name", rest_slow(["shown.jpg", "predicted.jpg", "pixels.npy.jpg"]))
 def test_an_upload_keeps_its_bytes_whatever_it_is_called(ask, client, tmp_path, studio, near, name):
     """What the studio writes has a place of its own: of these names it writes files itself."""
     data = photo(tmp_path / "a.jpg", 900, 1600, seed=len(name)).read_bytes()

@@ -31,6 +31,7 @@ from dpose.training.reproducibility import (
     repeatable,
 )
 from refusals import refused
+from tiers import rest_slow
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -72,7 +73,7 @@ SETTLED = (
 )
 
 
-@pytest.mark.parametrize("given", [None, "COMPATIBLE", ""])
+@pytest.mark.parametrize("given", rest_slow([None, "COMPATIBLE", ""]))
 def test_the_mode_is_asked_for_unless_the_user_did(given):
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     if given is not None:
@@ -299,7 +300,7 @@ LATE = (
 
 
 @pytest.mark.skipif(arithmetic.mkl_branch() is None, reason="torch was built without MKL")
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", rest_slow([False, True], 1))
 def test_a_run_that_comes_too_late_says_what_is_missing(late):
     program = LATE if late else LATE.partition("\n")[2].replace("print", "import torch; print")
     done = subprocess.run(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tiers import rest_slow
+
 HERE = Path(__file__).parent
 DEBUG = "libc_malloc_debug.so.0"
 """What looks at the ends of blocks of memory, in glibc from 2.34 on; before, glibc itself does."""
@@ -21,7 +23,7 @@ def preloaded():
     return {"LD_PRELOAD": DEBUG}
 
 
-@pytest.mark.parametrize("isa", ["DEFAULT", "AVX2"])
+@pytest.mark.parametrize("isa", rest_slow(["DEFAULT", "AVX2"]))
 def test_gradients_of_convolutions_are_right_and_write_nowhere_else(isa):
     done = subprocess.run(
         [sys.executable, str(HERE / "convolutions.py")],

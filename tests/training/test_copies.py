@@ -33,9 +33,10 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from quick import quick  # noqa: F401
 from refusals import refused
-from resumed import COMMIT, FAST, GRADIENT, STEPS, killed, plan_of, run
+from resumed import COMMIT, FAST, GRADIENT, STEPS, UNITS, killed, plan_of, run
 from resumed import quiet as quiet
 from resumed import released as released
+from tiers import rest_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +74,7 @@ def check_together(released, folders, where=None):
         verify_run(folder, folder.parent / "state")
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["run", "run and state"])
+@pytest.mark.parametrize("kept", rest_slow([False, True], 1), ids=["run", "run and state"])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_copies_of_a_killed_run_take_no_more_steps_than_one(
     dots, tmp_path, quiet, monkeypatch, released, team, kept, order
@@ -87,7 +88,7 @@ def test_copies_of_a_killed_run_take_no_more_steps_than_one(
     check_together(released, folders)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("order", rest_slow([pytest.param((0, 1)), pytest.param((1, 0))], 1))
 def test_of_copies_of_a_run_at_rest_the_first_has_its_key(
     dots, tmp_path, quiet, monkeypatch, released, team, order
 ):
@@ -285,7 +286,7 @@ def test_a_missing_ledger_is_refused(dots, tmp_path, quiet, monkeypatch, change,
 
 def test_a_run_that_protects_nobody_goes_on_without_a_ledger(dots, tmp_path, quiet, monkeypatch):
     """Its ledger comes with its weights, to hold the seal."""
-    plan = TrainingPlan(method="non-private", steps=STEPS, expected_batch_size=60)
+    plan = TrainingPlan(method="non-private", steps=STEPS, expected_batch_size=20)
     monkeypatch.setattr("resumed.plan_of", lambda method: plan)
     killed(monkeypatch, (Loop, "_step"), 14, dots, tmp_path / "run", quiet)
     assert not (tmp_path / "run" / "ledger.jsonl").exists()
@@ -334,7 +335,7 @@ def test_steps_past_the_plan_are_charged_at_once(dots, tmp_path, quiet, monkeypa
     assert entry.events[0].steps == STEPS + 2
     done = run(dots, tmp_path / "run", quiet, resume=True)
     (entry,) = charges(tmp_path / "state")
-    assert entry.events == (replace(plan_of().bind(240).event, steps=STEPS + 2),) == done.statement.events
+    assert entry.events == (replace(plan_of().bind(UNITS).event, steps=STEPS + 2),) == done.statement.events
 
 
 CONSTANT = replace(FAST, schedule="constant")

@@ -16,6 +16,7 @@ from dpose.privacy.ledger import read_ledger
 from dpose.runs.verify import verify_run
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.step import _share
+from tiers import rest_slow
 from zygote import run, run_ranks
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -152,6 +153,7 @@ def test_processes_that_lack_each_other_s_pictures_end_where_one_does(tmp_path):
     assert mine["events"] == theirs["events"]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
     out = tmp_path / "run"
     died = start(out, 2, seed="", dies="1:7")
@@ -165,6 +167,7 @@ def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
     verify_run(out, tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_a_run_cut_off_while_it_was_being_ended_is_ended_by_both(tmp_path):
     """The first process alone knows of the key that is still kept; the other took the run for finished."""
     out = tmp_path / "run"
@@ -192,14 +195,18 @@ def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
 
 @pytest.mark.parametrize(
     ("odd", "method", "named"),
-    [
-        ("order", "dp-sgd", "the data"),  # so one picture has two numbers, of two processes
-        ("labels", "dp-sgd", "the data"),
-        ("names", "dp-sgd", "the data"),
-        ("public", "pdp-sgd", "the data"),
-        ("plan", "dp-sgd", "the plan"),
-        ("settings", "dp-sgd", "the settings"),
-    ],
+    rest_slow(
+        [
+            ("order", "dp-sgd", "the data"),  # so one picture has two numbers, of two processes
+            ("labels", "dp-sgd", "the data"),
+            ("names", "dp-sgd", "the data"),
+            ("public", "pdp-sgd", "the data"),
+            ("plan", "dp-sgd", "the plan"),
+            ("settings", "dp-sgd", "the settings"),
+        ],
+        0,
+        3,
+    ),
 )
 def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, odd, method, named):
     """The same numbers for other units, and one unit enters a sum twice."""

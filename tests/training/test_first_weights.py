@@ -19,6 +19,7 @@ from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from refusals import refused
+from tiers import rest_slow
 
 QUIET = Console(quiet=True)
 BUDGET = {"epsilon": 8.0, "delta": 1e-3, "accountant": "rdp"}
@@ -241,7 +242,10 @@ def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
         train(dots.task, model, private=dots.data(40), plan=plan(), out="c", console=QUIET, start="nowhere")
 
 
-@pytest.mark.parametrize("given", [(), ("the photographs that they saw show none of the units",)])
+@pytest.mark.parametrize(
+    "given",
+    rest_slow([pytest.param(()), pytest.param(("the photographs that they saw show none of the units",))], 1),
+)
 def test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given(
     run, dots, tmp_path, monkeypatch, given
 ):

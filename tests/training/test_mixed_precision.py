@@ -34,6 +34,7 @@ from dpose.training.step import StepInputs, private_gradient
 from dpose.units import UnitBatch, pad_units
 from layered import MODELS, MixedTask, distance, emptied, norm, only, setup
 from refusals import refused
+from tiers import rest_slow
 
 VIEWS = [1, 3]
 
@@ -83,7 +84,7 @@ def test_no_unit_contributes_more_than_the_clipping_norm(name, clip, views):
     bounds_every_unit(*in_bfloat16(name, views), clip)
 
 
-@pytest.mark.parametrize("views", VIEWS)
+@pytest.mark.parametrize("views", rest_slow(VIEWS, -1))
 @pytest.mark.parametrize("strategy", ["light", "finetune", "full", "scratch"])
 def test_no_person_contributes_more_than_the_clipping_norm(strategy, views):
     bounds_every_unit(*pose(strategy, views), 0.05)
@@ -292,7 +293,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", rest_slow(["float32", "bf16"]))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_machine_that_does_not_keep_units_apart_is_refused(fault, precision, monkeypatch):
     task, model, _, batch = pose("finetune", 1, precision=precision)
@@ -311,7 +312,7 @@ def test_gradients_of_weights_in_channels_last_repeat():
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", rest_slow(["float32", "bf16"]))
 def test_this_machine_keeps_them_apart(precision):
     task, model, _, batch = pose("full", 1, precision=precision)
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -19,6 +19,7 @@ from dpose.training.clip import Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 from refusals import refused
+from tiers import rest_slow
 
 
 def plan(**changes):
@@ -120,7 +121,7 @@ def test_bound_constants():
     assert 3.99 < bound.epsilon <= 4.0
 
 
-@pytest.mark.parametrize("clip", [0.01, 3.0])
+@pytest.mark.parametrize("clip", rest_slow([0.01, 3.0], 1))
 def test_noise_scales_with_the_sensitivity(clip):
     relative = plan(clip_norm=clip).bind(1000)
     plain = plan(clip_norm=clip, normalise=False).bind(1000)
@@ -183,7 +184,7 @@ def test_given_noise_is_priced():
     assert bound.epsilon == epsilon([bound.event], 1e-5, Relation.ZERO_OUT)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.95])
+@pytest.mark.parametrize("share", rest_slow([0.5, 0.95], 1))
 def test_a_calibration_that_understates_is_not_believed(monkeypatch, share):
     honest = plan().bind(1000).event.sigma
     monkeypatch.setattr("dpose.training.plan.noise_multiplier", lambda *a, **k: share * honest)

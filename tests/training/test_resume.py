@@ -32,9 +32,10 @@ from dpose.training.folder import RunLog
 from dpose.training.session import TrainingSession
 from quick import quick  # noqa: F401
 from refusals import refused
-from resumed import COMMIT, GRADIENT, LOG, PLANS, RESERVE, SAVE, SETTINGS, STEPS, killed, plan_of, run
+from resumed import COMMIT, GRADIENT, LOG, PLANS, RESERVE, SAVE, SETTINGS, STEPS, UNITS, killed, plan_of, run
 from resumed import quiet as quiet
 from resumed import released as released
+from tiers import rest_slow
 
 KEY, WHOLE = Key.fresh(), {}
 
@@ -73,7 +74,7 @@ def streams(monkeypatch, unbroken, request):
     return request.getfixturevalue("released")
 
 
-@pytest.mark.parametrize("often", [True, False], ids=["checkpoints", "only the first checkpoint"])
+@pytest.mark.parametrize("often", rest_slow([True, False]), ids=["checkpoints", "only the first checkpoint"])
 @pytest.mark.parametrize(
     ("place", "at", "after"),
     [
@@ -181,7 +182,7 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     assert sum(event.steps for event in spent(before)) == 14
     assert done.steps == STEPS - 14
     assert not done.interrupted
-    assert done.statement.epsilon == plan_of().bind(240).epsilon
+    assert done.statement.epsilon == plan_of().bind(UNITS).epsilon
     assert any("14 steps count that were lost or taken twice" in c for c in done.statement.caveats)
     verify_run(tmp_path / "run", tmp_path / "state")
     quiet.file.flush()
@@ -264,7 +265,7 @@ def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
     with refused("units-differ"):
-        run(dots, tmp_path / "run", quiet, data=dots.data(240, seed=1), resume=True)
+        run(dots, tmp_path / "run", quiet, data=dots.data(UNITS, seed=1), resume=True)
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
 
 
@@ -290,7 +291,7 @@ def other_order(data):
 def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monkeypatch, change):
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
-    data = dots.data(240)
+    data = dots.data(UNITS)
     change(data)
     with refused("units-differ"):
         run(dots, tmp_path / "run", quiet, data=data, resume=True)
@@ -340,9 +341,9 @@ def test_the_plan_and_no_clock_decides_which_checkpoints_survive(dots, tmp_path,
     """A step over many units takes longer: a checkpoint that lies where the time was up tells how many there were."""
     now = iter(range(10**9))
     monkeypatch.setattr(time, "monotonic", lambda: seconds * next(now))
-    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 1024)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 340)
     killed(monkeypatch, GRADIENT, 21, dots, tmp_path / "run", quiet)
-    # blocks of two steps of 60 units: step 18 is the first end of one with 1,024 units behind it
+    # blocks of two steps of 20 units: step 18 is the first end of one with 340 units behind it
     assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()} == {"step-0", "step-18"}
 
 
@@ -442,7 +443,7 @@ def test_a_torn_last_reservation_is_claimed_if_it_passes_the_plan(dots, tmp_path
     with path.open("ab") as file:
         file.write(b'{"seq":')  # a line nobody knows the meaning of
     done = run(dots, tmp_path / "run", quiet, resume=True)
-    assert done.statement.epsilon > plan_of().bind(240).epsilon
+    assert done.statement.epsilon > plan_of().bind(UNITS).epsilon
     assert verify_run(tmp_path / "run", tmp_path / "state").spent == pytest.approx(done.statement.epsilon)
 
 

@@ -18,6 +18,7 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import Validation, metric_of_views, moments
 from small_nano import small_nano  # noqa: F401
+from tiers import rest_slow
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PRIVATE = TrainingPlan(
@@ -46,7 +47,7 @@ def scores(folder):
     return [line for line in lines if line["type"] == "score"]
 
 
-@pytest.mark.parametrize("plan", [PRIVATE, PLAIN], ids=["private", "plain"])
+@pytest.mark.parametrize("plan", rest_slow([PRIVATE, PLAIN]), ids=["private", "plain"])
 def test_the_scores_are_those_of_the_weights_that_would_be_released(dots, tmp_path, plan):
     seen = dots.data(50, seed=9)
     first = metric_of_views(dots.task, dots.task.build_model(), seen).to_dict()
@@ -73,7 +74,7 @@ def test_a_run_that_claims_nothing_spends_nothing(dots, tmp_path):
     assert {line["epsilon"] for line in scores(tmp_path / "run")} == {None}
 
 
-@pytest.mark.parametrize("plan", [PRIVATE, PLAIN], ids=["private", "plain"])
+@pytest.mark.parametrize("plan", rest_slow([PRIVATE, PLAIN]), ids=["private", "plain"])
 def test_watching_changes_no_weight(dots, tmp_path, plan):
     watched = run(dots, tmp_path / "a", plan, Validation(dots.data(9, seed=9), "dots", public=True), seed=3)
     alone = run(dots, tmp_path / "b", plan, seed=3)

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpose.media.heif import brand, read_heif
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {
@@ -24,6 +26,14 @@ _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: 
 _JPEG_END = 0xD9
 _ORIENTATION = 0x0112
 _PNG_GREY = (0, 4)  # colour types: grey, and grey with transparency
+_TIFF = (b"II*\0", b"MM\0*")
+_TIFF_TYPES = {1: "B", 3: "H", 4: "I"}
+_TIFF_LOSSY = (6, 7)  # JPEG
+_TIFF_READ = (1, 2, 3, 4, 5, 8, 32773, 32946, *_TIFF_LOSSY)
+"""Compressions that are read: none, of a fax, LZW, deflate, PackBits, JPEG."""
+_MOST_PAGES = 10_000
+_GIF = (b"GIF87a", b"GIF89a")
+KINDS = "JPEG, PNG, WebP, BMP, TIFF, GIF, AVIF or HEIC"
 
 
 class HeaderError(ValueError):
@@ -35,7 +45,7 @@ class Header:
     """A picture file's own account of itself.
 
     Attributes:
-        format: "jpeg", "png", "webp" or "bmp".
+        format: "jpeg", "png", "webp", "bmp", "tiff", "gif", "avif" or "heic".
         width: Pixels, as stored (before any EXIF rotation).
         height: Pixels, as stored.
         complete: False when the file ends before its own end mark or its declared length.
@@ -43,6 +53,8 @@ class Header:
             colours do not count: a picture with a palette has 3.
         depth: Bits that a decoded value takes, 8 or 16.
         lossy: Whether the pixels went through lossy compression.
+        images: How many pictures the file holds: pages, or frames. The first is read.
+        turned: Whether a TIFF's or HEIC's own fields exchange width and height when the picture is shown.
         alpha: Whether the format's own fields say that pixels can be transparent.
         key: Of a PNG without alpha channel: the one gray level, or red, green and blue, that is transparent, as
             decoded. Empty for none.
@@ -57,13 +69,15 @@ class Header:
     lossy: bool = False
     alpha: bool = False
     key: tuple[int, ...] = ()
+    images: int = 1
+    turned: bool = False
 
 
 def read_header(data: bytes) -> Header:
-    """The header of a JPEG, PNG, WebP or BMP file.
+    """The header of a picture file (`KINDS`).
 
     Raises:
-        HeaderError: none of the four, or the size cannot be read.
+        HeaderError: none of them, or the size cannot be read.
     """
     try:
         if data.startswith(_JPEG):
@@ -74,9 +88,120 @@ def read_header(data: bytes) -> Header:
             return _webp(data)
         if data.startswith(b"BM"):
             return _bmp(data)
+        if data.startswith(_TIFF):
+            return _tiff(data)
+        if data.startswith(_GIF):
+            return _gif(data)
+        if kind := brand(data):
+            return _heif(data, kind)
     except (struct.error, IndexError):
         raise HeaderError("its header is cut short") from None
-    raise HeaderError("not a JPEG, PNG, WebP or BMP picture")
+    raise HeaderError(f"not a {KINDS} picture")
+
+
+def _heif(data: bytes, kind: str) -> Header:
+    try:
+        said = read_heif(data)
+    except ValueError as error:
+        raise HeaderError(str(error)) from None
+    if kind == "avif" and said.transformed:
+        raise HeaderError("an AVIF that is turned or mirrored when it is shown; save it upright")
+    return Header(
+        kind,
+        said.width,
+        said.height,
+        said.complete,
+        said.channels if kind == "avif" else 3,
+        lossy=True,
+        alpha=said.alpha,
+        turned=said.turned,
+    )
+
+
+def _tiff(data: bytes) -> Header:
+    order = "<" if data.startswith(b"II") else ">"
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    tags, following = _tiff_tags(data, at, order)
+    width, height = tags[256][0], tags[257][0]
+    bits, kind, packing = tags.get(258, (1,)), tags.get(262, (1,))[0], tags.get(259, (1,))[0]
+    samples, numbers = tags.get(277, (1,))[0], tags.get(339, (1,))
+    colours = 3 if kind in (2, 6) else 1
+    if kind not in (0, 1, 2, 3, 6) or samples not in (colours, colours + 1):
+        raise HeaderError("a TIFF of colours that are not read; save it as grey or RGB")
+    if len(set(bits)) > 1 or bits[0] not in (1, 8, 16) or set(numbers) - {1}:
+        raise HeaderError(f"a TIFF of {bits[0]} bits or of fractions; save it with 8 or 16 bits")
+    if packing not in _TIFF_READ:
+        raise HeaderError("a TIFF whose compression is not read; save it with LZW or none")
+    extra = tags.get(338, (0,) * (samples - colours))
+    if 1 in extra:
+        raise HeaderError("a TIFF whose colours are multiplied by transparency; save it without")
+    places = zip(tags.get(273, tags.get(324, ())), tags.get(279, tags.get(325, ())), strict=False)
+    ends = [start + length for start, length in places]
+    images, seen = 1, {at}
+    while following and following not in seen and images < _MOST_PAGES:
+        seen.add(following)
+        images += 1
+        _, following = _tiff_tags(data, following, order)
+    return Header(
+        "tiff",
+        width,
+        height,
+        complete=bool(ends) and max(ends) <= len(data),
+        channels=1 if kind in (0, 1) else 3,
+        depth=16 if bits[0] == 16 else 8,
+        lossy=packing in _TIFF_LOSSY,
+        alpha=samples > colours,
+        images=images,
+        turned=tags.get(274, (1,))[0] in (5, 6, 7, 8),
+    )
+
+
+def _tiff_tags(data: bytes, at: int, order: str) -> tuple[dict[int, tuple[int, ...]], int]:
+    """Return the whole numbers of a directory by tag, and where the next directory stands; 0 for none."""
+    (count,) = struct.unpack_from(order + "H", data, at)
+    tags: dict[int, tuple[int, ...]] = {}
+    for entry in range(at + 2, at + 2 + 12 * count, 12):
+        tag, kind, many = struct.unpack_from(order + "HHI", data, entry)
+        code = _TIFF_TYPES.get(kind)
+        if code is None or many * struct.calcsize(code) > len(data):
+            continue
+        inline = many * struct.calcsize(code) <= 4
+        place = entry + 8 if inline else struct.unpack_from(order + "I", data, entry + 8)[0]
+        tags[tag] = struct.unpack_from(f"{order}{many}{code}", data, place)
+    if 256 not in tags or 257 not in tags:
+        raise HeaderError("a TIFF without a size")
+    return tags, struct.unpack_from(order + "I", data, at + 2 + 12 * count)[0]
+
+
+def _gif(data: bytes) -> Header:
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
+    images, clear, complete = 0, False, False
+    while at < len(data):
+        if data[at] == 0x3B:
+            complete = True
+            break
+        if data[at] == 0x21:
+            clear |= images == 0 and data[at + 1] == 0xF9 and data[at + 3] & 1 == 1
+            at = _after_blocks(data, at + 2)
+        elif data[at] == 0x2C:
+            left, top, across, down, own = struct.unpack_from("<HHHHB", data, at + 1)
+            # what the first picture leaves free of the screen is transparent
+            clear |= images == 0 and (left, top, across, down) != (0, 0, width, height)
+            images += 1
+            at = _after_blocks(data, at + 11 + (3 << (own & 7) + 1 if own & 0x80 else 0))
+        else:
+            break
+    if not images:
+        raise HeaderError("a GIF without a picture")
+    return Header("gif", width, height, complete, alpha=clear, images=images)
+
+
+def _after_blocks(data: bytes, at: int) -> int:
+    """Return where a chain of blocks ends, each of which begins with its length."""
+    while data[at]:
+        at += 1 + data[at]
+    return at + 1
 
 
 def _jpeg(data: bytes) -> Header:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,20 @@ MAX_PIXELS = 200_000_000
 BACKGROUND = "white"
 """What shows through transparent pixels, wherever a picture is read: a constant, so that it tells nothing."""
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
-"""What `read_image` reads, for listing a folder; the reading itself goes by the file's content."""
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".webp", ".bmp"),
+    *(".tif", ".tiff", ".gif", ".avif", ".heic", ".heif"),
+)
+"""Usual suffixes of what `read_image` reads; what a file is its content decides (`dpose.media.kinds`)."""
 
+_TWICE = ("png", "webp", "bmp")
+"""Formats whose transparent pictures are decoded in two ways that must agree which way up they are."""
 
 _OPAQUE = "save it without transparency"
 
 
 def read_image(path: str | Path, *, orient: bool = True) -> Image:
-    """Decode a JPEG, PNG, WebP or BMP file.
+    """Decode a JPEG, PNG, WebP, BMP, TIFF, GIF, AVIF or (with the extra `heic`) HEIC file; of several pages the first.
 
     EXIF orientation is applied. Grey becomes three equal channels, 16-bit keeps its high byte, a palette is
     looked up, CMYK is converted by the decoder, and what is transparent is laid on `BACKGROUND`: the colours that
@@ -38,7 +44,7 @@ def read_image(path: str | Path, *, orient: bool = True) -> Image:
 
     Args:
         path: The file.
-        orient: Apply EXIF orientation; False gives the pixels as stored.
+        orient: Apply EXIF orientation; False gives the pixels as stored, but for TIFF and HEIC.
 
     Returns:
         uint8, (H, W, 3), RGB, contiguous.
@@ -115,6 +121,8 @@ def shown_size(path: str | Path) -> tuple[int, int]:
     data = read_bytes(path)
     header = _checked_header(data, str(path))
     stored = header.height, header.width
+    if header.format in ("tiff", "heic"):
+        return stored[::-1] if header.turned else stored
     if b"Exif" not in data[: 2**16] or stored[0] == stored[1]:
         return stored
     # an eighth of the size tells which way up it is, unless it is nearly square
@@ -141,10 +149,11 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     bits: one pixel of the file is still one pixel of the picture. Whether this is done follows from the header.
     """
     header = _checked_header(data, name)
-    pixels = _imdecode(data, name, flags)
+    decode = _heic if header.format == "heic" else _imdecode
+    pixels = decode(data, name, flags)
     if not header.alpha:
         return pixels
-    whole = _imdecode(data, name, cv2.IMREAD_UNCHANGED)
+    whole = decode(data, name, cv2.IMREAD_UNCHANGED)
     colours = whole[:, :, :3] if whole.ndim == 3 else whole[:, :, None]
     peak = np.iinfo(whole.dtype).max
     if header.key:
@@ -164,7 +173,7 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
         return np.ascontiguousarray(wide, dtype=pixels.dtype)
 
     # two decodings of one file: they differ where the decoder turned it another way
-    if not (header.lossy or np.array_equal(requested(colours), pixels)):
+    if header.format in _TWICE and not (header.lossy or np.array_equal(requested(colours), pixels)):
         raise DposeError(
             "transparency-orientation-unknown",
             "it cannot be told which way up its transparent parts are",
@@ -202,6 +211,25 @@ def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
     return np.asarray(
         cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB if decoded.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
     )
+
+
+def _heic(data: bytes, name: str, flags: int) -> NDArray[Any]:
+    """Decode a HEIC picture as `_imdecode` does, 8 bits of RGB, or RGBA where transparency is declared."""
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise DposeError(
+            "package-missing",
+            "a HEIC picture needs pillow-heif",
+            name,
+            "pip install pillow-heif, or save it as JPEG",
+        ) from error
+    wanted = "RGBA" if flags == cv2.IMREAD_UNCHANGED else "RGB"
+    try:
+        picture = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=True).to_pillow()
+        return np.ascontiguousarray(np.asarray(picture.convert(wanted)))
+    except (ValueError, OSError, RuntimeError, SyntaxError) as error:
+        raise DposeError("picture-undecodable", "the picture cannot be decoded", name) from error
 
 
 def read_bytes(path: str | Path) -> bytes:

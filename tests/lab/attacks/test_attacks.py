@@ -24,6 +24,7 @@ from dpose_lab.attacks.ranking import search
 from dpose_lab.attacks.transforms import RAW, all_transforms, pixelated, private, public_view
 from quick import quick  # noqa: F401
 from refusals import refused
+from tiers import rest_slow
 
 PEOPLE, QUERIES, SIZE = 30, 3, (128, 96)
 
@@ -49,12 +50,13 @@ def found(bench, shown, adaptive=False):
     return search(likeness, gallery.people, queries.people)
 
 
+@pytest.mark.slow
 def test_raw_queries_are_recognised_far_above_chance(bench):
     hits = (found(bench, RAW).rank == 1).sum()
     assert hits > binom.isf(1e-6, PEOPLE * QUERIES, 1 / PEOPLE)
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("adaptive", rest_slow([False, True]))
 def test_strong_noise_brings_them_to_chance(bench, adaptive):
     hits = (found(bench, private("0.001", "pixels:1", 16), adaptive).rank == 1).sum()
     assert hits <= binom.isf(1e-3, PEOPLE * QUERIES, 1 / PEOPLE)

@@ -50,6 +50,7 @@ def statement(run):
     return PrivacyStatement.from_json((run / "privacy.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_run_is_fully_accounted_and_the_sum_is_named(done):
     assert len(done.runs) == SHADOWS + TARGETS
     (event,) = statement(done.runs[0]).events

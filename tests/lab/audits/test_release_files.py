@@ -7,12 +7,13 @@ from dpose.privacy.keys import state_folder
 from dpose_lab.audits.mechanism_audit import audit_release_command
 from dpose_lab.audits.release_files import CELLS, COMMANDS, file_mechanism
 from refusals import refused
+from tiers import rest_slow
 
 BUDGETS = {"pixelize": ("1", "0", 24 * CELLS), "release-video": ("4", "1e-5", 12 * CELLS)}
 
 
 @pytest.mark.parametrize("fault", [None, "half-noise", "noise-missing"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", rest_slow(COMMANDS))
 def test_true_commands_stand_and_faults_are_flagged(name, fault):
     if name == "release-video" and fault == "noise-missing":
         pytest.skip("what half the noise shows, none shows")

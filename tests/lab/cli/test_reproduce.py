@@ -111,6 +111,7 @@ def test_mistakes_are_one_line(capsys, tmp_path, arguments, word):
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.slow
 def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
     import dpose_scene.data as synthetic_module
 

@@ -35,6 +35,7 @@ from dpose_lab.photos import photo
 from dpose_lab.photos.photo import Photo
 from refusals import refused
 from run_folders import Page
+from tiers import rest_slow
 
 PIXELIZATION = [name for name in EXPERIMENTS if name.startswith("002/")]
 
@@ -176,7 +177,7 @@ def portraits(tmp_path_factory):
     return f"ppm100:{root}"
 
 
-@pytest.mark.parametrize("name", PIXELIZATION)
+@pytest.mark.parametrize("name", rest_slow(PIXELIZATION, 0, 1))
 def test_every_experiment_of_the_paper_runs(name, portraits, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "POWERS", (1, 8, 32))  # of 36 pairs of b and n, 6
     out = tmp_path / "out"

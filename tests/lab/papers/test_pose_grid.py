@@ -229,6 +229,7 @@ def ran(tmp_path_factory):
 
 
 class TestRun:
+    @pytest.mark.slow
     def test_every_cell_is_a_run_with_its_own_statement(self, ran):
         out, outcomes, verified = ran
         done = {o.cell.key: o.values for o in outcomes if o.status == "done"}

@@ -89,6 +89,7 @@ def test_a_training_that_was_stopped_is_no_result(monkeypatch):
         trained.score({"on": "raw"}, own.learners, own.units, 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_tested_on_that_was_trained_on():
     own = bound()
     ids = [{units.unit_id(index) for index in range(3)} for units in (own.units, own.learners)]

@@ -71,9 +71,12 @@ class DataReport:
         for joint, count in zip(self.skeleton.joints, self.visible, strict=True):
             table.add_row(joint, f"{count:,}", f"{count / max(self.people, 1):.0%}")
         parts.append(table)
-        parts += [Text(str(problem)) for problem in self.problems[:_PROBLEMS_SHOWN]]
-        if len(self.problems) > _PROBLEMS_SHOWN:
-            parts.append(Text(f"... and {len(self.problems) - _PROBLEMS_SHOWN:,} more"))
+        # what was read all the same is said once a kind; what was lost, each by itself
+        parts += [Text(line) for line in Problems(p for p in self.problems if p.action == "kept").summary()]
+        lost = [p for p in self.problems if p.action != "kept"]
+        parts += [Text(str(problem)) for problem in lost[:_PROBLEMS_SHOWN]]
+        if len(lost) > _PROBLEMS_SHOWN:
+            parts.append(Text(f"... and {len(lost) - _PROBLEMS_SHOWN:,} more"))
         parts.append(Text(count_problems(len(self.problems))))
         return Group(*parts)
 

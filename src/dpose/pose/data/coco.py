@@ -9,8 +9,12 @@ box is not empty once it is clipped to the picture. Joints with v = 1 (hidden) c
 **What is scored.** Everything in the file, crowds and people without joints too: `pycocotools` ignores those by its own
 rules, and false detections in pictures without people count (`dpose.pose.ap`).
 
-**Joints.** Those that the file's `categories` name, joined as its `skeleton` says; COCO's 17 if it names none.
-A category called "person" is read, or else the only one that has joints.
+**Joints.** Those that the file's `categories` name, joined as its `skeleton` says; if it names none, 17 are COCO's and
+others are called by number. Of several categories with joints that called "person" is read, or all if their joints
+are the same; `,category=NAME` says which.
+
+**Odd values.** A value that cannot be used costs that value: an id is given anew, a missing size is the picture's, a
+missing box is taken around the joints (`dpose.pose.data.labels.boxed_person`).
 
 **Crops.** A box (x, y, w, h) is clipped to [0, W - 1] x [0, H - 1], widened or heightened to the input's aspect about
 its centre and enlarged by 1.25. Differences from HRNet: its clipping takes a pixel off each side of every box, and its
@@ -22,14 +26,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpose.errors import DposeError
-from dpose.pose.data.label_files import LabelFile, PictureFinder, Problems, label_bytes, numbers, read_json
+from dpose.media.images import shown_size
+from dpose.pose.data.label_files import (
+    LabelFile,
+    PictureFinder,
+    Problems,
+    edges_between,
+    id_of,
+    joint_rows,
+    label_bytes,
+    numbers,
+    read_json,
+    whole,
+)
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
@@ -49,16 +67,18 @@ CATEGORIES_BYTES = 2**20
 """Largest size of a file's list of categories."""
 
 
-def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+def read_coco(
+    root: Path, split: str, annotations: str = "", pictures: bool = True, category: str = ""
+) -> Labels:
     """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images", root)
     finder = PictureFinder([(place, "") for place in places])
     notes = (note,) if note else ()
-    return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures)
+    return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures, category=category)
 
 
-def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
+def coco_skeleton(root: Path, split: str, annotations: str = "", category: str = "") -> Skeleton:
     """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints."""
     path, _ = LABEL_FILE.find(root, split, annotations)
     raw = label_bytes(path)
@@ -68,11 +88,11 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
             listed, _ = json.JSONDecoder().raw_decode(text)
         except ValueError:  # the reader of the labels reports what is wrong with them
             continue
-        return category_of({"categories": listed}, path)[1]
+        return category_of({"categories": listed}, path, category)[1] or COCO
     return COCO
 
 
-def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
+def coco_holds(root: Path, split: str, annotations: str = "", category: str = "") -> tuple[str, str]:
     """Recognise COCO itself among data in its format: by the label file, and by the pictures' names.
 
     COCO's own files have "COCO 2017 Dataset" and cocodataset.org under `info`. COCO's pictures are called by
@@ -107,12 +127,13 @@ def parse_coco(
     group_key: str = "",
     skeleton: Skeleton | None = None,
     pictures: bool = True,
+    category: str = "",
 ) -> Labels:
     """Read a label file in COCO's format.
 
     An invalid annotation is left out and reported in `problems` by its id; so is a picture that is missing, with its
     people. With `pictures=False` it stays, without a path: labels alone can be scored. `group_key` is the picture's
-    field that tables are split by; `skeleton` replaces that of the file's categories.
+    field that tables are split by; `skeleton` replaces that of the file's categories; `category` is the one to read.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -125,52 +146,103 @@ def parse_coco(
             str(path),
             LABEL_FILE.get_it,
         )
-    person, named = category_of(content, path)
-    joints = skeleton or named
+    chosen, named = category_of(content, path, category)
+    joints = skeleton or named or _numbered_joints(content["annotations"])
     images, lost = _images(content["images"], finder, group_key, problems, pictures)
     if content["images"] and not images:
         raise problems.all_unusable(path, f"{len(content['images']):,} pictures")
-    people = _people(content["annotations"], person, images, lost, problems, len(joints))
+    people = _people(content["annotations"], chosen, images, lost, problems, len(joints))
     absent = sum(image.path is None for image in images.values())
     if absent:
         notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
-    labelled = tuple(replace(image, people=tuple(people.get(number, ()))) for number, image in images.items())
+    labelled = tuple(replace(image, people=tuple(people.get(own, ()))) for own, image in images.items())
     return Labels(name, path, joints, labelled, tuple(problems), notes)
 
 
-def category_of(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton]:
-    """Return the numbers of the categories to read, and their joints."""
+@dataclass(frozen=True)
+class Categories:
+    """The categories to read, and all that the file lists.
+
+    Attributes:
+        read: Ids of the categories to read.
+        listed: Names of the file's categories by id; empty if the file lists none.
+    """
+
+    read: frozenset[int | str]
+    listed: Mapping[int | str, str]
+
+
+def category_of(content: dict[str, Any], path: Path, name: str = "") -> tuple[Categories, Skeleton | None]:
+    """Return the categories to read, and their joints; None if the file names no joints.
+
+    Raises:
+        DposeError: no category is called `name`, or several have different joints and none is chosen.
+    """
     listed = content.get("categories")
-    entries = [c for c in listed if isinstance(c, dict) and "id" in c] if isinstance(listed, list) else []
-    posed = [c for c in entries if isinstance(c.get("keypoints"), list) and c["keypoints"]]
-    chosen = [c for c in entries if c.get("name") == "person"] or (posed if len(posed) == 1 else [])
-    described = next((c for c in chosen if c in posed), None)
-    if any(type(c["id"]) is not int for c in chosen):
-        raise DposeError("category-id-invalid", 'the "id" of a category should be a whole number', str(path))
+    entries = {
+        own: c
+        for c in (listed if isinstance(listed, list) else [])
+        if isinstance(c, dict) and (own := id_of(c.get("id"))) is not None
+    }
+    names = {own: str(c.get("name", own)) for own, c in entries.items()}
+    posed = [own for own, c in entries.items() if isinstance(c.get("keypoints"), list) and c["keypoints"]]
+    if name:
+        chosen = [own for own in entries if names[own] == name]
+        if not chosen:
+            raise DposeError(
+                "category-unknown", f"has no category {name!r}", str(path), _choices(entries, names)
+            )
+    else:
+        chosen = [own for own in posed if names[own] == "person"] or posed
+        if len({tuple(map(str, entries[own]["keypoints"])) for own in chosen}) > 1:
+            raise DposeError(
+                "categories-ambiguous",
+                f"{len(chosen)} categories have joints of their own",
+                str(path),
+                f"say which, as in coco:ROOT,category={names[chosen[0]]}; {_choices(entries, names)}",
+            )
+    if not chosen:
+        people = [own for own in entries if names[own] == "person"]
+        return Categories(frozenset(people or entries or {1}), names), None
+    described = next((entries[own] for own in chosen if own in posed), None)
     if described is None:
-        return {c["id"] for c in chosen} or {1}, COCO
-    try:
-        edges = [(int(a) - 1, int(b) - 1) for a, b in described.get("skeleton") or ()]  # COCO counts from 1
-    except (TypeError, ValueError) as error:
-        raise DposeError(
-            "skeleton-edges-invalid", '"skeleton" should be pairs of joints', str(path)
-        ) from error
-    return {c["id"] for c in chosen}, skeleton_of(described["keypoints"], edges, where=str(path))
+        return Categories(frozenset(chosen), names), None
+    edges = edges_between(described.get("skeleton") or (), len(described["keypoints"]), first=1)
+    if edges is None:
+        raise DposeError("skeleton-edges-invalid", '"skeleton" should be pairs of joints', str(path))
+    skeleton = skeleton_of(list(map(str, described["keypoints"])), edges, where=str(path))
+    return Categories(frozenset(chosen), names), skeleton
+
+
+def _choices(entries: Mapping[int | str, dict[str, Any]], names: Mapping[int | str, str]) -> str:
+    """List a file's categories with how many joints they have."""
+    counts = {own: len(c.get("keypoints") or ()) for own, c in entries.items()}
+    return "its categories: " + ", ".join(f"{names[own]} ({counts[own]} joints)" for own in entries)
+
+
+def _numbered_joints(annotations: list[Any]) -> Skeleton:
+    """Return joints for a file that names none: COCO's if the first annotation has 17, else numbered ones."""
+    flat = next((e["keypoints"] for e in annotations if isinstance(e, dict) and e.get("keypoints")), None)
+    joints = len(flat) // 3 if isinstance(flat, list) and len(flat) % 3 == 0 else len(COCO)
+    return COCO if joints in (0, len(COCO)) else skeleton_of([f"joint_{j}" for j in range(joints)])
 
 
 def _images(
     entries: list[Any], finder: PictureFinder, group_key: str, problems: Problems, pictures: bool
-) -> tuple[dict[int, LabelledPicture], set[int]]:
+) -> tuple[dict[int | str, LabelledPicture], set[int | str]]:
     """Return the usable pictures by id, without their people, and the ids of the others."""
-    images: dict[int, LabelledPicture] = {}
-    lost: set[int] = set()
+    images: dict[int | str, LabelledPicture] = {}
+    lost: set[int | str] = set()
     paths: set[Path] = set()
-    for number, entry in enumerate(entries, 1):
-        where = f"image entry {number}"
-        if not isinstance(entry, dict) or type(entry.get("id")) is not int:
-            problems.add("a picture without a whole number as id", where)
+    ids = [id_of(entry.get("id")) if isinstance(entry, dict) else None for entry in entries]
+    numbered = all(isinstance(own, int) for own in ids if own is not None)
+    if not numbered:
+        problems.add("ids that are no numbers: pictures are numbered anew", "images", "kept")
+    for place, (own, entry) in enumerate(zip(ids, entries, strict=True), 1):
+        if own is None:
+            problems.add("a picture without an id", f"image entry {place}")
             continue
-        own, where = entry["id"], f"image {entry['id']}"
+        where = f"image {own}"
         if own in images or own in lost:
             problems.add("two pictures with one id", where)
             continue
@@ -179,8 +251,8 @@ def _images(
         if placed is None:
             continue
         file, path = placed
-        sides = [v for v in (entry.get("height"), entry.get("width")) if type(v) is int and 0 < v < 2**31]
-        if len(sides) != 2:
+        size = _size(entry, path, where, problems)
+        if size is None:
             problems.add("no width and height", where, detail=file)
         elif (path or Path(file)) in paths:
             problems.add("two ids for one picture", where, detail=file)
@@ -188,44 +260,76 @@ def _images(
             paths.add(path or Path(file))
             lost.discard(own)
             group = entry.get(group_key, "") if group_key else ""
+            number = own if numbered and isinstance(own, int) else place
             images[own] = LabelledPicture(
-                file, path, (), (sides[0], sides[1]), own, group if isinstance(group, str) else ""
+                file, path, (), size, number, group if isinstance(group, str) else ""
             )
     return images, lost
 
 
+def _size(entry: dict[str, Any], path: Path | None, where: str, problems: Problems) -> tuple[int, int] | None:
+    """Return (H, W) as the labels have it, or else of the picture as it is shown."""
+    height, width = whole(entry.get("height")), whole(entry.get("width"))
+    if height is not None and width is not None and 0 < height < 2**31 and 0 < width < 2**31:
+        return height, width
+    if path is None:
+        return None
+    try:
+        size = shown_size(path)
+    except DposeError:
+        return None
+    problems.add("no width and height: the picture's are taken", where, "kept")
+    return size
+
+
 def _people(
     entries: list[Any],
-    person: set[int],
-    images: dict[int, LabelledPicture],
-    lost: set[int],
+    categories: Categories,
+    images: dict[int | str, LabelledPicture],
+    lost: set[int | str],
     problems: Problems,
     joints: int,
-) -> dict[int, list[LabelledPerson]]:
+) -> dict[int | str, list[LabelledPerson]]:
     """Return the usable annotations by picture."""
-    people: dict[int, list[LabelledPerson]] = {}
-    known: set[int] = set()
-    for number, entry in enumerate(entries, 1):
-        if not isinstance(entry, dict) or type(entry.get("id")) is not int:
-            problems.add("an annotation without a whole number as id", f"annotation entry {number}")
+    people: dict[int | str, list[LabelledPerson]] = {}
+    known: dict[int, dict[str, Any]] = {}
+    taken = [whole(entry.get("id")) for entry in entries if isinstance(entry, dict)]
+    fresh = count(1 + max((own for own in taken if own is not None), default=0))
+    for place, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            problems.add("an annotation that is no object", f"annotation entry {place}")
             continue
-        where = f"annotation {entry['id']}"
-        category, image = entry.get("category_id", 1), entry.get("image_id")
-        if not isinstance(category, int | float) or category not in person:
+        own = whole(entry.get("id"))
+        where = f"annotation entry {place}" if own is None else f"annotation {own}"
+        category, image = id_of(entry.get("category_id", 1)), id_of(entry.get("image_id"))
+        if category is None or category not in categories.read:
+            if category is None or category not in categories.listed:
+                listed = ", ".join(f"{k} {v}" for k, v in categories.listed.items()) or "1"
+                problems.add(
+                    "a category that the file does not list",
+                    where,
+                    "not used",
+                    f"{category}; it lists {listed}",
+                )
+            elif entry.get("keypoints"):
+                problems.add("another category", where, "not used", categories.listed[category])
             continue
-        if entry["id"] in known:
-            problems.add("two annotations with one id", where)
-        elif not isinstance(image, int | float):
+        if own is not None and known.get(own) == entry:
+            problems.add("the same annotation twice", where)
+        elif image is None:
             problems.add("its picture has no number", where)
         elif image in lost:
             problems.add("its picture cannot be used", where, detail=f"image {image}")
         elif image not in images:
             problems.add("its picture is not in the file", where, detail=f"image {image}")
         else:
-            made = _annotation(entry, images[int(image)], where, problems, joints)
+            if own is None or own in known:
+                problems.add("no id of its own: numbered anew", where, "kept")
+                own = next(fresh)
+            made = _annotation(entry, own, images[image], where, problems, joints)
             if made is not None:
-                known.add(made.id)
-                people.setdefault(int(image), []).append(made)
+                known[own] = entry
+                people.setdefault(image, []).append(made)
     return people
 
 
@@ -236,49 +340,53 @@ _KEYS = frozenset({
 
 
 def _annotation(
-    entry: dict[str, Any], image: LabelledPicture, where: str, problems: Problems, joints: int
+    entry: dict[str, Any], own: int, image: LabelledPicture, where: str, problems: Problems, joints: int
 ) -> LabelledPerson | None:
     unknown = sorted(set(entry) - _KEYS)
     if unknown:
         problems.add("an unknown key", where, "not used", repr(unknown[0]))
-    missing = [key for key in ("keypoints", "bbox") if key not in entry]
-    if missing:
-        problems.add(f"has no {missing[0]}", where)
+    if "keypoints" not in entry:
+        problems.add("has no keypoints", where)
         return None
-    flat, box = numbers(entry["keypoints"], 3 * joints), numbers(entry["bbox"], 4)
-    if flat is None:
-        problems.add(f"keypoints are not {3 * joints} finite numbers", where)
+    rows = joint_rows(entry["keypoints"], joints)
+    if rows is None:
+        problems.add(f"keypoints are not {joints} joints of 3 numbers", where)
         return None
-    if box is None:
-        problems.add("bbox is not 4 finite numbers", where)
-        return None
-    area = entry.get("area", box[2] * box[3])
-    if type(area) not in (int, float) or not 0 <= area < 1e300:
-        problems.add("area is no positive number", where)
-        return None
-    crowd = entry.get("iscrowd", 0)
+    box = numbers(entry.get("bbox"), 4)
+    area = numbers([entry.get("area", np.nan)], 1)
+    if "area" in entry and (area is None or not 0 <= area[0] < 1e300):
+        problems.add("area is no positive number: the box's is taken", where, "kept")
+        area = None
+    crowd = whole(
+        int(entry["iscrowd"]) if isinstance(entry.get("iscrowd"), bool) else entry.get("iscrowd", 0)
+    )
     if crowd not in (0, 1):
-        problems.add("iscrowd is neither 0 nor 1", where)
-        return None
+        problems.add("iscrowd is neither 0 nor 1: taken as 0", where, "kept")
     assert image.size is not None
     made = boxed_person(
-        entry["id"],
-        flat.reshape(-1, 3),
-        box,
+        own,
+        rows,
+        np.full(4, np.nan) if box is None else box,
         image.size,
-        area=float(area),
+        area=float("nan") if area is None else float(area[0]),
         where=where,
         problems=problems,
-        crowd=bool(crowd),
+        crowd=crowd == 1,
     )
-    if made is not None and entry.get("num_keypoints", made.labelled) != made.labelled:
+    if entry.get("num_keypoints", made.labelled) != made.labelled:
         detail = f"{entry['num_keypoints']}, {made.labelled}"
         problems.add("num_keypoints is not the number of labelled joints", where, "kept", detail)
     return made
 
 
 DATASET = photographs(
-    read_coco, skeleton=COCO, own_skeleton=coco_skeleton, label_file=LABEL_FILE, oks=True, holds=coco_holds
+    read_coco,
+    options=("annotations", "category"),
+    skeleton=COCO,
+    own_skeleton=coco_skeleton,
+    label_file=LABEL_FILE,
+    oks=True,
+    holds=coco_holds,
 )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,16 +89,22 @@ def label_bytes(path: Path) -> bytes:
         raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
 
 
-def read_json(path: Path, problems: Problems | None = None) -> Any:
-    """Read a JSON file: UTF-8, with or without a byte order mark; otherwise Latin-1, which is added to `problems`."""
+def label_text(path: Path, problems: Problems | None = None) -> str:
+    """Read a text file: UTF-8, or UTF-16 with its byte order mark; otherwise Latin-1, which is added to `problems`."""
     raw = label_bytes(path)
+    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell writes
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        text = raw.decode("latin-1")
         if problems is not None:
             line = raw.count(b"\n", 0, error.start) + 1
             problems.add("not UTF-8", f"{path.name} line {line}", "kept", "read as Latin-1")
+        return raw.decode("latin-1")
+
+
+def read_json(path: Path, problems: Problems | None = None) -> Any:
+    """Read a JSON file of labels (`label_text`)."""
+    text = label_text(path, problems)
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -109,19 +118,87 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
         ) from error
 
 
+def whole(value: Any) -> int | None:
+    """Convert a whole number, also one written as 1.0 or "1", to int; None for everything else."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value.strip()) else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if type(value) is int else None
+
+
+def id_of(value: Any) -> int | str | None:
+    """Return an id as labels may write it, so that equal ids are equal: a whole number, or text; None for others."""
+    number = whole(value)
+    return number if number is not None else value if isinstance(value, str) and value else None
+
+
+def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
+    """Convert joints, flat or in rows, to (J, 3) float64: x, y, and 0 not labelled, 1 hidden, 2 seen.
+
+    Without the third number a joint at 0, 0 is not labelled. null is nan. None if `value` is something else.
+    """
+    rows = (
+        [v for row in value for v in (row if isinstance(row, list) else [row])]
+        if isinstance(value, list)
+        else []
+    )
+    if not all(v is None or type(v) in (int, float) for v in rows):
+        return None
+    try:
+        array = np.array([np.nan if v is None else v for v in rows], np.float64)
+    except OverflowError:
+        return None
+    if len(array) == 3 * joints:
+        return array.reshape(-1, 3)
+    if len(array) != 2 * joints:
+        return None
+    points = array.reshape(-1, 2)
+    return np.column_stack([points, np.where((points != 0).any(axis=1), 2.0, 0.0)])
+
+
+def edges_between(pairs: Any, joints: int, first: int) -> list[tuple[int, int]] | None:
+    """Convert a skeleton's pairs of joints, counted from 0 or from 1, to pairs counted from 0.
+
+    A 0 among them says that they count from 0, the number of joints that they count from 1; `first` decides where
+    neither does. A pair of joints that do not exist is left out. None if the pairs are no pairs of whole numbers.
+    """
+    if not isinstance(pairs, list | tuple) or not all(
+        isinstance(p, list | tuple) and len(p) == 2 for p in pairs
+    ):
+        return None
+    numbered = [(whole(a), whole(b)) for a, b in pairs]
+    ends = {end for pair in numbered for end in pair}
+    if None in ends:
+        return None
+    start = 0 if 0 in ends else 1 if joints in ends else first
+    found = [(a - start, b - start) for a, b in numbered if a is not None and b is not None]
+    return [pair for pair in found if all(0 <= end < joints for end in pair)]
+
+
 def results_of(
     content: list[Any], path: Path, what: str, problems: Problems
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the entries of COCO's results format that are of people (category 1), each with its place for `problems`.
 
-    An entry without the whole number of a picture is a problem; `what` is its name there.
+    An entry without the whole number of a picture is a problem, and so is a file without entries of people; `what` is
+    an entry's name there. Other categories are passed over: a detector finds dogs too.
     """
+    others: set[str] = set()
+    of_people = 0
     for number, entry in enumerate(content, 1):
         where = f"{path.name} entry {number}"
-        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
+        image = whole(entry.get("image_id")) if isinstance(entry, dict) else None
+        if image is None:
             problems.add(f"a {what} without the number of its picture", where)
-        elif entry.get("category_id", 1) == 1:
-            yield where, entry
+        elif whole(entry.get("category_id", 1)) == 1:
+            of_people += 1
+            yield where, {**entry, "image_id": image}
+        else:
+            others.add(str(entry["category_id"]))
+    if others and not of_people:
+        detail = f"its categories: {', '.join(sorted(others)[:9])}; people are 1"
+        problems.add(f"no {what} of a person", path.name, "not used", detail)
 
 
 def holds_something(box: NDArray[Any]) -> bool:
@@ -199,7 +276,8 @@ class LabelFile:
 def _begins(path: Path, wanted: bytes) -> bool:
     try:
         with open_regular(path) as file:
-            return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == wanted
+            first = file.read(64).lstrip(codecs.BOM_UTF8 + codecs.BOM_UTF16 + codecs.BOM_UTF16_BE)
+            return first.replace(b"\0", b"").lstrip()[:1] == wanted
     except OSError:
         return False
 
@@ -207,9 +285,12 @@ def _begins(path: Path, wanted: bytes) -> bool:
 class PictureFinder:
     """Finds picture files by the names in labels.
 
-    A name is looked for below each base in turn. Files whose names are the same text in another normal form, or
-    Latin-1 where the system expects UTF-8, are found too. Each folder is listed once, so that finding a hundred
-    thousand pictures needs only a few system calls.
+    A name is looked for below each base in turn, and if it is not there, its end is: a name with the folders of another
+    machine, with backslashes, or an address as labelling tools write it ("/data/local-files/?d=a.jpg"). Files whose
+    names are the same text in another normal form, or Latin-1 where the system expects UTF-8, are found too. Each
+    folder is listed once, so that finding a hundred thousand pictures needs only a few system calls.
+
+    **Guarantee.** No file outside the bases is found, whatever the name.
 
     Args:
         bases: (folder, prefix): a name is taken without its prefix, and below the folder; names without the prefix are
@@ -221,12 +302,25 @@ class PictureFinder:
         self._listed: dict[Path, dict[str, str]] = {}
 
     def find(self, name: str) -> Path | None:
-        """Return the file, or None."""
-        for base, prefix in self._bases:
-            if name.startswith(prefix):
-                path = self._below(base, PurePosixPath(name[len(prefix) :]))
+        """Return the file or folder, or None."""
+        found = self._named(name)
+        return None if found is None else found[1]
+
+    def _named(self, name: str) -> tuple[str, Path] | None:
+        """Return the file, and the name that it was found by: `name` or its end."""
+        if not leads_out(name):
+            for base, prefix in self._bases:
+                if name.startswith(prefix):
+                    path = self._below(base, PurePosixPath(name[len(prefix) :]))
+                    if path is not None:
+                        return name, path
+        parts = _parts_of(name)
+        for first in range(len(parts)):
+            end = PurePosixPath(*parts[first:])
+            for base, prefix in self._bases:
+                path = None if prefix else self._below(base, end)
                 if path is not None:
-                    return path
+                    return str(end), path
         return None
 
     def place(
@@ -234,17 +328,18 @@ class PictureFinder:
     ) -> tuple[str, Path | None] | None:
         """Return the name and file of a picture in labels; None, with an entry in `problems`, if it cannot be used.
 
-        A name that is no text or leads out of the folder cannot be used, nor a missing file, unless `absent`: its file
-        is None.
+        A name that is no text cannot be used, nor a missing file, unless `absent`: its file is None.
         """
-        if not isinstance(name, str) or leads_out(name):
+        if not isinstance(name, str) or "\0" in name or not _parts_of(name):
             problems.add("no usable file name", where, detail=repr(name)[:80])
             return None
-        path = self.find(name)
-        if path is None and not absent:
-            problems.add("the picture is missing", where, detail=name)
-            return None
-        return name, path
+        found = self._named(name)
+        if found is not None:
+            return found
+        if absent:
+            return str(PurePosixPath(*_parts_of(name))), None
+        problems.add("the picture is missing", where, detail=name)
+        return None
 
     def _below(self, base: Path, name: PurePosixPath) -> Path | None:
         folder = base
@@ -262,6 +357,20 @@ class PictureFinder:
             except OSError:
                 self._listed[folder] = {}
         return self._listed[folder]
+
+
+def _parts_of(name: str) -> tuple[str, ...]:
+    """Split a name that another machine or tool wrote: backslashes, drives, addresses; nothing that climbs is left."""
+    if "://" in name or name.startswith("/data/"):
+        address = urlsplit(name)
+        name = parse_qs(address.query).get("d", [unquote(address.path)])[0]
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
+        return ()
+    parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+    climbs = [place for place, part in enumerate(parts) if part == ".." or part[1:] == ":"]
+    return tuple(parts[climbs[-1] + 1 :] if climbs else parts)
 
 
 def _plain(name: str) -> str:

@@ -29,6 +29,8 @@ from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII, Skeleton
 from dpose.privacy.selection import smallest
 
+ROUND_JOINTS = 0.1
+"""A box around joints is larger than they are by this share of its longer side, on each side."""
 FAR_OUTSIDE = 0.5
 """Distance of a labelled joint outside the picture, as a share of its longer side, above which it is a problem; it
 stays."""
@@ -227,13 +229,16 @@ class PoseDataset(Dataset):
 
 
 def photographs(
-    labels: Callable[..., Labels], splits: tuple[str, ...] = ("train", "val"), **more: Any
+    labels: Callable[..., Labels],
+    splits: tuple[str, ...] = ("train", "val"),
+    options: tuple[str, ...] = ("annotations",),
+    **more: Any,
 ) -> PoseDataset:
     """Describe photographs of several people with labels in a file, replaceable by `,annotations=FILE`."""
     return PoseDataset(
         splits=splits,
         default={"train": "train", "evaluate": "val"},
-        options=("annotations",),
+        options=options,
         distinct=("annotations",),
         labels=labels,
         several=True,
@@ -247,28 +252,41 @@ def boxed_person(
     box: NDArray[np.float64],
     size: tuple[int, int],
     *,
-    area: float,
+    area: float = float("nan"),
     where: str,
     problems: Problems,
     crowd: bool = False,
-) -> LabelledPerson | None:
-    """Make a person of a format with joints, visibility and box; None, with an entry in `problems`, if invalid.
+) -> LabelledPerson:
+    """Make a person of a format with joints, visibility and box. An odd value costs that value, never the person.
+
+    A joint without a place is not labelled. A visibility that is a score labels the joint above 0. An empty box, or one
+    of nan, is replaced by one around the labelled joints.
 
     Args:
         number: `LabelledPerson.id`.
         joints: (J, 3), x and y in pixels of the picture and 0 not labelled, 1 hidden, 2 seen.
         box: (4,), x, y, width, height in pixels.
         size: (H, W) of the picture, pixels.
-        area: Pixels squared.
+        area: Pixels squared; nan for the box's.
         where: The entry, for `problems`.
         problems: Receives invalid and unusual values.
         crowd: True if several people share the annotation.
     """
     points, flags = joints[:, :2].copy(), joints[:, 2].copy()
+    lost = ~np.isfinite(joints).all(axis=1) | (flags < 0)
+    if (lost & ~(flags <= 0)).any():
+        problems.add("a joint without a place", where, "not used")
+    points[lost], flags[lost] = 0, 0
     if not np.isin(flags, (0, 1, 2)).all():
-        problems.add("a visibility other than 0, 1 or 2", where)
-        return None
+        problems.add("a visibility that is neither 0, 1 nor 2: joints above 0 are labelled", where, "kept")
+        flags = np.where(flags > 0, 2.0, 0.0)
     height, width = size
+    if not (np.isfinite(box).all() and (box[2:] > 0).all()):
+        if flags.any() and not crowd:
+            problems.add("no box, or an empty one: the joints' is taken", where, "kept")
+        box = _around(points[flags > 0])
+    if np.isnan(area):
+        area = float(box[2:].prod())
     corners = clipped(box, size) if flags.any() and not crowd else None
     if flags.any() and not crowd and corners is None:
         problems.add("an empty box", where, "not used", f"{box.tolist()} in {width} x {height}")
@@ -277,6 +295,15 @@ def boxed_person(
     if (far.any(axis=1) & (flags > 0)).any():
         problems.add("a labelled joint far outside the picture", where, "kept")
     return LabelledPerson(number, points, flags, corners, box, area, crowd=crowd)
+
+
+def _around(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a box x, y, w, h around joints, (K, 2); empty if K is 0."""
+    if not len(points):
+        return np.zeros(4)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = ROUND_JOINTS * (high - low).max()
+    return np.concatenate([low - margin, high - low + 2 * margin])
 
 
 def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float32] | None:

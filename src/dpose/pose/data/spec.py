@@ -84,7 +84,7 @@ class DataSpec(Spec):
     def _label_file(self) -> tuple[Path, str] | None:
         file = self.dataset.label_file
         try:
-            return file.find(self.folder, self.split, **dict(self.options)) if file else None
+            return file.find(self.folder, self.split, self.option("annotations")) if file else None
         except DposeError:
             return None
 

@@ -14,6 +14,9 @@ A line is `class cx cy w h` and, for each joint, `x y v` (or `x y`), all in shar
 it is shown; v is 0 not labelled, 1 hidden, 2 seen. Without `kpt_names` 17 joints are COCO's, others are called by
 number. Without v a joint at 0, 0 is not labelled.
 
+The file may have another name where it is the only `.yaml` of the folder. A `skeleton` of pairs of joints, counted from
+0 or from 1, is drawn. What another machine has elsewhere is looked for by the end of its name below the folder.
+
 Everything else is as for data in COCO's format, AP too. A person's area is 0.53 of the box, as in Ultralytics:
 boxes stand for the segmentation that labels of this kind lack.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +38,15 @@ from dpose.files import explain_os_error, file_text, file_yaml, write_atomic
 from dpose.known_sets import sets_in
 from dpose.media.images import IMAGE_SUFFIXES, encode_image, shown_size
 from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
-from dpose.pose.data.label_files import Problems
+from dpose.pose.data.label_files import PictureFinder, Problems, edges_between, label_text
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
 AREA_OF_BOX = 0.53
+OUTSIDE = 0.5
+"""Largest distance of a share from the picture; pixels in place of shares are further away."""
 MOST_JOINTS = 1_000
 _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
@@ -79,7 +85,8 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
         except DposeError as error:
             problems.add(error.what, file.name)
             continue
-        those = _people(file, size, (len(skeleton), values, people_class), people + 1, problems)
+        described = (len(skeleton), values, people_class)
+        those = _people(file, size, described, people + 1, problems)
         people += len(those)
         # as in COCO, a number as a picture's name is its id
         number = int(file.stem) if len(numbers) == len(files) else place
@@ -94,6 +101,15 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Path]:
     """Read `data.yaml`, or the file that replaces it; return its content and path."""
     path = root / (annotations or USUAL)
+    if not path.is_file() and not annotations:
+        others = sorted([*root.glob("*.yaml"), *root.glob("*.yml")])
+        if len(others) > 1:
+            names = ", ".join(other.name for other in others)
+            fix = "say which, as in yolo:ROOT,annotations=FILE"
+            raise DposeError(
+                "labels-ambiguous", f"several files could be its {USUAL}: {names}", str(root), fix
+            )
+        path = others[0] if others else path
     if not path.is_file():
         raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
     try:
@@ -134,7 +150,12 @@ def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton,
         raise DposeError(
             "joint-names-count-wrong", f"names {len(names)} joints where kpt_shape has {count}", str(path)
         )
-    order, edges = settings.get("flip_idx"), COCO.edges if tuple(names) == COCO.joints else ()
+    order = settings.get("flip_idx")
+    edges = edges_between(settings.get("skeleton") or (), count, first=0)
+    if edges is None:
+        raise DposeError("skeleton-edges-invalid", "skeleton should be pairs of joints", str(path))
+    if not edges and tuple(names) == COCO.joints:
+        edges = list(COCO.edges)
     if order is not None and not (isinstance(order, list) and all(type(j) is int for j in order)):
         raise DposeError("flip-idx-invalid", "flip_idx should be a list of places", str(path))
     return skeleton_of(names, edges, order, where=str(path)), values
@@ -158,13 +179,12 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
             f"its splits: {_splits(settings)}",
         )
     roots = [path.parent / str(settings.get("path", ".")), path.parent]
+    finder = PictureFinder([(root, "") for root in roots])
     files: list[Path] = []
     for place in given if isinstance(given, list) else [given]:
-        # Roboflow writes "../train/images" for what lies beside data.yaml
-        tried = [root / name for root in roots for name in (str(place), str(place).removeprefix("../"))]
-        place_found = next(
-            (t for t in tried if os.path.exists(t)), None
-        )  # a name may be too long to look for
+        tried = [root / str(place) for root in roots]
+        # a name may be too long to look for; Roboflow writes "../train/images" for what lies beside data.yaml
+        place_found = next((t for t in tried if os.path.exists(t)), None) or finder.find(str(place))
         if place_found is None:
             raise DposeError(
                 "file-missing", "no such file or folder", str(tried[0]), f"{split} in {path.name} names it"
@@ -173,7 +193,7 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
             files += [f for f in sorted(place_found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
         else:
             try:
-                listed = file_text(place_found).split("\n")
+                listed = file_text(place_found, encoding="utf-8-sig").split("\n")
             except (OSError, UnicodeDecodeError) as error:
                 raise DposeError(
                     "picture-list-invalid",
@@ -181,7 +201,10 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
                     str(place_found),
                     f"{split} in {path.name} names it",
                 ) from error
-            files += [place_found.parent / line.strip() for line in listed if line.strip()]
+            near = PictureFinder([(folder, "") for folder in (place_found.parent, *roots)])
+            for name in filter(None, map(str.strip, listed)):
+                exact = place_found.parent / name
+                files.append(exact if os.path.exists(exact) else near.find(name) or exact)
     return list(dict.fromkeys(files))
 
 
@@ -200,10 +223,7 @@ def _label_file(picture: Path) -> Path:
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     """Return the lines of a label file, counted from 1; none if there is no file, as for a picture without people."""
-    try:
-        text = file_text(path, errors="replace") if path.exists() else ""
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+    text = label_text(path) if path.exists() else ""
     return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
@@ -220,35 +240,44 @@ def _people(
     for line, text in _lines(_label_file(picture)):
         where = f"{_label_file(picture).name} line {line}"
         parsed = _person(text, joints, values, size)
-        if isinstance(parsed, str):
-            problems.add(parsed, where)
+        if isinstance(parsed[0], str):
+            problems.add(parsed[0], where, detail=str(parsed[1]))
         elif wanted is None or parsed[0] == wanted:
             _, rows, box = parsed
-            area = float(AREA_OF_BOX * box[2:].prod())
-            number = first + len(people)
-            made = boxed_person(number, rows, box, size, area=area, where=where, problems=problems)
-            people += [] if made is None else [made]
+            made = boxed_person(first + len(people), rows, box, size, where=where, problems=problems)
+            people.append(replace(made, area=AREA_OF_BOX * made.area))
     return people
 
 
 def _person(
     text: str, joints: int, values: int, size: tuple[int, int]
-) -> str | tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """Return the class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it."""
+) -> tuple[int, NDArray[np.float64], NDArray[np.float64]] | tuple[str, str]:
+    """Return the class of a line, joints (J, 3) and box x, y, w, h in pixels; or what is wrong with it, and details."""
     try:
         row = np.array([float(part) for part in text.split()])
     except ValueError:
-        return "not a line of numbers"
+        return "not a line of numbers", ""
     if len(row) != 5 + joints * values:
-        return f"not {5 + joints * values} numbers"
-    if not np.isfinite(row).all() or (row[1:5] < 0).any() or (row[1:5] > 1).any():
-        return "a box that is not in shares of the picture"
-    scale = np.array(size[::-1], np.float64)
+        fits = [f"[{(len(row) - 5) // k}, {k}]" for k in (2, 3) if len(row) > 5 and not (len(row) - 5) % k]
+        fit = f"; kpt_shape: {' or '.join(fits)} would fit" if fits else ""
+        return f"not {5 + joints * values} numbers", f"{len(row)}{fit}"
+    if not np.isfinite(row[0]):
+        return "no class", ""
     rows = row[5:].reshape(joints, values)
     flags = rows[:, 2] if values == 3 else np.where((rows > 0).any(axis=1), 2.0, 0.0)
+    labelled = rows[flags > 0, :2]
+    if len(labelled) and not any(map(_are_shares, labelled)):
+        return "joints that are not in shares of the picture", ""
+    scale = np.array(size[::-1], np.float64)
     centre, extent = row[1:3] * scale, row[3:5] * scale
-    box = np.concatenate([centre - extent / 2, extent])
+    usable = _are_shares(row[1:5])  # or else the box is taken around the joints
+    box = np.concatenate([centre - extent / 2, extent]) if usable else np.full(4, np.nan)
     return int(row[0]), np.column_stack([rows[:, :2] * scale, flags]), box
+
+
+def _are_shares(values: NDArray[np.float64]) -> bool:
+    """True if no number is further outside the picture than rounding, and people cut off by its edge, explain."""
+    return not (np.abs(values - 0.5) > 0.5 + OUTSIDE).any()
 
 
 def _below(file: Path, folder: Path) -> str:
