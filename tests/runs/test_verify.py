@@ -7,6 +7,8 @@ saw the run. docs/threat-model.md lists which fields are computed again and whic
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -68,6 +70,18 @@ def genuine(tmp_path_factory):
 def runs(genuine, tmp_path):
     shutil.copytree(genuine, tmp_path / "runs")
     return tmp_path / "runs"
+
+
+def test_no_torch_is_imported_for_it(runs):
+    """Whoever checks a model need not wait for what trains one."""
+    code = (
+        "import sys\n"
+        "from dpose.runs.verify import verify_run\n"
+        "assert verify_run(sys.argv[1]).spent\n"
+        "print(sorted({'torch', 'timm', 'torchvision', 'matplotlib'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(runs / "views")], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def values_of(folder) -> dict:
