@@ -82,9 +82,9 @@ def test_of_an_animation_the_first_frame_is_read(kind, options):
         decode_image(data[:-30], "a")
 
 
-def test_a_gif_is_refused_in_words():
-    with refused("picture-unreadable", where=("a.gif", "BMP")):
-        decode_image(encoded(Pillow.fromarray(SCENE), "GIF"), "a.gif")
+def test_another_format_is_refused_in_words():
+    with refused("picture-unreadable", where=("a.ico", "BMP")):
+        decode_image(encoded(Pillow.fromarray(SCENE), "ICO"), "a.ico")
 
 
 def test_a_truncated_jpeg_is_refused_by_name(tmp_path):

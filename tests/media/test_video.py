@@ -155,7 +155,8 @@ def test_odd_sizes(tmp_path, size):
         for packet in stream.encode(None):
             out.mux(packet)
     _, after = copy(source, tmp_path / "b.mp4")
-    assert (after.width, after.height, after.frames) == (*size, 3)
+    # so that every player shows it
+    assert (after.width, after.height, after.frames) == (size[0] + size[0] % 2, size[1] + size[1] % 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_a_turned_video_is_released_as_it_is_shown(tmp_path, matrix, shape, corn
     struct.pack_into(">9i", data, data.index(b"tkhd") + 44, a, b, 0, c, d, 0, 0, 0, 1 << 30)
     source.write_bytes(data)
     _, after = copy(source, tmp_path / "b.mp4")
-    assert after.rotation == 0
+    assert after.display.upright
     shown = next(iter(read_frames(after))).pixels
     assert shown.shape[:2] == shape
     assert shown[corner].mean() > 200
@@ -399,7 +400,7 @@ def test_a_file_that_names_others_is_no_video(tmp_path, what, name):
         assert "\n" not in told.value.line()
 
 
-@pytest.mark.parametrize("kind", ["image2pipe", "yuv4mpegpipe", "wav", "nut", "flv"])
+@pytest.mark.parametrize("kind", ["image2pipe", "yuv4mpegpipe", "wav", "nut"])
 def test_other_kinds_of_containers_are_refused(tmp_path, kind):
     path = tmp_path / "a.mp4"
     with av.open(str(path), "w", format=kind) as out:
@@ -408,7 +409,7 @@ def test_other_kinds_of_containers_are_refused(tmp_path, kind):
             frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
             frame.rate = 8000
         else:
-            codec = {"image2pipe": "png", "yuv4mpegpipe": "wrapped_avframe", "flv": "flv1"}.get(kind, "mpeg4")
+            codec = {"image2pipe": "png", "yuv4mpegpipe": "wrapped_avframe"}.get(kind, "mpeg4")
             stream = out.add_stream(codec, rate=25)
             stream.width, stream.height = 64, 48
             stream.pix_fmt = "rgb24" if codec == "png" else "yuv420p"

@@ -32,7 +32,7 @@ def frame(level, size=(48, 64)):
 
 
 def write(path, times, size=(48, 64), length=None):
-    with video_file(path, info_for(RATE, BASE, size, length), pad=True) as writer:
+    with video_file(path, info_for(RATE, BASE, size, length)) as writer:
         for k, time in enumerate(times):
             writer.add(frame(10 * k % 200, size), round(time / BASE))
     return path
@@ -77,7 +77,7 @@ class TestRoundTrip:
         reader, copy, times = VideoReader(videos / name), tmp_path / "copy.mp4", []
         info = reader.info
         small = replace(info, height=-(-info.height // 8), width=-(-info.width // 8))
-        with video_file(copy, small, pad=True) as writer:
+        with video_file(copy, small) as writer:
             for image, time in reader:
                 times.append(time)
                 writer.add(np.ascontiguousarray(image[::8, ::8]), round(time / info.time_base))

@@ -570,7 +570,8 @@ class TestFiles:
         source = write(tmp_path / "a.mp4", frames=frames, size=size, pix_fmt="yuv444p")
         release_video(source, tmp_path / "b.mp4", 8, "1e-5", 1)
         after = probe(tmp_path / "b.mp4")
-        assert (after.width, after.height, after.frames) == (*size, frames)
+        grown = tuple(side + side % 2 for side in size)
+        assert (after.width, after.height, after.frames) == (*grown, frames)
         verify_release(tmp_path / "b.mp4")
 
     def test_a_turned_video_is_released_as_it_is_shown(self, tmp_path):
@@ -582,7 +583,7 @@ class TestFiles:
         statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5")
         assert (statement.release["shape"]["width"], statement.release["shape"]["height"]) == (32, 64)
         after = probe(tmp_path / "b.mp4")
-        assert (after.width, after.height, after.rotation) == (32, 64, 0)
+        assert (after.width, after.height, after.display.upright) == (32, 64, True)
         verify_release(tmp_path / "b.mp4")
 
     def test_grey_videos(self, tmp_path):

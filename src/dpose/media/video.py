@@ -27,18 +27,26 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
+from dpose.media.shown import UPRIGHT, Display, display_of, shown_array
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
-VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts")
-"""What is taken for a video when a folder is listed; the reading itself goes by the content."""
+VIDEO_SUFFIXES = (
+    *(".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts"),
+    *(".mts", ".m2ts", ".3gp", ".3g2", ".wmv", ".asf", ".flv", ".h264", ".264", ".h265", ".hevc"),
+)
+"""Usual suffixes of videos; what a file is its content decides (`dpose.media.kinds`)."""
 
+LONGEST_INDEX = 1 << 26
+"""Bytes of an AVI's index that are read: four million frames."""
 MAX_FRAME_PIXELS = 100_000_000
 """Larger frames are refused before they are decoded."""
 
-DEMUXERS = ("mov", "matroska", "avi", "mpegts", "mpeg")
+DEMUXERS = ("mov", "matroska", "avi", "mpegts", "mpeg", "asf", "flv", "gif", "h264", "hevc")
 """FFmpeg's readers of containers that may be used, whatever a file is called: these find all of a video in the file
 itself. Others (playlists, lists of files, descriptions of streams) open what a file names."""
+UNSTAMPED = ("avi", "h264", "hevc")
+"""Containers without time stamps of their own."""
 SELF_CONTAINED = {"format_whitelist": ",".join(DEMUXERS), "protocol_whitelist": "file", "enable_drefs": "0"}
 """FFmpeg's options for that; a QuickTime file may name others that hold its tracks, and they are not opened."""
 
@@ -58,7 +66,10 @@ class VideoInfo:
         grey: Whether it has one channel.
         sound: Whether it has sound.
         stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
-        rotation: Degrees that a player turns the picture by, counter-clockwise: 0, 90, 180 or 270.
+        display: How frames are shown: turned, mirrored, in which colours.
+        start: When the container begins, in seconds: what is written begins at 0.
+        repeated: Numbers of the frames that show the one before again: empty chunks of an AVI.
+        notes: What of the file is left out or changed, for the terminal.
         length: How long its pictures are declared to last, in seconds; None if nothing says.
         whole_length: As `length`, of all that the container holds.
     """
@@ -72,7 +83,10 @@ class VideoInfo:
     grey: bool
     sound: bool
     stamped: bool
-    rotation: int
+    display: Display = UPRIGHT
+    start: Fraction = Fraction()
+    repeated: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
     length: Fraction | None = None
     whole_length: Fraction | None = None
 
@@ -129,13 +143,15 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         if first is None:
             raise DposeError("video-without-frames", "has no frame that can be decoded", str(path))
         _check_opaque(first, path, stream)
-        rotation = int(round(getattr(first, "rotation", 0) / 90) * 90) % 360
-        turned = rotation in (90, 270)
+        display, container_name = display_of(first), str(container.format.name)
         rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-        base = Fraction(stream.time_base or 1 / rate)
+        stamped, edited = container_name not in UNSTAMPED, "mp4" in container_name
+        base = Fraction(stream.time_base or 1 / rate) if stamped or container_name == "avi" else 1 / rate
         grey = str(first.format.name).startswith("gray")
         frames, sound = int(stream.frames), bool(container.streams.audio)
-        stamped, edited = container.format.name != "avi", "mp4" in container.format.name
+        repeated = empty_chunks(path, stream.index, frames) if container_name == "avi" else frozenset()
+        start = Fraction(max(0, container.start_time or 0), av.time_base) if stamped else Fraction(0)
+        notes = _left_out(container, stream, display)
         length = None if stream.duration is None else stream.duration * base
         whole = None if container.duration is None else Fraction(container.duration, av.time_base)
     with contextlib.suppress(DposeError) if lenient else contextlib.nullcontext():
@@ -143,10 +159,62 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
             frames = 0 if lenient else _counted(path)
         elif edited:
             frames = shown_frames(path, frames)
-    width, height = (first.height, first.width) if turned else (first.width, first.height)
+    width, height = (first.height, first.width) if display.exchanged else (first.width, first.height)
     return VideoInfo(
-        path, width, height, frames, Fraction(rate), base, grey, sound, stamped, rotation, length, whole
+        path,
+        width,
+        height,
+        frames,
+        Fraction(rate),
+        base,
+        grey,
+        sound,
+        stamped,
+        display,
+        start,
+        repeated,
+        notes,
+        length,
+        whole,
     )
+
+
+def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
+    """Say what of a container is not taken, and what is changed."""
+    cameras = sum(not _is_cover(other) for other in container.streams.video) - 1
+    sounds = len(container.streams.audio) - 1
+    lines = []
+    if cameras > 0:
+        lines.append(f"of {cameras + 1} videos in the file the first is taken")
+    if sounds > 0:
+        lines.append(f"of {sounds + 1} sounds in the file only the first can be kept")
+    if display.hdr:
+        lines.append("HDR: brightness is mapped to ordinary brightness by one fixed curve")
+    return tuple(lines)
+
+
+def empty_chunks(path: Path, stream: int, declared: int) -> frozenset[int]:
+    """Return the numbers of the frames of an AVI whose chunks its index declares empty: they show the one before.
+
+    Empty if there is no index of `declared` chunks for the stream, or the first is empty.
+    """
+    with open_regular(path) as file:
+        if file.read(12)[8:] != b"AVI ":
+            return frozenset()
+        while len(head := file.read(8)) == 8:
+            name, size = head[:4], int.from_bytes(head[4:], "little")
+            if name == b"idx1":
+                index = file.read(min(size, LONGEST_INDEX))
+                break
+            file.seek(size + size % 2, os.SEEK_CUR)
+        else:
+            return frozenset()
+    wanted = (b"%02ddc" % stream, b"%02ddb" % stream)
+    entries = [index[at : at + 16] for at in range(0, len(index) - 15, 16)]
+    sizes = [int.from_bytes(entry[12:], "little") for entry in entries if entry[:4] in wanted]
+    if len(sizes) != declared or not sizes or sizes[0] == 0:
+        return frozenset()
+    return frozenset(number for number, size in enumerate(sizes) if size == 0)
 
 
 def frame_times(info: VideoInfo) -> list[Fraction]:
@@ -233,8 +301,13 @@ def read_frames(
                         str(info.path),
                     )
                 pts = _stamp(picture, info, count, last, damage is not None)
-                yield Frame(_pixels(picture, info), pts, int(picture.duration or 0))
+                pixels = shown_array(picture, info.display, info.grey)
+                yield Frame(pixels, pts, int(picture.duration or 0))
                 count, last = count + 1, pts
+                while count in info.repeated:
+                    last = _stamp(None, info, count, last, damage is not None)
+                    yield Frame(pixels, last, int(picture.duration or 0))
+                    count += 1
     if count != info.frames and damage is None:
         raise DposeError(
             "video-length-differs",
@@ -318,7 +391,7 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
             "video-kind-unknown",
             "is no video of a kind that is read",
             str(path),
-            "give MP4, QuickTime, Matroska, WebM, AVI or MPEG",
+            "give MP4, QuickTime, Matroska, WebM, AVI, MPEG, WMV, FLV, GIF or raw H.264",
         ) from error
     except av.error.FFmpegError as error:
         raise DposeError(
@@ -334,16 +407,24 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
 
 
 def _stream(container: Any, path: Path) -> Any:
-    if not container.streams.video:
+    streams = [stream for stream in container.streams.video if not _is_cover(stream)]
+    if not streams:
         raise DposeError("video-missing-in-file", "has no video in it", str(path))
-    if getattr(container.streams.video[0], "codec_context", None) is None:
+    if getattr(streams[0], "codec_context", None) is None:
         raise DposeError(
             "video-undecodable", "the video cannot be decoded: nothing here knows how", str(path)
         )
-    return container.streams.video[0]
+    return streams[0]
+
+
+def _is_cover(stream: Any) -> bool:
+    """True for a picture that a file of music or film carries as its cover."""
+    return bool(stream.disposition & av.stream.Disposition.attached_pic)
 
 
 def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
+    if stream.codec_context.name == "gif":
+        return  # each pixel shows or not, and `shown_array` lays them on white
     # some containers keep alpha in a track of its own, which the decoder does not look at
     if (
         any(part.is_alpha for part in picture.format.components)
@@ -436,22 +517,16 @@ def _counted(path: Path) -> int:
 
 
 def _stored_size(info: VideoInfo) -> tuple[int, int]:
-    return (info.width, info.height) if info.rotation in (90, 270) else (info.height, info.width)
+    return (info.width, info.height) if info.display.exchanged else (info.height, info.width)
 
 
 def _stamp(picture: Any, info: VideoInfo, count: int, last: int, lenient: bool) -> int:
     # an AVI has decoding times alone, which are of use where frames were passed over
-    stamp = picture.pts if info.stamped else picture.dts if lenient else None
+    stamp = None if picture is None else picture.pts if info.stamped else picture.dts if lenient else None
     if stamp is not None and (count == 0 or stamp > last):
         return int(stamp)
     # no usable stamp: one frame after the last
     return last + max(1, round(1 / (info.rate * info.time_base))) if count else 0
-
-
-def _pixels(picture: Any, info: VideoInfo) -> NDArray[np.uint8]:
-    array = picture.to_ndarray(format="gray" if info.grey else "rgb24")
-    array = array.reshape(*array.shape[:2], info.channels)
-    return np.ascontiguousarray(np.rot90(array, info.rotation // 90)) if info.rotation else array
 
 
 def ffmpeg_words(error: Exception) -> str:

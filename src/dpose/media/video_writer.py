@@ -15,28 +15,36 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, fsync_folder, make_folder
+from dpose.media.shown import BT709
 from dpose.media.video import VideoInfo, ffmpeg_words, opened_video
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
 WRITABLE = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 """Containers that can be written, by suffix."""
+LIMITED = 1
+"""Number of the colour range that videos usually have (ITU-T H.273): black is 16 and white 235."""
 
 
 class VideoWriter:
     """Encodes frames (H.264) with the time stamps they are given; made by `open_writer`."""
 
-    def __init__(
-        self, path: Path, container: Any, info: VideoInfo, quality: int, sound: Any, pad: bool
-    ) -> None:
+    def __init__(self, path: Path, container: Any, info: VideoInfo, quality: int, sound: Any) -> None:
         self._path, self._container = path, container
         self._sound = container.add_stream_from_template(sound) if sound is not None else None
         stream = container.add_stream("libx264", rate=info.rate)
-        grown = (info.height % 2, info.width % 2) if pad else (0, 0)
+        # half-size chroma needs even sides, and few players show other chroma
+        grown = info.height % 2, info.width % 2
         stream.height, stream.width = info.height + grown[0], info.width + grown[1]
-        # half-size chroma needs even sides
-        even = stream.width % 2 == 0 and stream.height % 2 == 0
-        stream.pix_fmt = "yuv420p" if even else "yuv444p"
+        stream.pix_fmt = "yuv420p"
+        # or players guess, and take BT.601's red for BT.709's
+        coded = stream.codec_context
+        coded.colorspace, coded.color_primaries, coded.color_trc, coded.color_range = (
+            BT709,
+            BT709,
+            BT709,
+            LIMITED,
+        )
         stream.codec_context.time_base = info.time_base
         stream.time_base = info.time_base
         # no reordering: time stamps leave as they came
@@ -45,6 +53,7 @@ class VideoWriter:
         stream.options = {"crf": str(quality), "preset": "veryfast", "mbtree": "0"}
         stream.thread_type = "AUTO"
         self._stream, self._info, self._grown = stream, info, grown
+        self._start = round(info.start / info.time_base)
         self._last: int | None = None
         self._held: Any = None
         self._durations: dict[int, int] = {}
@@ -69,6 +78,7 @@ class VideoWriter:
         size = (self._info.height, self._info.width)
         if pixels.shape[:2] != size:
             raise ValueError(f"a frame of {pixels.shape[:2]} in a video of {size}")
+        pts -= self._start
         if self._last is not None and pts <= self._last:
             raise ValueError(f"the time stamp {pts} is not later than the one before, {self._last}")
         self._release(pts)
@@ -78,6 +88,7 @@ class VideoWriter:
         grey = pixels.shape[2] == 1
         array = np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)
         picture: Any = av.VideoFrame.from_ndarray(array, format="gray" if grey else "rgb24")
+        picture = picture.reformat(format="yuv420p", dst_colorspace=BT709, dst_color_range=LIMITED)
         picture.pts, picture.time_base = pts, self._info.time_base
         if duration is None:
             self._held = picture
@@ -86,6 +97,8 @@ class VideoWriter:
 
     def add_sound(self, packet: Any) -> None:
         """Copy one packet of the original's sound."""
+        shift = round(self._info.start / packet.time_base)
+        packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
         packet.stream = self._sound
         self._container.mux(packet)
 
@@ -138,9 +151,12 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_writer(
-    path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18, pad: bool = False
+    path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18
 ) -> Iterator[tuple[VideoWriter, Path]]:
     """A writer for a video like `info`, and the temporary file beside `path` that it writes to.
+
+    The video begins at 0. Where a side has an odd number of pixels its last row or column is repeated, so that every
+    player shows it. Colours are written as BT.709, and marked so.
 
     The temporary file vanishes if the block fails and is left to the caller to rename if it ends well.
 
@@ -149,8 +165,6 @@ def open_writer(
         info: The original.
         keep_sound: Copy the original's sound, unchanged.
         quality: x264's constant rate factor; 0 is lossless, 18 hardly visible.
-        pad: Where a side has an odd number of pixels repeat its last row or column, so that every player shows it, in
-            place of keeping the size with colours of full size.
 
     Raises:
         DposeError: another suffix, a sound that the container cannot hold, a full disk.
@@ -169,7 +183,7 @@ def open_writer(
             # global_header etc. follow from the format; the original's metadata is not copied
             with av.open(str(temporary), "w", format=WRITABLE[path.suffix.lower()]) as container:
                 try:
-                    writer = VideoWriter(path, container, info, quality, sound, pad)
+                    writer = VideoWriter(path, container, info, quality, sound)
                 except (av.error.FFmpegError, ValueError) as error:
                     raise DposeError(
                         "video-format-unwritable",
@@ -212,9 +226,9 @@ def settle(temporary: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def video_file(path: Path, info: VideoInfo, *, pad: bool = False) -> Iterator[VideoWriter]:
+def video_file(path: Path, info: VideoInfo) -> Iterator[VideoWriter]:
     """`open_writer` and `settle`: the video stands under its name where the block ends well, and not at all else."""
-    with open_writer(path, info, pad=pad) as (writer, temporary):
+    with open_writer(path, info) as (writer, temporary):
         yield writer
     settle(temporary, path)
 

@@ -124,12 +124,19 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         ) from error
 
 
+def _padded(size: str) -> str:
+    """Return the size that a video is written with: odd sides grow by one (`dpose.media.video_writer`)."""
+    return "x".join(str(int(side) + int(side) % 2) for side in size.split("x"))
+
+
 def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     found = _opened(path)
     statement, where = found.statement, str(path)
     recorded = _recorded(statement.release)
     for name, value in found.shown.items():
         stated = recorded.get(name)
+        if stated is not None and found.video and name == "size":
+            stated = _padded(stated)
         if stated != value and (stated is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
             raise DposeError(
                 "pixels-differ-from-statement",

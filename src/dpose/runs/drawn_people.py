@@ -181,7 +181,7 @@ class DrawnPeople:
         at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
         numbered = enumerate(reader)
         film = _Film(self.finder.skeleton, self.smooth, info.frames)
-        with video_file(target, info, pad=True) as writer:
+        with video_file(target, info) as writer:
             while frames := [
                 _Frame(number, image, {"frame": number, "time": float(time)}, time)
                 for number, (image, time) in itertools.islice(numbered, at_once)

@@ -90,7 +90,7 @@ def _read_picture(path: Path) -> Floats:
 
 def _write_video(path: Path, pixels: NDArray[np.uint8]) -> None:
     height, width = pixels.shape[:2]
-    info = VideoInfo(path, width, height, 0, Fraction(25), Fraction(1, 25), False, False, True, 0, None)
+    info = VideoInfo(path, width, height, 0, Fraction(25), Fraction(1, 25), False, False, True)
     with open_writer(path, info, quality=0) as (writer, temporary):
         for index in range(FRAMES):
             writer.add(pixels, index)
