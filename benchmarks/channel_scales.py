@@ -21,12 +21,12 @@ from torch import Tensor
 
 from dpose.pose.blazepose import ScaledConv
 from dpose.pose.data import Augment, open_data
-from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.pose.task import PoseTask
+from dpose.runs.data import regions_for
 
 RUNS = (("scaled", 3e-4), ("scaled", 1e-3), ("raw", 1e-5), ("raw", 1e-4), ("raw", 1e-3))
 BATCH = 8

@@ -39,7 +39,9 @@ ROOT = Path(__file__).parents[1]
 PIXELS = ("--epsilon", "1", "--neighbours", "pixels:16", "--again")
 PLAN = ("--units", "2000", "--epsilon", "2", "--delta", "1e-5", "--epochs", "5", "--batch-size", "64")
 COMMANDS = {
+    "--version": ("--version",),
     "--help": ("--help",),
+    "train --help": ("train", "--help"),
     "plan (seen before)": ("plan", *PLAN),
     "pixelize, a picture": ("pixelize", "picture.png", *PIXELS, "--out", "released"),
     "verify, a release": ("verify", "released"),

@@ -15,10 +15,10 @@ from dpose.media import read_image, write_image
 from dpose.pose.data import SOURCES, DataSpec, Person, Picture, PoseDataset, PoseUnits
 from dpose.pose.model import PoseConfig
 from dpose.pose.skeletons import COCO
-from dpose.runs.build import open_units, public_split
+from dpose.runs.build import open_units
 from dpose.runs.config import RunConfig
+from dpose.runs.data import in_a_folder, public_split
 from dpose.runs.places import shown_settings
-from dpose.runs.specs import in_a_folder
 from dpose_lab.photos.spec import SOURCES as PHOTOS
 from dpose_lab.photos.spec import PhotoSpec
 from dpose_scene.films import FILM_SPLITS

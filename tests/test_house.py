@@ -166,13 +166,11 @@ def shapes() -> dict[str, int]:
 
 def commands() -> dict[str, int]:
     """Options of `dpose train` and of the command with most, and lines of the longest `--help`, 100 columns wide."""
-    from typer.main import get_command
-
     from dpose.cli import main
-    from dpose.cli.app import app
+    from dpose.cli.app import root
 
     options, lines = {}, {}
-    waiting: list[tuple[list[str], Any]] = [([], get_command(app))]
+    waiting: list[tuple[list[str], Any]] = [([], root())]
     while waiting:
         words, command = waiting.pop()
         waiting += [([*words, name], each) for name, each in getattr(command, "commands", {}).items()]

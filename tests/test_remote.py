@@ -102,7 +102,7 @@ def test_a_command_stopped_before_it_put_goes_on(bucket, monkeypatch):
         "8",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr("dpose.cli.remote.put_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("dpose.remote.put_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert main(command) == 130
     assert store.find(f"{name}/out") == []
     assert main(command) == 0

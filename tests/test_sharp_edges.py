@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from dpose.audits.faults import FAULTS
 from dpose.audits.undetected_faults import UNSEEN
-from dpose.cli.app import app
+from dpose.cli.app import root
 from dpose_lab.audits.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,7 +72,7 @@ def test_every_function_it_names_is_there(name):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_it_names_is_there(command):
-    here = get_command(app)
+    here = root()
     for word in command.split()[1:]:
         commands = getattr(here, "commands", None)
         if commands is None or word.startswith("-"):

@@ -1,7 +1,7 @@
 """What packages beside dpose add to it, found by entry points; dpose works without any of them.
 
     [project.entry-points."dpose.commands"]
-    lab = "dpose_lab.commands"                  # has register(app): adds its commands to the command line
+    lab = "dpose_lab.commands"                  # has COMMANDS: a table as in dpose.cli.app
 
 `dpose.data` names modules that render people, as `RenderedPeople` says, for data specs `synthetic:...`;
 `dpose.operators` names modules whose `PUBLISHED` has published release algorithms (`dpose.release.published`). A source

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from importlib import metadata
 
 SAFE = "PYTHONSAFEPATH"
 """The variable that keeps every Python, and those that it starts, from importing out of the current folder."""
@@ -38,10 +37,11 @@ def settle_environment() -> None:
 
 def version_of(package: str) -> str:
     """The version of an installed package; "source" of one that is imported from its source tree."""
-    try:
+    from importlib import metadata  # which takes long to import
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "source"
+    return "source"
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:

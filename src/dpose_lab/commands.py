@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dpose.cli.app import CommandEntry, GroupEntry
+from dpose_lab.attacks.registry import ATTACKS
 
-import typer
-
-from dpose.cli.audit import app as audit
-from dpose_lab.cli.attack import app as attack
-from dpose_lab.cli.audit import mechanism, membership, release
-from dpose_lab.cli.reproduce import reproduce
-
-PANEL = "Research (dpose_lab)"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands.
-
-    Args:
-        app: The command line of dpose.
-    """
-    app.add_typer(attack, name="attack", rich_help_panel=PANEL)
-    app.command(
-        rich_help_panel=PANEL,
-        epilog="Example: dpose reproduce 002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1",
-    )(reproduce)
-    examples: dict[Callable[..., None], str] = {
-        membership: "membership --data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira",
-        mechanism: "mechanism gaussian --epsilon 1 --delta 1e-5",
-        release: "release release-video --epsilon 4 --delta 1e-5 --plant half-noise",
-    }
-    for command, example in examples.items():
-        audit.command(epilog=f"Example: dpose audit {example}", rich_help_panel=PANEL)(command)
+HEADING = "Research (dpose_lab)"
+COMMANDS: dict[str, CommandEntry | GroupEntry] = {
+    "reproduce": CommandEntry(
+        "dpose_lab.cli.reproduce:reproduce",
+        "002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1",
+        heading=HEADING,
+    ),
+    "attack": GroupEntry(
+        "Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing. It "
+        "reads raw pictures and tells of them without noise: the account counts it as what nothing bounds, and a "
+        "budget refuses it, unless they are public (--public, synthetic:studio).",
+        heading=HEADING,
+    ),
+    **{
+        f"attack {name}": CommandEntry(
+            place,
+            f"--data synthetic:ward --out runs/{name}",
+            maker="dpose_lab.cli.attack:command_of",
+        )
+        for name, place in ATTACKS.items()
+    },
+    "audit membership": CommandEntry(
+        "dpose_lab.cli.audit:membership",
+        "--data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira",
+        heading=HEADING,
+    ),
+    "audit mechanism": CommandEntry(
+        "dpose_lab.cli.audit:mechanism",
+        "gaussian --epsilon 1 --delta 1e-5",
+        heading=HEADING,
+    ),
+    "audit release": CommandEntry(
+        "dpose_lab.cli.audit:release",
+        "release-video --epsilon 4 --delta 1e-5 --plant half-noise",
+        heading=HEADING,
+    ),
+}
+"""The commands by the words that call them."""

@@ -617,7 +617,7 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
     with opened(where).transaction() as account:
         account.set_meta("schema", "2")
     forget(where)
-    with refused("account-newer"):
+    with refused("account-newer", where="set XDG_STATE_HOME"):
         charges(where)
     with refused("account-unusable") as told:
         charges("postgresql+psycopg://me:secret@127.0.0.1:1/none")
@@ -630,6 +630,15 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
     )
     with refused("account-altered", where="database any more"):
         charges(tmp_path / "broken")
+
+
+def test_an_account_of_a_build_with_other_tables_says_what_to_do(tmp_path):
+    charge(entry(), tmp_path, checked=False)
+    with opened(tmp_path).transaction() as account:
+        account.run("ALTER TABLE journal RENAME COLUMN body TO content")
+    forget(tmp_path)
+    with refused("account-unusable", where="set XDG_STATE_HOME"):
+        charges(tmp_path)
 
 
 def test_a_full_disk_is_one_line(tmp_path):

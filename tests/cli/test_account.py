@@ -248,7 +248,7 @@ def test_a_budget_below_what_is_spent(capsys, data_marks):
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
-    [("key", "0" * 64, "not the key of this account"), ("schema", "99", "of a newer dpose")],
+    [("key", "0" * 64, "not the key of this account"), ("schema", "99", "set XDG_STATE_HOME")],
 )
 def test_an_account_that_is_not_for_this_dpose_is_refused(capsys, tmp_path, name, value, words):
     made, moved = tmp_path / "made.sqlite", tmp_path / "moved.sqlite"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from dpose.cli.app import app
+from dpose.cli.app import root
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ def commands():
 
 def parsed(line):
     """The command with its values, as `dpose` would understand the line; nothing runs."""
-    command = typer.main.get_command(app)
+    command = root()
     context, arguments = None, shlex.split(line, comments=True)[1:]
     while hasattr(command, "commands"):
         name, command, arguments = command.resolve_command(typer.Context(command, parent=context), arguments)

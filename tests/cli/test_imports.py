@@ -45,8 +45,8 @@ def test_help_loads_the_command_line_alone(command):
     assert not found & (MODELS | NUMBERS)
     own = [name for name in found if name.partition(".")[0] == "dpose"]
     added = [name for name in found if name.startswith(("dpose_lab", "dpose_scene"))]
-    assert len(own) <= 28
-    assert len(added) <= 8
+    assert len(own) <= 12
+    assert len(added) <= 6
 
 
 def test_what_needs_no_model_loads_none(tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -26,7 +25,7 @@ import dpose.training.step as step_module
 import dpose.training.trainer as trainer_module
 from dots import Dots, DotsTask
 from dpose.cli import main
-from dpose.cli.app import app
+from dpose.cli.app import root
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.trial_law import TrialLaw
 from dpose.release.grid import Shape
@@ -77,7 +76,7 @@ def commands() -> dict[str, list[str]]:
         for name, each in getattr(node, "commands", {}).items():
             yield from walk(each, (*words, name))
 
-    return dict(walk(typer.main.get_command(app), ("dpose",)))
+    return dict(walk(root(), ("dpose",)))
 
 
 def planned(units: int, **settings: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ GUARDED = {
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
     "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
-    "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
+    "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_seen.py", "runs/test_verify.py")),
     "privacy/entries.py": Guarded(("privacy/test_ledger.py", "privacy/test_seal.py")),
     "privacy/ledger.py": Guarded(
         ("privacy/test_ledger.py", "training/test_copies.py"),
@@ -206,7 +206,6 @@ GUARDED = {
         ("check_unseen", "learnt_by_run", "conditions_of"),
     ),
     "known_sets.py": Guarded(("training/test_trained_on.py",), ("shares_pictures", "shared")),
-    "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
     "training/preclipping.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradient.py", "training/test_methods.py"),
         ("Coefficients", "Scales", "PublicFit"),

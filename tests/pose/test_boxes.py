@@ -6,7 +6,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from dpose.cli.predict import _boxes as boxes_of
+from dpose.cli.predict import People
 from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, PersonDetector, whole_picture
 from dpose.pose.crops import crop_transform
 from dpose.pose.data import open_labels
@@ -47,7 +47,7 @@ class TestLabelled:
     def test_data_without_labels_have_no_boxes_to_give(self):
         assert open_labels("synthetic:ward") is None
         with refused("boxes-missing"):
-            boxes_of(None, None, "synthetic:ward", None, None, 0.5, Console(quiet=True))
+            People(labels="synthetic:ward").boxes(Console(quiet=True))
 
     def test_cocos_boxes_by_file_name(self, pose_fixtures):
         boxes = LabelledBoxes(open_labels(f"coco:{pose_fixtures}/coco"))

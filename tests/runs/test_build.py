@@ -19,20 +19,9 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
-from dpose.runs.build import (
-    build_model,
-    check_settings,
-    conditions,
-    first_weights,
-    only_source,
-    open_public,
-    open_units,
-    precision,
-    public_licence,
-    shows_nobody,
-    watched,
-)
+from dpose.runs.build import build_model, check_settings, first_weights, open_public, open_units, precision
 from dpose.runs.config import RunConfig
+from dpose.runs.data import conditions, only_source, public_licence, shows_nobody, watched
 from dpose.runs.train import train_run
 from dpose.training.gradients import mean_gradient, trainable_params
 from dpose.training.guards import check_disjoint

@@ -7,12 +7,15 @@ saw the run. docs/threat-model.md lists which fields are computed again and whic
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 import dpose_scene.data as synthetic_module
+from dpose import files
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.privacy.entries import EntryType, read_ledger
@@ -68,6 +71,22 @@ def genuine(tmp_path_factory):
 def runs(genuine, tmp_path):
     shutil.copytree(genuine, tmp_path / "runs")
     return tmp_path / "runs"
+
+
+def test_no_torch_is_imported_for_it(runs):
+    """Whoever checks a model need not wait for what trains one."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from dpose import files\n"
+        "from dpose.runs.verify import verify_run\n"
+        "files.SHIPPED = Path(sys.argv[2])\n"
+        "assert verify_run(sys.argv[1]).spent\n"
+        "print(sorted({'torch', 'timm', 'torchvision', 'matplotlib'} & set(sys.modules)))\n"
+    )
+    words = [str(runs / "views"), str(files.SHIPPED)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def values_of(folder) -> dict:

@@ -313,7 +313,11 @@ def test_an_upload_lies_in_a_private_file_and_a_broken_one_leaves_nothing(client
     (room,) = set(studio.workplace.folder.iterdir()) - before
     for found in (room, *room.rglob("*")):
         assert stat.S_IMODE(found.stat().st_mode) == (0o700 if found.is_dir() else 0o600)
-    for name, content in (("tool.jpg", b"\x7fELF" + bytes(99)), ("a.png", data[:-40]), ("a.exe", b"MZ" + bytes(99))):
+    for name, content in (
+        ("tool.jpg", b"\x7fELF" + bytes(99)),
+        ("a.png", data[:-40]),
+        ("a.exe", b"MZ" + bytes(99)),
+    ):
         failed = client.put("/api/upload", params={"name": name}, content=content)
         assert failed.status_code == 400
         assert str(studio.workplace.folder) not in failed.json()["error"]

@@ -16,7 +16,7 @@ from dpose.pose.predict import predict_outputs
 from dpose.pose.weights_file import imagenet_file
 from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.build import NOBODY_IN_IMAGENET
+from dpose.runs.data import NOBODY_IN_IMAGENET
 from refusals import refused
 from train_public_weights import COMMAND, PRESETS, make, recipe
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpose.training.optim import OptimizerConfig, WeightAverage, weight_average
+from dpose.training.optim import USUAL, OptimizerConfig, WeightAverage, weight_average
 from refusals import refused
 
 
@@ -14,6 +14,11 @@ def test_any_torch_optimizer_by_name():
     for name, options in (("sgd", {"momentum": 0.9}), ("AdamW", {"weight_decay": 0.1}), ("rmsprop", {})):
         built, _ = OptimizerConfig(name, lr=0.1, options=options).build([weight], 10)
         assert type(built).__name__.lower() == name.lower()
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_what_is_taken_to_be_in_torch_is_there(name):
+    assert OptimizerConfig(name)._class().__name__.lower() == name
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpose.account.store import ACCEPTED, JournalRow, Transaction, Where, opened
+from dpose.account.store import ACCEPTED, OTHER_BUILD, JournalRow, Transaction, Where, opened
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks
@@ -381,7 +381,7 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
         raise DposeError(
             "account-row-unreadable",
             f"row {row.seq} of the account cannot be read ({error})",
-            fix="update dpose",
+            fix=OTHER_BUILD,
         ) from error
 
 

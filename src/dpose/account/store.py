@@ -72,6 +72,11 @@ SEEN = "accounts-seen"
 ACCEPTED = "accept"
 """Kind of the journal row that records that the account was set back and accepted as it was."""
 SCHEMA = 1
+OTHER_BUILD = (
+    "update dpose, or use the one that wrote it; to begin anew, where nothing counts what was spent before: set "
+    "XDG_STATE_HOME to another folder, or move the account's folder away"
+)
+"""What can be done about an account that this dpose cannot read."""
 ROWS_AT_ONCE = 1000
 """Number of rows of the journal in memory while it is read."""
 LARGEST_NUMBER = 2**63 - 1
@@ -617,19 +622,19 @@ class Store:
         return self.number_in(found[0])
 
     def check_schema(self, version: int) -> None:
-        """Refuse an account of a newer dpose.
+        """Refuse an account of a newer dpose, or of a build from before the first release, whose numbers were higher.
 
         Raises:
-            DposeError: its schema is newer, or no schema at all.
+            DposeError: its schema is another, or no schema at all.
         """
         if version < 1:
             raise self.altered("it is of no schema that there was")
         if version > SCHEMA:
             raise DposeError(
                 "account-newer",
-                f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
+                f"the account is of another dpose (schema {version}, this one knows {SCHEMA})",
                 self.name,
-                "update dpose",
+                OTHER_BUILD,
             )
 
     @staticmethod
@@ -683,11 +688,15 @@ class Store:
             return explain_os_error(OSError(errno.EACCES, said), Path(self.name))
         if "not a database" in said or "malformed" in said:
             return self.altered(f"it is no database any more ({said})")
+        if "no such column" in said or "no such table" in said:
+            said, fix = f"it is of another dpose: {said}", OTHER_BUILD
+        else:
+            fix = "see that it can be reached, then run this again"
         return DposeError(
             "account-unusable",
             f"the account cannot be used ({said}), and nothing private is read without it",
             self.name,
-            "see that it can be reached, then run this again",
+            fix,
         )
 
 

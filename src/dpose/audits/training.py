@@ -26,6 +26,7 @@ from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
+from dpose.privacy.canaries import FEWEST
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -33,12 +34,12 @@ from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sections import AuditResult
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.build import build_model, conditions, only_source, open_units, published_count, shown_spec
+from dpose.runs.build import build_model, open_units
 from dpose.runs.config import RunConfig
+from dpose.runs.data import conditions, only_source, published_count
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.pose import canary_views
 from dpose.training.canaries import (
-    FEWEST,
     PARAMETER,
     CanaryUnits,
     GradientCanaries,
@@ -216,7 +217,7 @@ def _options(
         ),
         settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
         places=places_of(config),
-        data_name=shown_spec(data),
+        data_name=data.shown,
         what="audit",
         console=console,
     )

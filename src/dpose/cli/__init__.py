@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import sys
-from functools import cache
 from typing import Any
 
 from dpose.errors import DposeError
@@ -21,11 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     settle_environment()  # before anything imports torch
     import typer
 
+    from dpose.cli.app import root
+
     _print_anything()
     # typer brings its own copy of click in some releases and imports it in others: take the class from typer itself
     complaint: Any = typer.BadParameter.__mro__[2]
     try:
-        code = _command().main(arguments, prog_name="dpose", standalone_mode=False)
+        code = root().main(arguments, prog_name="dpose", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except DposeError as error:
         _complain(f"{error.line()} [{error.code}]")
@@ -63,16 +64,6 @@ def _as_setting(error: Any, words: list[str]) -> str:
     typed = value if equals else following[0] if following and not following[0].startswith("--") else "VALUE"
     written = spelling(settings.known, option, typed)
     return f"{option} is now {written}" if written else ""
-
-
-@cache
-def _command() -> Any:
-    """Made once: a notebook, or a test, calls `main` again and again."""
-    import typer
-
-    from dpose.cli.app import app
-
-    return typer.main.get_command(app)
 
 
 def _print_anything() -> None:

@@ -3,112 +3,68 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from dpose.cli.options import plain_console
+from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.privacy.neighbours import Neighbours
 
-DEFAULT = "show"
-
-
-class ShownByDefault(TyperGroup):
-    """A group of commands; what begins with none of them is for `DEFAULT`: a first word that is none is data."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments with the command that they are for in front."""
-        return super().parse_args(ctx, self._complete(args))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """As `parse_args`, for callers that need the command alone."""
-        return super().resolve_command(ctx, self._complete(args))
-
-    def _complete(self, args: list[str]) -> list[str]:
-        return args if args and (args[0] in self.commands or args[0] == "--help") else [DEFAULT, *args]
-
-
-EXAMPLES = (
-    "Examples: dpose account | dpose account lspet:/data/lspet:private | dpose account --picture photos/a.png "
-    "--neighbours pixels:16 | dpose account --html account.html | dpose account budget set lspet:/data/lspet:private "
-    "--epsilon 8 --delta 1e-5. What is no command is for show: see dpose account show --help"
-)
-app = typer.Typer(cls=ShownByDefault, epilog=EXAMPLES)
-budget = typer.Typer(help="Set or lift the most that may be taken of some data.", no_args_is_help=True)
-app.add_typer(budget, name="budget")
-
 Data = Annotated[str, typer.Argument(help="NAME[:ROOT][:SPLIT], as a run would read them.")]
-Delta = Annotated[
-    float | None, typer.Option(help="The delta of the epsilons shown. Default: the runs' own, or 1e-5.")
-]
+Delta = Annotated[float | None, option("The delta of the epsilons shown. Default: the runs' own, or 1e-5.")]
 Unit = Annotated[
     str | None,
-    typer.Option(
-        help="What the budget protects: crop, image, video or subject, or pixels:M of a picture. What protects a "
+    option(
+        "What the budget protects: crop, image, video or subject, or pixels:M of a picture. What protects a "
         "weaker unit is refused. Default: image; of videos video."
     ),
 ]
 Owner = Annotated[
     str,
-    typer.Option(
-        help="A name that must be given again to change or lift the budget. It is kept as a hash, and is no "
+    option(
+        "A name that must be given again to change or lift the budget. It is kept as a hash, and is no "
         "authentication: roles of a PostgreSQL are (docs/guide/account.md)."
     ),
 ]
 Account = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "The account: postgresql+psycopg://USER@HOST/NAME or sqlite:///FILE. Default: DPOSE_ACCOUNT, or a file "
+        "in your state folder. Its key is in DPOSE_ACCOUNT_KEY or beside your own account, never in a database.",
         "--account",
         metavar="URL",
-        help="The account: postgresql+psycopg://USER@HOST/NAME or sqlite:///FILE. Default: DPOSE_ACCOUNT, or a file "
-        "in your state folder. Its key is in DPOSE_ACCOUNT_KEY or beside your own account, never in a database.",
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only so many units of the data, chosen by name.")]
+Limit = Annotated[int | None, option("Only so many units of the data, chosen by name.", min=1)]
 
 
-@app.callback()
-def account() -> None:
-    """What private data have given, by all runs and releases together; and the budgets that they must keep.
-
-    Without a command it shows: of all data, of DATA, or of one --picture.
-
-    train, tune, audit, evaluate, pixelize, release-video, obfuscate, attack, reproduce and report --show-pictures
-    reserve what they take of private pictures before they compute anything. What has no noise, or noise from a seed,
-    has no bound: a budget refuses it.
-    """
-
-
-@app.command(epilog="Example: dpose account show lspet:/data/lspet:private --neighbours image:replace")
 def show(
     data: Annotated[
         str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all that the account knows by default.")
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="One photo or clip instead: which runs and releases have read it.")
+        Path | None, option("One photo or clip instead: which runs and releases have read it.")
     ] = None,
     neighbours: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Tell epsilon for these: pixels:M of a picture; crop, image, video or subject, left blank; one of "
+        option(
+            "Tell epsilon for these: pixels:M of a picture; crop, image, video or subject, left blank; one of "
             "these with :replace, exchanged for any other. May be given again. Default: those of the runs and releases."
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(help="Write a page instead: what each dataset has given, over time, and what is left."),
+        Path | None, option("Write a page instead: what each dataset has given, over time, and what is left.")
     ] = None,
     delta: Delta = None,
     limit: Limit = None,
     account: Account = None,
     budget: Annotated[
-        float | None, typer.Option(help="As account budget set DATA --epsilon, at --delta or 1e-5.")
+        float | None, option("As account budget set DATA --epsilon, at --delta or 1e-5.")
     ] = None,
-    no_budget: Annotated[bool, typer.Option("--no-budget", help="As account budget lift DATA.")] = False,
+    no_budget: Annotated[bool, option("As account budget lift DATA.", "--no-budget")] = False,
     unit: Unit = None,
     owner: Owner = "",
 ) -> None:
@@ -166,13 +122,10 @@ def show(
         console.print(account_of(data, delta, console, units, limit, account))
 
 
-@budget.command(
-    "set", epilog="Example: dpose account budget set lspet:/data/lspet:private --epsilon 8 --delta 1e-5"
-)
-def set_(
+def budget_set(
     data: Data,
-    epsilon: Annotated[float, typer.Option(help="The most that all runs and releases together may take.")],
-    delta: Annotated[float, typer.Option(help="At which it is counted.")],
+    epsilon: Annotated[float, option("The most that all runs and releases together may take.")],
+    delta: Annotated[float, option("At which it is counted.")],
     unit: Unit = None,
     owner: Owner = "",
     limit: Limit = None,
@@ -185,15 +138,13 @@ def set_(
     _set(data, epsilon, delta, unit, owner, limit, account)
 
 
-@budget.command(epilog="Example: dpose account budget lift lspet:/data/lspet:private")
-def lift(data: Data, owner: Owner = "", limit: Limit = None, account: Account = None) -> None:
+def budget_lift(data: Data, owner: Owner = "", limit: Limit = None, account: Account = None) -> None:
     """Lift the budget of data. What was spent stays in the account."""
     _lift(data, owner, limit, account)
 
 
-@app.command(epilog="Example: dpose account accept --yes")
 def accept(
-    yes: Annotated[bool, typer.Option("--yes", help="Go on with what is there.")] = False,
+    yes: Annotated[bool, option("Go on with what is there.", "--yes")] = False,
     account: Account = None,
 ) -> None:
     """Take an account that was set back to an older copy as it is.

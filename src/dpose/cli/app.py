@@ -1,34 +1,268 @@
-"""The `dpose` command: one function a verb. Heavy imports wait until a verb runs: `--help` answers at once."""
+"""The `dpose` command: which commands there are. Each is imported and built when it is named.
+
+A package beside dpose has a table like `OWN`, `COMMANDS` in the module of its entry point (`dpose.extensions`).
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from dpose.cli import account, audit, clips, data, release, statement
-from dpose.cli.evaluate import evaluate
-from dpose.cli.options import ByPackage, command_line, expand_groups, plain_console
-from dpose.cli.plan import plan
-from dpose.cli.predict import predict
-from dpose.cli.remote import refuse_stores, with_stores
-from dpose.cli.run_options import Seed
-from dpose.cli.train import stop_if_interrupted, train
-from dpose.cli.tune import tune
-from dpose.errors import DposeError
-from dpose.extensions import extensions
+from dpose.cli.options import expand_groups, option
+from dpose.cli.remote import on_this_machine, with_stores
+from dpose.cli.settings import docstring_of
 
-app = typer.Typer(
-    name="dpose",
-    cls=ByPackage,
-    epilog="Start with: dpose demo",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"max_content_width": 120},
-    pretty_exceptions_enable=False,
-)
+READS_STORES = "itself"
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+"""How Typer writes help and errors: as text."""
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """A command.
+
+    Attributes:
+        place: Its function, as "dpose.cli.train:train", whose docstring is its help.
+        example: What may be typed behind its words; the last line of its help.
+        stores: Parameters that may be places in object stores, beside `out`, which are copied to and from this
+            machine; `READS_STORES` if the function does that; empty if it takes none.
+        heading: Of the section of the group's help that lists it.
+        maker: What makes the function of what is at `place`, as "dpose_lab.cli.attack:command_of"; empty if it is one.
+    """
+
+    place: str
+    example: str = ""
+    stores: str = ""
+    heading: str = "Commands"
+    maker: str = ""
+
+    @property
+    def help(self) -> str:
+        """What it does, read without importing it."""
+        return docstring_of(self.place)
+
+
+@dataclass(frozen=True)
+class GroupEntry:
+    """Commands whose words begin alike.
+
+    Attributes:
+        help: What they are for.
+        epilog: The last line of the help.
+        heading: Of the section of the help above that lists it.
+        default: The command that is meant where none is named.
+    """
+
+    help: str
+    epilog: str = ""
+    heading: str = "Commands"
+    default: str = ""
+
+
+OWN: dict[str, CommandEntry | GroupEntry] = {
+    "train": CommandEntry(
+        "dpose.cli.train:train",
+        "--data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
+        "All settings: dpose train --settings",
+        stores=READS_STORES,
+    ),
+    "tune": CommandEntry(
+        "dpose.cli.train:tune", "--config examples/tune.yaml --epsilon 4 --delta 1e-5 --out runs/tuned"
+    ),
+    "plan": CommandEntry(
+        "dpose.cli.plan:plan",
+        "--units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5; "
+        "dpose plan --corpus 1000000 --size 1920x1080",
+    ),
+    "evaluate": CommandEntry(
+        "dpose.cli.evaluate:evaluate", "runs/a --data lspet:/data/lspet:validation --epsilon 0.1"
+    ),
+    "compare": CommandEntry("dpose.cli.artefacts:compare", "runs/a runs/b --out comparison.png"),
+    "predict": CommandEntry(
+        "dpose.cli.predict:predict", "photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png"
+    ),
+    "export": CommandEntry("dpose.cli.artefacts:export", "runs/a pose.onnx"),
+    "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),
+    "report": CommandEntry("dpose.cli.artefacts:report", "runs/a"),
+    "verify": CommandEntry("dpose.cli.artefacts:verify", "runs/a", stores="run"),
+    "keys": CommandEntry("dpose.cli.artefacts:keys", "runs/a --discard"),
+    "demo": CommandEntry("dpose.cli.train:demo", "--out runs/demo"),
+    "pixelize": CommandEntry(
+        "dpose.cli.release:pixelize",
+        "street/ --epsilon 2 --neighbours pixels:16 --out released/",
+        stores="paths",
+    ),
+    "restore": CommandEntry("dpose.cli.release:restore_archive", "released/a.npz --restore tv a.png"),
+    "release-video": CommandEntry(
+        "dpose.cli.clips:release_video",
+        "ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4",
+        stores="paths",
+    ),
+    "obfuscate": CommandEntry(
+        "dpose.cli.clips:obfuscate", "ward.mp4 --method face-blur --out blurred.mp4", stores="paths"
+    ),
+    "data": GroupEntry("Look at data before training on them."),
+    "data check": CommandEntry("dpose.cli.data:check", "coco:/data/coco:val"),
+    "data convert": CommandEntry("dpose.cli.data:convert", "coco:/data/coco:val --out coco-yolo"),
+    "data cache": CommandEntry("dpose.cli.data:cache", "--clear"),
+    "audit": GroupEntry("Attack the guarantee: a lower bound on epsilon beside the claim."),
+    "audit training": CommandEntry(
+        "dpose.cli.audit:training", "--data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
+    ),
+    "audit claim": CommandEntry(
+        "dpose.cli.audit:claim", "runs/model --opening opening.json --out runs/audit-of-model"
+    ),
+    "audit opening": CommandEntry("dpose.cli.audit:opening", "runs/model --out opening.json"),
+    "account": GroupEntry(
+        """What private data have given, by all runs and releases together; and the budgets that they must keep.
+
+Without a command it shows: of all data, of DATA, or of one --picture.
+
+train, tune, audit, evaluate, pixelize, release-video, obfuscate, attack, reproduce and report --show-pictures
+reserve what they take of private pictures before they compute anything. What has no noise, or noise from a seed,
+has no bound: a budget refuses it.""",
+        "Examples: dpose account | dpose account lspet:/data/lspet:private | dpose account --picture photos/a.png "
+        "--neighbours pixels:16 | dpose account --html account.html | dpose account budget set "
+        "lspet:/data/lspet:private --epsilon 8 --delta 1e-5. What is no command is for show: see dpose account show "
+        "--help",
+        default="show",
+    ),
+    "account show": CommandEntry(
+        "dpose.cli.account:show", "lspet:/data/lspet:private --neighbours image:replace"
+    ),
+    "account accept": CommandEntry("dpose.cli.account:accept", "--yes"),
+    "account budget": GroupEntry("Set or lift the most that may be taken of some data."),
+    "account budget set": CommandEntry(
+        "dpose.cli.account:budget_set", "lspet:/data/lspet:private --epsilon 8 --delta 1e-5"
+    ),
+    "account budget lift": CommandEntry("dpose.cli.account:budget_lift", "lspet:/data/lspet:private"),
+    "statement": GroupEntry(
+        "What a model, picture or video guarantees: show it, check it, sign it, pass it on.",
+        "Examples: dpose statement show runs/a | dpose statement key hospital.pem | dpose statement sign runs/a "
+        "--key hospital.pem | dpose statement verify runs/a --key hospital.pem.pub | dpose statement export runs/a "
+        "--registry",
+    ),
+    "statement show": CommandEntry("dpose.cli.statement:show", "runs/a"),
+    "statement check": CommandEntry("dpose.cli.statement:check", "runs/a"),
+    "statement schema": CommandEntry("dpose.cli.statement:schema", "--out statement.schema.json"),
+    "statement key": CommandEntry("dpose.cli.statement:key", "hospital.pem"),
+    "statement sign": CommandEntry("dpose.cli.statement:sign", "runs/a --key hospital.pem"),
+    "statement verify": CommandEntry("dpose.cli.statement:verify", "runs/a --key hospital.pem.pub"),
+    "statement export": CommandEntry("dpose.cli.statement:export", "runs/a --registry --out entry.yaml"),
+}
+"""The commands of this package by the words that call them, in the order of `--help`."""
+
+
+@cache
+def table() -> dict[str, CommandEntry | GroupEntry]:
+    """All commands, those of other packages behind those of this one."""
+    from dpose.extensions import extensions
+
+    found = dict(OWN)
+    for added in extensions("commands"):
+        found |= {words: command for words, command in added.COMMANDS.items() if words not in OWN}
+    return found
+
+
+class Below(Mapping[str, Any]):
+    """The commands below some words by their names, each built when it is looked up."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def __getitem__(self, name: str) -> Any:
+        if " " in name:  # else `dpose "data check"` would be two words
+            raise KeyError(name)
+        return _built(*self._words, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in tuple(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return (last for *above, last in map(str.split, table()) if (*above,) == self._words)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class CommandGroup(TyperGroup):
+    """A group whose commands are built when they are named; its help lists them without that."""
+
+    words: tuple[str, ...] = ()
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments with the command that they are for in front."""
+        return super().parse_args(ctx, self._complete(args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """As `parse_args`, for callers that need the command alone."""
+        return super().resolve_command(ctx, self._complete(args))
+
+    def _complete(self, args: list[str]) -> list[str]:
+        named = not self.default or (args and (args[0] in self.commands or args[0] == "--help"))
+        return args if named else [self.default, *args]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for name in self.commands:
+            entry = table()[" ".join((*self.words, name))]
+            line = TyperCommand(name, help=entry.help).get_short_help_str(width)
+            sections.setdefault(entry.heading, []).append((name, line))
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def _at(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def _built(*words: str) -> Any:
+    """The command or group that some words call.
+
+    Raises:
+        KeyError: there is none.
+    """
+    called = " ".join(words)
+    entry = OWN.get(called) or table()[called]
+    if isinstance(entry, GroupEntry):
+        group = typer.Typer(
+            name=words[-1],
+            cls=CommandGroup,
+            help=entry.help,
+            epilog=entry.epilog,
+            no_args_is_help=not entry.default,
+            **PLAIN,
+        )
+        return _group(group, *words, default=entry.default)
+    function = _at(entry.maker)(_at(entry.place)) if entry.maker else _at(entry.place)
+    function = expand_groups(function)
+    if entry.stores != READS_STORES:
+        function = with_stores(function, entry.stores) if entry.stores else on_this_machine(function)
+    alone = typer.Typer(**PLAIN)
+    alone.command(words[-1], epilog=f"Example: dpose {called} {entry.example}")(function)
+    return typer.main.get_command(alone)
+
+
+def _group(app: typer.Typer, *words: str, default: str = "") -> Any:
+    group: Any = typer.main.get_group(app)
+    group.commands, group.words, group.default = Below(*words), words, default
+    return group
 
 
 def _version(wanted: bool) -> None:
@@ -39,206 +273,24 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which dpose this is.")
+        bool, option("Say which dpose this is.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Differentially private human vision: train pose models privately, and prove it."""
 
 
-app.add_typer(data.app, name="data")
-app.add_typer(audit.app, name="audit")
-app.add_typer(account.app, name="account")
-app.add_typer(statement.app, name="statement")
-
-app.command(
-    "train",
-    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
-    "All settings: dpose train --settings",
-)(train)
-app.command(
-    "tune",
-    epilog="Example: dpose tune --config examples/tune.yaml --epsilon 4 --delta 1e-5 --out runs/tuned",
-)(tune)
-
-
-app.command(
-    "plan",
-    epilog="Example: dpose plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5; "
-    "dpose plan --corpus 1000000 --size 1920x1080",
-)(plan)
-
-
-app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")(
-    evaluate
-)
-
-
-@app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")
-def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The picture to draw: .png, .svg or .pdf.")] = Path(
-        "comparison.png"
-    ),
-) -> None:
-    """Several runs in one table and one picture: what each guarantees beside how well it does."""
-    if out.suffix not in (".png", ".svg", ".pdf"):
-        raise DposeError(
-            "drawing-suffix-unknown",
-            "is no kind of picture that can be drawn",
-            str(out),
-            "name it .png, .svg or .pdf",
-        )
-    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
-
-    console = plain_console()
-    found = read_runs(runs)
-    console.print(comparison_table(found))
-    draw_comparison(found, out)
-    console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)
-
-
-app.command(epilog="Example: dpose predict photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png")(
-    predict
-)
-
-
-@app.command(epilog="Example: dpose export runs/a pose.onnx")
-def export(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
-    pictures: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Pictures to compare the two models on (may be repeated). Default: parts of a photograph."
-        ),
-    ] = None,
-) -> None:
-    """Write a model as ONNX, after checking that it finds every joint where the model does."""
-    from dpose.runs.export import export_run
-
-    done = export_run(run, out, pictures or [])
-    plain_console().print(
-        f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
-        f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
-        highlight=False,
-        soft_wrap=True,
+@cache
+def root() -> Any:
+    """The whole command. It is made once: a notebook, or a test, calls `main` again and again."""
+    app = typer.Typer(
+        name="dpose",
+        cls=CommandGroup,
+        epilog="Start with: dpose demo",
+        no_args_is_help=True,
+        context_settings={"max_content_width": 120},
+        **PLAIN,
     )
-
-
-@app.command(epilog="Example: dpose studio --folder photos --folder runs")
-def studio(
-    folder: Annotated[
-        list[Path] | None,
-        typer.Option(help="A folder that it may read: of pictures, clips or runs. May be given again."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where releases are written.")] = Path("released"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="To listen on; 0 for any that is free.")] = 0,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
-) -> None:
-    """A page on this machine: release pictures and clips, plan trainings, look at runs and at the account.
-
-    Only this machine can reach it, with the address that is printed. It asks nothing of any other host.
-    """
-    try:
-        from dpose.studio.server import serve_studio
-    except ImportError as error:
-        raise DposeError(
-            "package-missing",
-            f"the studio needs {error.name}",
-            "dpose studio",
-            "pip install starlette uvicorn",
-        ) from error
-
-    serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())
-
-
-@app.command(epilog="Example: dpose report runs/a")
-def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    pictures: Annotated[
-        str | None,
-        typer.Option(help="Data to show pictures of: NAME[:ROOT][:SPLIT]. Default: what the run watched."),
-    ] = None,
-    show_pictures: Annotated[
-        bool,
-        typer.Option(
-            "--show-pictures",
-            help="Show pictures of data that are not declared public, too; the account counts them.",
-        ),
-    ] = False,
-) -> None:
-    """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
-    from dpose.runs.reporting import make_report
-
-    console = plain_console()
-    path = make_report(run, pictures=pictures, show_pictures=show_pictures, console=console)
-    console.print(f"Written: {path}", highlight=False, soft_wrap=True)
-
-
-def verify(
-    run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
-) -> None:
-    """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
-    console = plain_console()
-    if release.verified(run, console):
-        return
-    from dpose.runs.verify import verify_run  # here, since it imports what trains
-
-    for line in verify_run(run).lines:
-        console.print(line, highlight=False)
-
-
-app.command(epilog="Example: dpose verify runs/a")(with_stores(expand_groups(verify), "run"))
-
-
-@app.command(epilog="Example: dpose keys runs/a --discard")
-def keys(
-    run: Annotated[
-        str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")
-    ] = None,
-    discard: Annotated[
-        bool, typer.Option("--discard", help="Overwrite and delete the key: the run is given up.")
-    ] = False,
-) -> None:
-    """The keys of private runs that were stopped and may go on; and how to be rid of one."""
-    if (run is None) == discard:
-        raise DposeError(
-            "command-incomplete",
-            "what shall be done?",
-            fix="dpose keys lists them, dpose keys RUN --discard deletes one",
-        )
-    from dpose.runs.keys import discard_key, list_keys
-
-    console = plain_console()
-    if run is None:
-        console.print(list_keys(), highlight=False)
-        return
-    console.print(discard_key(run), highlight=False, markup=False, soft_wrap=True)
-
-
-@app.command(epilog="Example: dpose demo --out runs/demo")
-def demo(
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder; default: runs/demo, runs/demo-2, ...")
-    ] = None,
-    seed: Seed = None,
-) -> None:
-    """Train privately on rendered pictures of a ward, from public weights; print the result and write a report."""
-    from dpose.runs.demo import run_demo
-
-    console = plain_console()
-    stop_if_interrupted(run_demo(out, seed, console, command=command_line()), console)
-
-
-release.register(app)
-clips.register(app)
-for added in extensions("commands"):
-    added.register(app)
-
-
-refuse_stores(app)
+    app.callback()(about)
+    return _group(app)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import ByPackage, Settings, expand_groups, option
+from dpose.cli.options import Settings, option
 from dpose.cli.run_options import RUN, TRAIN
 from dpose.privacy.rounding import between, lower, upper
 
@@ -17,22 +17,11 @@ if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
     from dpose.audits.trials import Trials
 
-app = typer.Typer(
-    cls=ByPackage,
-    help="Attack the guarantee: a lower bound on epsilon beside the claim.",
-    no_args_is_help=True,
-)
-
 Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.")]
 Delta = Annotated[float, option("The claim: delta.")]
 Alpha = Annotated[float, option("Probability that a true claim is flagged.")]
 Seed = Annotated[int | None, option("Makes the audit reproducible.", min=0)]
 Out = Annotated[Path, option("The folder to make; must not exist.")]
-
-
-@app.callback()
-def audit() -> None:
-    """Attack the guarantee. Exit code 0: not refuted. 1: FLAGGED, the claim is refuted. 2: a mistake."""
 
 
 AUDITED = {
@@ -55,10 +44,6 @@ CANARY_RUN = Settings(
 )
 
 
-@app.command(
-    epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
-)
-@expand_groups
 def training(
     settings: Annotated[dict[str, Any], CANARY_RUN],
     *,
@@ -82,20 +67,15 @@ def training(
     leave(report.findings.flagged, out, console)
 
 
-@app.command(epilog="Example: dpose audit claim runs/model --opening opening.json --out runs/audit-of-model")
 def claim(
     folder: Annotated[Path, typer.Argument(help="The released model: its run folder, with its ledger.")],
     opening: Annotated[
-        Path | None,
-        typer.Option(help="What opens the commitment in its statement, from those who trained it."),
+        Path | None, option("What opens the commitment in its statement, from those who trained it.")
     ] = None,
     commitment: Annotated[
-        str | None,
-        typer.Option(help="The commitment as you were given it before training: must be this one."),
+        str | None, option("The commitment as you were given it before training: must be this one.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder to make for the report; must not exist.")
-    ] = None,
+    out: Annotated[Path | None, option("The folder to make for the report; must not exist.")] = None,
     alpha: Alpha = 0.05,
 ) -> None:
     """Test the claim of a released model by the canaries that were planted before it was trained."""
@@ -115,11 +95,10 @@ def claim(
     leave(report.findings.flagged, out, console)
 
 
-@app.command(epilog="Example: dpose audit opening runs/model --out opening.json")
 def opening(
     folder: Annotated[Path, typer.Argument(help="A run folder that dpose train --canaries made here.")],
     *,
-    out: Annotated[Path, typer.Option(help="The file to write; must not exist.")],
+    out: Annotated[Path, option("The file to write; must not exist.")],
 ) -> None:
     """Write what opens a model's commitment to its canaries, for the auditor of the model."""
     from dpose.audits.claim import hand_over

@@ -9,30 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import Settings, expand_groups
+from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT,
     ABOUT_CLASS,
-    Again,
+    Counting,
+    CountingNoised,
     EngineName,
     EngineWorkers,
-    Explain,
-    ExplainPicture,
-    FaceSize,
+    Hiding,
     OutputOptions,
-    Protect,
-    Public,
-    Seed,
     about_of,
-    draw_hidden,
     release_with,
-    requested_neighbours,
     say_lines,
-    say_preset,
     say_sum,
     tell_each,
 )
-from dpose.cli.remote import with_stores
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
@@ -50,16 +42,6 @@ RELEASE_VIDEO = Settings(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the command line."""
-    app.command(
-        epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(with_stores(expand_groups(release_video), "paths"))
-    app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
-        with_stores(expand_groups(obfuscate), "paths")
-    )
-
-
 Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs.")]
 
 
@@ -67,15 +49,11 @@ def release_video(
     paths: Paths,
     output: OutputOptions,
     settings: Annotated[dict[str, Any], RELEASE_VIDEO],
-    protect: Protect = None,
-    face_size: FaceSize = None,
-    explain: Explain = False,
-    explain_picture: ExplainPicture = None,
+    *,
+    hiding: Hiding,
     workers: EngineWorkers = 1,
     engine: EngineName = None,
-    public: Public = False,
-    again: Again = False,
-    seed: Seed = None,
+    counting: CountingNoised,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
@@ -86,9 +64,7 @@ def release_video(
     from dpose.release.plans import bind_video
 
     about = about_of(settings)
-    neighbours = requested_neighbours(
-        settings.pop("neighbours", None), protect, face_size, explain_picture, ""
-    )
+    neighbours = hiding.neighbours(settings.pop("neighbours", None), "")
     config = Projection.of(
         settings.pop("epsilon"),
         settings.pop("delta"),
@@ -98,12 +74,11 @@ def release_video(
         **settings,
     )
     console = Console()
-    explain = explain or (explain_picture is not None and output.out is None)
+    explain = hiding.only_explains(output)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
     found = [(replace(job, about=about), info) for job, info in found]
-    if explain_picture is not None:
-        draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
-    say_preset(protect, face_size, console)
+    hiding.draw([job for job, _ in found], config, released=False)
+    hiding.say_preset(console)
     for job, info in found:
         with naming(info.path):
             plan = bind_video(config, info, AesNoise(Key.fresh()))
@@ -112,36 +87,35 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
     _release_videos(work, found, output, console, engine, workers)
 
 
 def obfuscate(
     paths: Paths,
-    method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
+    method: Annotated[str, option("isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], ABOUT],
+    *,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
+        int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
     ] = None,
     detector: Annotated[
         Path | None,
-        typer.Option(
-            help="face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
+        option(
+            "face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
             "finds few faces."
         ),
     ] = None,
     hold: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="face-blur: frames before and after a find where its face is blurred too. Default: 14.",
+        option(
+            "face-blur: frames before and after a find where its face is blurred too. Default: 14.", min=0
         ),
     ] = None,
     workers: EngineWorkers = 1,
     engine: EngineName = None,
-    public: Public = False,
-    again: Again = False,
+    counting: Counting,
 ) -> None:
     """Obscure videos in ways that guarantee nothing, to compare private ones with.
 
@@ -160,7 +134,7 @@ def obfuscate(
             "leave --detector and --hold out",
         )
     work = Work(
-        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, public, again
+        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, **vars(counting)
     )
     if work.finder is not None and engine is None:
         work = replace(work, detector=work.finder)  # read once

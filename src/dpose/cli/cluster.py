@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-
 from dpose.cli.options import Settings, option
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.runs.config import RunConfig
 
 Engine = Annotated[
@@ -220,12 +220,11 @@ class Cluster:
         log = _log_folder(folder)
         note = JobNote.read(log)
         assert note is not None  # as it was written
-        console.print(f"Job {note.id}, its log: {note.log}", highlight=False, soft_wrap=True)
+        console.print(f"Job {note.id}, its log: {note.log}", soft_wrap=True)
         if not self.job.wait:
             console.print(
                 f"To follow it: tail -f {note.log}; to end it: {note.ending}. Its exit code will be in {log / 'exit'}; "
                 f"a run that stands still goes on with {go_on}",
-                highlight=False,
                 soft_wrap=True,
             )
             return 0
@@ -238,12 +237,11 @@ class Cluster:
                     go_on=go_on,
                 )
         except KeyboardInterrupt:
-            console.print(f"Left running; a run that stands still goes on with {go_on}", highlight=False)
+            console.print(f"Left running; a run that stands still goes on with {go_on}")
             return 130
         failed = f"The job failed ({code}): {note.log.removesuffix('.out')}.err"
         console.print(
             f"The job is done: {folder}" if code == 0 else failed,
-            highlight=False,
             soft_wrap=True,
         )
         return code

@@ -8,14 +8,10 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from dpose.cli.options import plain_console
+from dpose.cli.options import option, plain_console
 from dpose.cli.release_options import EngineName, EngineWorkers
 
-app = typer.Typer(help="Look at data before training on them.", no_args_is_help=True)
-
-Annotations = Annotated[
-    str | None, typer.Option(help="The label file, relative to ROOT, where it has another name.")
-]
+Annotations = Annotated[str | None, option("The label file, relative to ROOT, where it has another name.")]
 
 
 def with_annotations(data: str, annotations: str | None) -> str:
@@ -25,16 +21,11 @@ def with_annotations(data: str, annotations: str | None) -> str:
     return str(DataSpec.parse(data).with_option("annotations", annotations)) if annotations else data
 
 
-@app.command(epilog="Example: dpose data check coco:/data/coco:val")
 def check(
     data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The contact sheet; default: check-NAME.png in this folder.")
-    ] = None,
+    out: Annotated[Path | None, option("The contact sheet; default: check-NAME.png in this folder.")] = None,
     annotations: Annotations = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Read only so many pictures, chosen by name.")
-    ] = None,
+    limit: Annotated[int | None, option("Read only so many pictures, chosen by name.", min=1)] = None,
     engine: EngineName = None,
     workers: EngineWorkers = 1,
 ) -> None:
@@ -59,23 +50,20 @@ def check(
                 work = CheckWork(str(spec), limit)
                 checked = check_on_engine(units, work, at, lambda: bar.advance(shown))
         report, sheet = check_data(units, lambda: bar.advance(shown), checked)
-    console.print(report, highlight=False)
+    console.print(report)
     if sheet is not None:
         target = out or Path(f"check-{spec.name}.png")
         # readable by its owner alone: it shows people
         write_atomic(target, encode_image(sheet, target.suffix, quality=90), mode=0o600)
-        console.print(f"Contact sheet: {target}", highlight=False)
+        console.print(f"Contact sheet: {target}")
 
 
-@app.command(epilog="Example: dpose data convert coco:/data/coco:val --out coco-yolo")
 def convert(
     data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
-    out: Annotated[Path, typer.Option(help="The YOLO-pose folder.")],
-    to: Annotated[str, typer.Option(help="The split that it becomes: train, val or test.")] = "train",
+    out: Annotated[Path, option("The YOLO-pose folder.")],
+    to: Annotated[str, option("The split that it becomes: train, val or test.")] = "train",
     annotations: Annotations = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Take only so many pictures, chosen by name.")
-    ] = None,
+    limit: Annotated[int | None, option("Take only so many pictures, chosen by name.", min=1)] = None,
 ) -> None:
     """Write pose data as a YOLO-pose folder: labels, data.yaml, and links to the pictures.
 
@@ -95,12 +83,11 @@ def convert(
     with Progress(console=console, transient=True) as bar:
         shown = bar.add_task("writing", total=len(units.pictures))
         count = convert_data(units, out, to, lambda: bar.advance(shown))
-    console.print(f"{count:,} pictures, as yolo:{out}:{to}", highlight=False)
+    console.print(f"{count:,} pictures, as yolo:{out}:{to}")
 
 
-@app.command(epilog="Example: dpose data cache --clear")
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Delete it.")] = False,
+    clear: Annotated[bool, option("Delete it.", "--clear")] = False,
 ) -> None:
     """What dpose keeps on this disk: decoded pictures, data from object stores; and how to be rid of them."""
     from dpose.fetched import fetched_folder, fetched_size, forget_fetched
@@ -118,12 +105,11 @@ def cache(
         )
     store = picture_cache()
     if store is None:
-        console.print(f"Off ({SWITCH})", highlight=False)
+        console.print(f"Off ({SWITCH})")
         return
     files, size = store.clear() if clear else store.size()
     deleted = " deleted" if clear else ""
     console.print(
         f"{store.folder}: {files:,} pictures, {size / 2**20:,.0f} MiB{deleted} (bound {store.limit / 2**20:,.0f} MiB; "
-        f"{SWITCH}=off or a size changes it). Readable by you alone; not encrypted.",
-        highlight=False,
+        f"{SWITCH}=off or a size changes it). Readable by you alone; not encrypted."
     )

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dpose.cli.data import Annotations, with_annotations
-from dpose.cli.options import expand_groups, option, plain_console, unset
+from dpose.cli.options import option, plain_console, unset
 from dpose.cli.run_options import Limit
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.privacy.noised_query import NoisedQuery
 
 
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
 class NoisedScore:
     """What a noised score may cost; without `epsilon` there is no noise, and nothing else may be given."""
 
-    epsilon: Annotated[
-        str | None,
-        option("Adds noise: the price for each unit, such as 0.1 or 1/3."),
-    ] = unset("no noise, not covered")
+    epsilon: Annotated[str | None, option("Adds noise: the price for each unit, such as 0.1 or 1/3.")] = (
+        unset("no noise, not covered")
+    )
     delta: Annotated[float | None, option("Above 0: Gaussian noise. Default: Laplace noise.")] = None
-    relation: Annotated[
-        str | None,
-        option("zero-out, add-or-remove or replace."),
-    ] = unset("zero-out")
+    relation: Annotated[str | None, option("zero-out, add-or-remove or replace.")] = unset("zero-out")
     pooled: Annotated[bool, option("All joints of all units together, found and missed noised apart.")] = (
         False
     )
@@ -80,9 +77,8 @@ class NoisedScore:
         )
 
 
-@expand_groups
 def evaluate(
-    data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
+    data: Annotated[str, option("NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
     run: Annotated[
         Path | None,
         typer.Argument(
@@ -91,29 +87,21 @@ def evaluate(
     ] = None,
     annotations: Annotations = None,
     whole_pictures: Annotated[
-        bool,
-        typer.Option("--whole-pictures", help="Look for people in whole pictures; use no boxes."),
+        bool, option("Look for people in whole pictures; use no boxes.", "--whole-pictures")
     ] = False,
     detections: Annotated[
-        str | None,
-        typer.Option(help="For AP: a file with a detector's boxes (COCO results), relative to ROOT."),
+        str | None, option("For AP: a file with a detector's boxes (COCO results), relative to ROOT.")
     ] = None,
     predictions: Annotated[
-        Path | None,
-        typer.Option(help="Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON."),
+        Path | None, option("Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON.")
     ] = None,
     limit: Limit = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to write the score to, too.")] = None,
+    out: Annotated[Path | None, option("A JSON file to write the score to, too.")] = None,
     groups: Annotated[
-        bool,
-        typer.Option(
-            "--groups",
-            help="Score each group of people; private data need --epsilon.",
-        ),
+        bool, option("Score each group of people; private data need --epsilon.", "--groups")
     ] = False,
     before: Annotated[
-        Path | None,
-        typer.Option(help="With --groups: a model to compare with, such as one without privacy."),
+        Path | None, option("With --groups: a model to compare with, such as one without privacy.")
     ] = None,
     noised: NoisedScore = NoisedScore(),
 ) -> None:

@@ -16,14 +16,15 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
-from rich.console import Console
-from typer.core import TyperGroup
 
 from dpose.cli.settings import Setting, parsed, put, settings_of
 from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def option(help: str, *names: str, **rules: Any) -> Any:
@@ -71,9 +72,10 @@ class Settings:
 
     def options(self) -> Iterator[inspect.Parameter]:
         """The options, as parameters of a command."""
+        known = settings_of(*self.classes, only=tuple(self.named)) if self.named else {}
         kinds = {"int": int, "float": float, "bool": bool, "list": list[str]}
         for path, names in self.named.items():
-            setting, default = self.known[path], self.defaults.get(path)
+            setting, default = known[path], self.defaults.get(path)
             text = setting.help
             if default is not None:
                 text = f"{text.partition(' Default: ')[0]} Default: {default}."
@@ -204,25 +206,11 @@ def _named(f: Field[Any], annotation: Any) -> Any:
 
 def plain_console() -> Console:
     """A console that prints text as it stands: "coco:train:" is no emoji, and a bracket in a file's name no style."""
+    from rich.console import Console
+
     return Console(markup=False, emoji=False, highlight=False)
 
 
 def command_line() -> str:
     """The command line as it was typed, for the report."""
     return shlex.join(["dpose", *sys.argv[1:]])
-
-
-class ByPackage(TyperGroup):
-    """Commands in the order of their definition, those of other packages under headings of their own."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each heading (`rich_help_panel`)."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        width = formatter.width - 6 - max(map(len, self.commands))
-        for name, command in self.commands.items():
-            heading = getattr(command, "rich_help_panel", None)
-            heading = heading if isinstance(heading, str) else "Commands"
-            sections.setdefault(heading, []).append((name, command.get_short_help_str(width)))
-        for heading, rows in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(rows)

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from dpose.cli.options import Settings, expand_groups, option, plain_console, unset
+from dpose.cli.options import Settings, option, plain_console, unset
 from dpose.cli.run_options import TRAIN
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dpose.release.capacity import Forecast
 
 PLAN = Settings(
@@ -47,7 +48,6 @@ class CorpusOptions:
     json: Annotated[bool, option("Print JSON.", "--json")] = False
 
 
-@expand_groups
 def plan(
     *,
     units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,
@@ -143,6 +143,8 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
 
 
 def _table(title: str, rows: Sequence[Forecast]) -> Table:
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     columns = ("engine", "workers", "time", "items a second", "processor hours", "command", "each worker")
     priced = rows[0].price is not None

@@ -2,21 +2,146 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.pose.boxes import Boxes
     from dpose.runs.predict import Predictor
 
-WHERE, DRAWN, WRITTEN = "Where people are", "What is drawn", "What is written besides"
 TORCHVISION = "torchvision"
+
+
+@dataclass(frozen=True)
+class People:
+    """Options for where people are."""
+
+    box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.")] = None
+    labels: Annotated[
+        str | None,
+        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo."),
+    ] = None
+    detections: Annotated[
+        Path | None,
+        option("From COCO's results JSON, by the number a picture is called, or of a frame."),
+    ] = None
+    detector: Annotated[
+        str | None,
+        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision."),
+    ] = None
+    detector_kind: Annotated[
+        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.")
+    ] = None
+    least: Annotated[float, option("Leave out detected people with a lower score.", min=0, max=1)] = 0.5
+
+    def check(self) -> None:
+        """Refuse two ways to say where people are, and a kind of no file."""
+        ways = {
+            "--box": self.box,
+            "--detections": self.detections,
+            "--labels": self.labels,
+            "--detector": self.detector,
+        }
+        given = [name for name, value in ways.items() if value]
+        if len(given) > 1:
+            raise DposeError(
+                "boxes-given-twice",
+                f"{given[0]} and {given[1]} both say where people are",
+                fix="give one of them",
+            )
+        if self.detector_kind and self.detector in (None, TORCHVISION):
+            raise DposeError(
+                "detector-kind-without-file",
+                "is of an ONNX file",
+                "--detector-kind",
+                "give --detector FILE.onnx",
+            )
+
+    def boxes(self, console: Console) -> Boxes:
+        """Where people are: what was typed, a file's, labels', a detector's, or for the model to find."""
+        from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
+        from dpose.runs.predict import parse_box
+
+        if self.box:
+            return FixedBox(parse_box(self.box))
+        if self.detections:
+            found = DetectedBoxes(self.detections, self.least)
+            for line in found.problems.summary():
+                console.print(line)
+            return found
+        if self.labels:
+            from dpose.pose.data import SOURCES, open_labels
+
+            known = open_labels(self.labels)
+            if known is None:
+                having = ", ".join(name for name, source in SOURCES.items() if source.labels)
+                raise DposeError(
+                    "boxes-missing", "these data have no boxes to give", self.labels, f"use {having}"
+                )
+            return LabelledBoxes(known)
+        if self.detector == TORCHVISION:
+            from dpose.pose.boxes import PersonDetector
+
+            console.print("Detecting people; the detector's weights are fetched if they are not here yet")
+            return PersonDetector(self.least)
+        if self.detector:
+            from dpose.pose.onnx_detector import OnnxDetector
+
+            found_by = OnnxDetector(Path(self.detector).expanduser(), self.least, self.detector_kind)
+            console.print(f"Detector: {Path(self.detector).name}, read as {found_by.way.kind}")
+            return found_by
+        return whole_picture
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Options for what is drawn."""
+
+    skeleton: Annotated[
+        str | None,
+        option("coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own."),
+    ] = None
+    threshold: Annotated[float, option("Do not draw joints with a lower score.", min=0, max=1)] = 0.0
+    canvas: Annotated[str, option("picture, or blank: the skeletons alone.")] = "picture"
+    hide_faces: Annotated[
+        bool, option("Fill the face of everybody who is found. Guarantees nothing.", "--hide-faces")
+    ] = False
+    smooth: Annotated[bool, option("Smooth the joints of videos (one-euro filter).", "--smooth")] = False
+    flip: Annotated[
+        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.")
+    ] = True
+
+    def check(self) -> None:
+        """Refuse what the words alone show to be wrong."""
+        if self.canvas not in ("picture", "blank"):
+            raise DposeError(
+                "canvas-unknown", f"no canvas is called {self.canvas!r}", "--canvas", "give picture or blank"
+            )
+        if self.canvas == "blank" and self.hide_faces:
+            raise DposeError(
+                "canvas-without-faces", "a blank canvas shows no face", "--hide-faces", "leave it out"
+            )
+        if self.skeleton:
+            from dpose.pose.skeletons import check_skeleton
+
+            check_skeleton(self.skeleton)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Options for what is written besides."""
+
+    json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.")] = None
+    yolo: Annotated[Path | None, option("A folder of YOLO-pose labels, with data.yaml.")] = None
+    label_studio: Annotated[Path | None, option("Label Studio's pre-annotations.")] = None
 
 
 def predict(
@@ -29,39 +154,10 @@ def predict(
     out: Annotated[
         Path | None, option("The drawn file, or a folder for several. Default: NAME-pose beside one.")
     ] = None,
-    box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.")] = None,
-    labels: Annotated[
-        str | None,
-        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo."),
-    ] = None,
-    detections: Annotated[
-        Path | None,
-        option("From COCO's results JSON, by the number a picture is called, or of a frame."),
-    ] = None,
-    detector: Annotated[
-        str | None,
-        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision."),
-    ] = None,
-    detector_kind: Annotated[
-        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.")
-    ] = None,
-    least: Annotated[float, option("Leave out detected people with a lower score.", min=0, max=1)] = 0.5,
-    skeleton: Annotated[
-        str | None,
-        option("coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own."),
-    ] = None,
-    threshold: Annotated[float, option("Do not draw joints with a lower score.", min=0, max=1)] = 0.0,
-    canvas: Annotated[str, option("picture, or blank: the skeletons alone.")] = "picture",
-    hide_faces: Annotated[
-        bool, option("Fill the face of everybody who is found. Guarantees nothing.", "--hide-faces")
-    ] = False,
-    smooth: Annotated[bool, option("Smooth the joints of videos (one-euro filter).", "--smooth")] = False,
-    flip: Annotated[
-        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.")
-    ] = True,
-    json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.")] = None,
-    yolo: Annotated[Path | None, option("A folder of YOLO-pose labels, with data.yaml.")] = None,
-    label_studio: Annotated[Path | None, option("Label Studio's pre-annotations.")] = None,
+    *,
+    people: People,
+    drawing: Drawing,
+    written: Written,
 ) -> None:
     """Find people in pictures and video, and draw their joints.
 
@@ -69,15 +165,8 @@ def predict(
     named first takes the whole picture for one person, unless boxes are given. People in a video are numbered.
     """
     console = plain_console()
-    ways = {"--box": box, "--detections": detections, "--labels": labels, "--detector": detector}
-    given = [name for name, value in ways.items() if value]
-    if len(given) > 1:
-        raise DposeError(
-            "boxes-given-twice",
-            f"{given[0]} and {given[1]} both say where people are",
-            fix="give one of them",
-        )
-    _check(canvas, skeleton, detector, detector_kind, hide_faces)
+    people.check()
+    drawing.check()
     from dpose.runs.annotate import annotate, find_files, left_out, names_several
     from dpose.runs.drawn_people import Look
     from dpose.runs.predict import joint_table
@@ -85,50 +174,28 @@ def predict(
     run, sources = _split(sources)
     left: list[Path] = []
     files = find_files(sources, left)
-    boxes = _boxes(box, detections, labels, detector, detector_kind, least, console)
-    chosen = _predictor(run, flip, console)
+    boxes = people.boxes(console)
+    chosen = _predictor(run, drawing.flip, console)
     done = annotate(
         chosen.finder,
         files,
         out,
         boxes,
-        skeleton=skeleton,
-        results=json,
-        yolo=yolo,
-        label_studio=label_studio,
-        look=Look(threshold, canvas == "blank", hide_faces),
-        smooth=smooth,
+        skeleton=drawing.skeleton,
+        results=written.json,
+        yolo=written.yolo,
+        label_studio=written.label_studio,
+        look=Look(drawing.threshold, drawing.canvas == "blank", drawing.hide_faces),
+        smooth=drawing.smooth,
         called=chosen.called,
         console=console,
     )
-    if not (names_several(sources) or json or yolo or label_studio):
+    if not (names_several(sources) or any(vars(written).values())):
         table = joint_table(done.document, chosen.chance)
         if table is not None:
             console.print(table)
     for line in [*done.lines(), *left_out(left)]:
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def _check(
-    canvas: str, skeleton: str | None, detector: str | None, kind: str | None, hide_faces: bool
-) -> None:
-    """Refuse what the words alone show to be wrong."""
-    if canvas not in ("picture", "blank"):
-        raise DposeError(
-            "canvas-unknown", f"no canvas is called {canvas!r}", "--canvas", "give picture or blank"
-        )
-    if canvas == "blank" and hide_faces:
-        raise DposeError(
-            "canvas-without-faces", "a blank canvas shows no face", "--hide-faces", "leave it out"
-        )
-    if kind and detector in (None, TORCHVISION):
-        raise DposeError(
-            "detector-kind-without-file", "is of an ONNX file", "--detector-kind", "give --detector FILE.onnx"
-        )
-    if skeleton:
-        from dpose.pose.skeletons import check_skeleton
-
-        check_skeleton(skeleton)
+        console.print(line, soft_wrap=True)
 
 
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
@@ -159,49 +226,5 @@ def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:
     if run is not None:
         return model_predictor(run, flip_test=flip)
     chosen = bundled_predictor(flip_test=flip)
-    console.print(f"Model: {chosen.called}, which comes with dpose", highlight=False)
+    console.print(f"Model: {chosen.called}, which comes with dpose")
     return chosen
-
-
-def _boxes(
-    box: str | None,
-    detections: Path | None,
-    labels: str | None,
-    detector: str | None,
-    kind: str | None,
-    least: float,
-    console: Console,
-) -> Boxes:
-    """Where people are: what was typed, a file's, labels', a detector's, or for the model to find."""
-    from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
-    from dpose.runs.predict import parse_box
-
-    if box:
-        return FixedBox(parse_box(box))
-    if detections:
-        found = DetectedBoxes(detections, least)
-        for line in found.problems.summary():
-            console.print(line, highlight=False)
-        return found
-    if labels:
-        from dpose.pose.data import SOURCES, open_labels
-
-        known = open_labels(labels)
-        if known is None:
-            having = ", ".join(name for name, source in SOURCES.items() if source.labels)
-            raise DposeError("boxes-missing", "these data have no boxes to give", labels, f"use {having}")
-        return LabelledBoxes(known)
-    if detector == TORCHVISION:
-        from dpose.pose.boxes import PersonDetector
-
-        console.print(
-            "Detecting people; the detector's weights are fetched if they are not here yet", highlight=False
-        )
-        return PersonDetector(least)
-    if detector:
-        from dpose.pose.onnx_detector import OnnxDetector
-
-        found_by = OnnxDetector(Path(detector).expanduser(), least, kind)
-        console.print(f"Detector: {Path(detector).name}, read as {found_by.way.kind}", highlight=False)
-        return found_by
-    return whole_picture

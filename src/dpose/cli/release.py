@@ -1,4 +1,4 @@
-"""The commands that release pictures and videos: `dpose pixelize`, `dpose restore`, and `verify` for what they made."""
+"""Pictures and videos released as noisy blocks, `dpose pixelize`, and their archives painted, `dpose restore`."""
 
 from __future__ import annotations
 
@@ -9,28 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import Settings, expand_groups
+from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT_CLASS,
-    Again,
+    CountingNoised,
     EngineName,
-    Explain,
-    ExplainPicture,
-    FaceSize,
+    Hiding,
     OutputOptions,
-    Protect,
-    Public,
-    Seed,
     about_of,
-    draw_hidden,
     release_with,
-    requested_neighbours,
     say_lines,
-    say_preset,
     say_sum,
     tell_each,
 )
-from dpose.cli.remote import with_stores
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
@@ -70,28 +61,16 @@ PIXELIZE = Settings(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's commands to the command line."""
-    app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
-        with_stores(expand_groups(pixelize), "paths")
-    )
-    app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
-
-
 def pixelize(
     paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], PIXELIZE],
-    protect: Protect = None,
-    face_size: FaceSize = None,
-    explain: Explain = False,
-    explain_picture: ExplainPicture = None,
-    jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Pictures, frames or processes at work.")] = 1,
+    *,
+    hiding: Hiding,
+    jpeg: Annotated[bool, option("Write JPEG instead of PNG into a folder.", "--jpeg")] = False,
+    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1,
     engine: EngineName = None,
-    public: Public = False,
-    again: Again = False,
-    seed: Seed = None,
+    counting: CountingNoised,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
 
@@ -109,29 +88,28 @@ def pixelize(
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
         settings.pop("epsilon"),
-        requested_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
+        hiding.neighbours(neighbours, "pixels:16"),
         _block(str(settings.pop("block", AUTO))),
         regions=_regions(checked(RegionChoice, settings.pop("regions", {}), "regions.")),
         restore=settings.pop("restoration", LEARNED),
         **settings,
     )
-    explain = explain or (explain_picture is not None and output.out is None)
+    explain = hiding.only_explains(output)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     jobs = jobs.said(about=about)
-    if explain_picture is not None:
-        draw_hidden(jobs, config, explain_picture, face_size, released=False)
-    say_preset(protect, face_size, console)
-    if explain or protect is not None:
+    hiding.draw(jobs, config, released=False)
+    hiding.say_preset(console)
+    if explain or hiding.protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
             for line in explain_release(*plan_of(job.source, config), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
     if engine is not None:
-        if explain_picture is not None:
+        if hiding.explain_picture is not None:
             raise DposeError(
                 "drawing-with-engine",
                 "an engine's releases are not drawn on",
@@ -151,8 +129,7 @@ def pixelize(
         None if any(job.video for job in todo) else 0,
         console,
     )
-    if explain_picture is not None:
-        draw_hidden(todo, config, explain_picture, face_size, released=True)
+    hiding.draw(todo, config, released=True)
     say_sum(len(todo), console)
     output.say_names(names, console)
 
@@ -160,9 +137,7 @@ def pixelize(
 def restore_archive(
     archive: Annotated[Path, typer.Argument(help="An archive (.npz) that dpose pixelize wrote.")],
     out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
-    restore: Annotated[
-        str | None, typer.Option(help="learned, tv or none; by default as it was released.")
-    ] = None,
+    restore: Annotated[str | None, option("learned, tv or none; by default as it was released.")] = None,
 ) -> None:
     """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
     from dpose.release.archive import restore_file
@@ -170,24 +145,6 @@ def restore_archive(
     method = restore_file(archive, out, restore).release["restoration"]["method"]
     how = "cells painted" if method == "none" else f"restored: {method}"
     Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
-
-
-def verified(path: Path, console: Console) -> bool:
-    """Verify released files at `path`; False where there are none, so that it may be a run.
-
-    Raises:
-        DposeError: a file has no statement, another file's, or one that does not add up.
-    """
-    from dpose.release.manifest import verify_manifest
-    from dpose.release.verify import released_files, verify_release
-
-    files = released_files(path)
-    for file in files:
-        _, line = verify_release(file)
-        console.print(line, highlight=False)
-    if line := verify_manifest(path):
-        console.print(line, highlight=False, soft_wrap=True)
-    return bool(files)
 
 
 def _block(text: str) -> int | str:

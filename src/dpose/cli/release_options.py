@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from dpose.cli.options import Settings
+from dpose.cli.options import Settings, option
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
@@ -22,97 +20,111 @@ if TYPE_CHECKING:
     from dpose.release.items import Work
     from dpose.release.jobs import Job
 
-Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
-Protect = Annotated[
-    str | None,
-    typer.Option(
-        help="Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."
-    ),
-]
-FaceSize = Annotated[
-    str | None,
-    typer.Option(help="WxH pixels of a face, for --protect and --explain-picture. Default: 100x100."),
-]
-ExplainPicture = Annotated[
-    Path | None,
-    typer.Option(help="A PNG file: draw to scale what is hidden beside a face and a person."),
-]
-Public = Annotated[
-    bool,
-    typer.Option("--public", help="The files need no protection: the account does not count them."),
-]
-Again = Annotated[
-    bool,
-    typer.Option("--again", help="Release once more what was released before; epsilons add up."),
-]
+Public = Annotated[bool, option("The files need no protection: the account does not count them.", "--public")]
 EngineName = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
         "--engine",
-        help="Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
     ),
 ]
-EngineWorkers = Annotated[int, typer.Option("--workers", min=1, help="An engine's processes.")]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
-]
+EngineWorkers = Annotated[int, option("An engine's processes.", "--workers", min=1)]
 
 
-def requested_neighbours(
-    neighbours: str | None, protect: str | None, face_size: str | None, drawing: Path | None, default: str
-) -> str | int | Neighbours:
-    """What is to be hidden, by itself or by a preset.
+@dataclass(frozen=True)
+class Hiding:
+    """Options for what a release hides: by a preset, told and drawn."""
 
-    Raises:
-        DposeError: both are given, or neither is understood.
-    """
-    from dpose.release.objects import either
+    protect: Annotated[
+        str | None,
+        option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."),
+    ] = None
+    face_size: Annotated[
+        str | None, option("WxH pixels of a face, for --protect and --explain-picture. Default: 100x100.")
+    ] = None
+    explain: Annotated[bool, option("Say what the setting will do; release nothing.", "--explain")] = False
+    explain_picture: Annotated[
+        Path | None, option("A PNG file: draw to scale what is hidden beside a face and a person.")
+    ] = None
 
-    return either(neighbours, protect, face_size, drawn=drawing is not None) or default
+    def neighbours(self, given: str | None, default: str) -> str | int | Neighbours:
+        """What is to be hidden, by itself or by a preset.
+
+        Raises:
+            DposeError: both are given, or neither is understood.
+        """
+        from dpose.release.objects import either
+
+        return either(given, self.protect, self.face_size, drawn=self.explain_picture is not None) or default
+
+    def only_explains(self, output: OutputOptions) -> bool:
+        """True if nothing is to be released."""
+        return self.explain or (self.explain_picture is not None and output.out is None)
+
+    def say_preset(self, console: Console) -> None:
+        """Say what a preset protects and what it does not, if one was chosen."""
+        if self.protect is not None:
+            from dpose.release.objects import FACE_SIZE, preset_line
+
+            console.print(preset_line(self.protect, self.face_size or FACE_SIZE), highlight=False)
+
+    def draw(self, jobs: Sequence[Job], config: ReleaseConfig, *, released: bool) -> None:
+        """Draw what the release of one file hides, if a drawing is wanted.
+
+        Args:
+            jobs: One.
+            config: How it is released.
+            released: Whether it has been released: a picture is drawn on then.
+
+        Raises:
+            DposeError: there are several, or the drawing would take the place of one of them.
+        """
+        file = self.explain_picture
+        if file is None:
+            return
+        from dpose.media.images import read_pixels
+        from dpose.release.explain_picture import draw_explanation
+        from dpose.release.objects import FACE_SIZE, parse_face
+        from dpose.release.plans import plan_of
+
+        if len(jobs) != 1:
+            raise DposeError(
+                "drawing-of-several",
+                f"one picture or video can be drawn, not {len(jobs)}",
+                "explain-picture",
+                "name one",
+            )
+        (job,) = jobs
+        if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
+            raise DposeError(
+                "drawing-over-picture",
+                "would take the place of the picture itself",
+                str(file),
+                "choose another name",
+            )
+        plan, rate = plan_of(job.source, config)
+        is_picture = job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
+        shown = read_pixels(job.target) if released and is_picture else None
+        draw_explanation(plan, file, rate=rate, face=parse_face(self.face_size or FACE_SIZE), released=shown)
 
 
-def draw_hidden(
-    jobs: Sequence[Job], config: ReleaseConfig, file: Path, face_size: str | None, *, released: bool
-) -> None:
-    """Draw what the release of one file hides.
+@dataclass(frozen=True)
+class Counting:
+    """Options for how the account counts releases."""
 
-    Args:
-        jobs: One.
-        config: How it is released.
-        file: The drawing.
-        face_size: A face's declared size.
-        released: Whether it has been released: a picture is drawn on then.
+    public: Public = False
+    again: Annotated[
+        bool, option("Release once more what was released before; epsilons add up.", "--again")
+    ] = False
 
-    Raises:
-        DposeError: there are several, or the drawing would take the place of one of them.
-    """
-    from dpose.media.images import read_pixels
-    from dpose.release.explain_picture import draw_explanation
-    from dpose.release.objects import FACE_SIZE, parse_face
-    from dpose.release.plans import plan_of
 
-    if len(jobs) != 1:
-        raise DposeError(
-            "drawing-of-several",
-            f"one picture or video can be drawn, not {len(jobs)}",
-            "explain-picture",
-            "name one",
-        )
-    (job,) = jobs
-    if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
-        raise DposeError(
-            "drawing-over-picture",
-            "would take the place of the picture itself",
-            str(file),
-            "choose another name",
-        )
-    plan, rate = plan_of(job.source, config)
-    shown = (
-        read_pixels(job.target)
-        if released and job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
-        else None
+@dataclass(frozen=True)
+class CountingNoised(Counting):
+    """Options for how the account counts releases, and where their noise is from."""
+
+    seed: Annotated[int | None, option("Makes the noise repeatable and takes the guarantee away.", min=0)] = (
+        None
     )
-    draw_explanation(plan, file, rate=rate, face=parse_face(face_size or FACE_SIZE), released=shown)
 
 
 ABOUT_CLASS = ("about.", "dpose.privacy.sections:About")
@@ -131,18 +143,13 @@ def about_of(settings: dict[str, Any]) -> About:
 class OutputOptions:
     """The options for what is written."""
 
-    out: Annotated[
-        Path | None, typer.Option(help="A folder, or the name of one file: a picture, archive or video.")
-    ] = None
-    keep_audio: Annotated[bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")] = (
-        False
+    out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = (
+        None
     )
+    keep_audio: Annotated[bool, option("Copy a video's sound, unprotected.", "--keep-audio")] = False
     keep_names: Annotated[
         bool,
-        typer.Option(
-            "--keep-names",
-            help="Keep the files' names, which may identify; they are numbered otherwise.",
-        ),
+        option("Keep the files' names, which may identify; they are numbered otherwise.", "--keep-names"),
     ] = False
 
     def folder(self, *, explain: bool = False) -> Path:
@@ -186,6 +193,8 @@ def tell_each(
     Returns:
         How many were released.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -247,14 +256,6 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
     """Say what was found before anything is released."""
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
-    """Say what a preset protects and what it does not, if one was chosen."""
-    if protect is not None:
-        from dpose.release.objects import FACE_SIZE, preset_line
-
-        console.print(preset_line(protect, face_size or FACE_SIZE), highlight=False)
 
 
 def say_sum(files: int, console: Console) -> None:

@@ -6,40 +6,25 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import typer
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from dpose.cli.options import plain_console
 from dpose.errors import DposeError
-from dpose.remote import check_nothing_at, check_puts, copy_here, local_path, put_all, staged, url_of
 
-_READERS = set[Callable[..., None]]()  # commands that take URLs
-
-
-def reads_stores(command: Callable[..., None]) -> Callable[..., None]:
-    """Say that `command` takes URLs and reads them itself."""
-    _READERS.add(command)
-    return command
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
-def refuse_stores(app: typer.Typer) -> None:
-    """Have all other commands of `app` refuse a path in an object store: it would become a folder called `s3:`.
+def on_this_machine(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, with a path in an object store refused: it would become a folder called `s3:`.
 
-    `file://` is a path to all of them.
+    `file://` is a path like others.
     """
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            refuse_stores(group.typer_instance)
-    for entry in app.registered_commands:
-        if entry.callback is not None and entry.callback not in _READERS:
-            entry.callback = _on_this_machine(entry.callback)
 
-
-def _on_this_machine(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def reading(**given: Any) -> None:
+        from dpose.remote import local_path, url_of
+
         for name, value in given.items():
             if any(isinstance(place, Path) and url_of(place) for place in _all(value)):
                 raise DposeError(
@@ -69,6 +54,8 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
 
     @functools.wraps(command)
     def reading(**given: Any) -> None:
+        from dpose.remote import check_puts, copy_here, local_path, put_all, staged, url_of
+
         out = given.get("out")
         url = url_of(out) if out is not None else None
         remote = url or any(
@@ -109,7 +96,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
         finally:
             place.close()
 
-    return reads_stores(reading)
+    return reading
 
 
 @contextlib.contextmanager
@@ -126,6 +113,8 @@ def stored_run(
     Raises:
         DposeError: something is at `out` already, or the store refuses: before anything is trained.
     """
+    from dpose.remote import check_nothing_at, local_path, put_all, staged, url_of
+
     url = url_of(resume or out or "")
     if url is None:
         yield (local_path(out) if out else None), (local_path(resume) if resume else None)

@@ -64,17 +64,18 @@ class Setting:
 
 
 @cache
-def settings_of(*classes: tuple[str, str]) -> Mapping[str, Setting]:
+def settings_of(*classes: tuple[str, str], only: tuple[str, ...] = ()) -> Mapping[str, Setting]:
     """The settings of classes, by their paths.
 
     Args:
         classes: What stands before the paths of a class's fields, such as "about." or nothing; and the class, as
             "dpose.runs.config:RunConfig". A class takes the place of a field that has the name of its paths.
+        only: Paths of those that are wanted; empty for all. The source of other fields' types is not read.
     """
     found: dict[str, Setting] = {}
     for before, place in classes:
         module, _, name = place.partition(":")
-        found.update({s.path: s for s in _fields(*_resolved(module, name), before)})
+        found.update({s.path: s for s in _fields(*_resolved(module, name), before, only)})
     groups = {path.rpartition(".")[0] for path in found}
     return {path: setting for path, setting in found.items() if path not in groups}
 
@@ -139,8 +140,8 @@ def spelling(known: Mapping[str, Setting], option: str, value: str = "VALUE") ->
         option: An option that the command does not have, such as "--clip-norm" or "--no-normalise".
         value: What was typed behind it.
     """
-    if OLD.get(option, "").startswith("--") and "data.private" in known:
-        return OLD[option] + value
+    if option == "--annotations" and "data.private" in known:
+        return f"--data NAME:ROOT,annotations={value}"
     negated = option.startswith("--no-") and option not in OLD
     word = option.removeprefix("--no-" if negated else "--").replace("-", "_")
     meant = [p for p in known if p == OLD.get(option) or p == word or p.endswith(f".{word}")]
@@ -172,7 +173,6 @@ OLD = {
     "--copies": "plan.augmentation_multiplicity",
     "--tail": "plan.average_last",
     "--views-at-once": "microbatch_size",
-    "--annotations": "--data NAME:ROOT,annotations=",
 }
 """Options whose names are not the last part of their setting's path."""
 
@@ -182,25 +182,35 @@ def _nearest(path: str, known: Mapping[str, Setting]) -> str:
     return f"did you mean {same[0]}?" if same else did_you_mean(path, known) or "see --settings"
 
 
-def _fields(module: str, node: ast.AST | None, before: str) -> Iterator[Setting]:
+def _fields(module: str, node: ast.AST | None, before: str, only: tuple[str, ...]) -> Iterator[Setting]:
     """The settings of the class `node` of `module`, those of its bases first."""
     assert isinstance(node, ast.ClassDef)
     for base in node.bases:
         where, found = _resolved(module, ast.unparse(base))
         if isinstance(found, ast.ClassDef):
-            yield from _fields(where, found, before)
+            yield from _fields(where, found, before, only)
     texts = _attributes(ast.get_docstring(node) or "")
     for field in node.body:
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
         path = before + field.target.id
+        if only and not any(f"{wanted}.".startswith(f"{path}.") for wanted in only):
+            continue
         kind, choices, where, group = _kind(module, field.annotation)
         text = texts.get(field.target.id, "")
         if group is not None and not _is_text(group):
-            yield from _fields(where, group, f"{path}.")
+            yield from _fields(where, group, f"{path}.", only)
         elif text and (kind or group):
             default = _default(module, field.value) if field.value else ""
             yield Setting(path, kind or "str", choices, default, text)
+
+
+def docstring_of(place: str) -> str:
+    """The docstring of a class or function, such as "dpose.cli.train:train"."""
+    module, _, name = place.partition(":")
+    _, node = _resolved(module, name)
+    assert isinstance(node, ast.ClassDef | ast.FunctionDef)
+    return ast.get_docstring(node) or ""
 
 
 def _is_text(kind: ast.ClassDef) -> bool:
@@ -303,7 +313,7 @@ def _names(module: str) -> dict[str, ast.AST | tuple[str, str]]:
     found: dict[str, ast.AST | tuple[str, str]] = {}
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         match node:
-            case ast.ClassDef(name=name):
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 found[name] = node
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 found[name] = value

@@ -7,28 +7,20 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli.options import plain_console
+from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="What a model, picture or video guarantees: show it, check it, sign it, pass it on.",
-    epilog="Examples: dpose statement show runs/a | dpose statement key hospital.pem | dpose statement sign runs/a "
-    "--key hospital.pem | dpose statement verify runs/a --key hospital.pem.pub | dpose statement export runs/a "
-    "--registry",
-)
 Artefact = Annotated[
     Path,
     typer.Argument(help="A run or model folder, a privacy.json, or a released picture, archive or video."),
 ]
 
-Out = Annotated[Path | None, typer.Option(help="The file to write. Default: print it.")]
+Out = Annotated[Path | None, option("The file to write. Default: print it.")]
 
 
-@app.command(epilog="Example: dpose statement show runs/a")
 def show(
     artefact: Artefact,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    json: Annotated[bool, option("As JSON.", "--json")] = False,
 ) -> None:
     """The statement in words."""
     from dpose.runs.statement_files import open_statement
@@ -40,7 +32,6 @@ def show(
     console.print(statement.paragraph(), highlight=False)
 
 
-@app.command(epilog="Example: dpose statement check runs/a")
 def check(artefact: Artefact) -> None:
     """Hold a statement to the published JSON Schema, and compute its numbers again."""
     from dpose.privacy.rounding import upper
@@ -58,7 +49,6 @@ def check(artefact: Artefact) -> None:
     console.print("Files and ledger were not looked at: that is dpose verify")
 
 
-@app.command(epilog="Example: dpose statement schema --out statement.schema.json")
 def schema(out: Out = None) -> None:
     """The published JSON Schema of statements."""
     import json
@@ -68,7 +58,6 @@ def schema(out: Out = None) -> None:
     _give(json.dumps(statement_schema(), indent=2) + "\n", out)
 
 
-@app.command(epilog="Example: dpose statement key hospital.pem")
 def key(file: Annotated[Path, typer.Argument(help="The file of the private key to make.")]) -> None:
     """Make a key pair to sign statements with: FILE, for its owner alone, and FILE.pub for everybody."""
     from dpose.privacy.signing import new_key
@@ -81,10 +70,9 @@ def key(file: Annotated[Path, typer.Argument(help="The file of the private key t
     )
 
 
-@app.command(epilog="Example: dpose statement sign runs/a --key hospital.pem")
 def sign(
     artefact: Artefact,
-    key: Annotated[Path, typer.Option("--key", help="The private key, from dpose statement key.")],
+    key: Annotated[Path, option("The private key, from dpose statement key.", "--key")],
 ) -> None:
     """Sign a statement, after checking that it adds up; the signature goes into a file beside it."""
     from dpose.privacy import signing
@@ -100,12 +88,9 @@ def sign(
     )
 
 
-@app.command(epilog="Example: dpose statement verify runs/a --key hospital.pem.pub")
 def verify(
     artefact: Artefact,
-    key: Annotated[
-        Path, typer.Option("--key", help="The expected signer's public key, from a source that you trust.")
-    ],
+    key: Annotated[Path, option("The expected signer's public key, from a source that you trust.", "--key")],
 ) -> None:
     """Check a signature with a public key; then whatever `dpose verify` checks."""
     from dpose.privacy.signing import check_signature, key_fingerprint
@@ -128,25 +113,16 @@ def verify(
         console.print(line, soft_wrap=True)
 
 
-@app.command(epilog="Example: dpose statement export runs/a --registry --out entry.yaml")
 def export(
     artefact: Artefact,
     registry: Annotated[
-        bool, typer.Option("--registry", help="As an entry of OpenDP's Deployments Registry, in YAML.")
+        bool, option("As an entry of OpenDP's Deployments Registry, in YAML.", "--registry")
     ] = False,
-    model_card: Annotated[
-        bool, typer.Option("--model-card", help="As the metadata of a model card, in YAML.")
-    ] = False,
-    name: Annotated[
-        str | None, typer.Option(help="Of the artefact. Default: its folder's or file's.")
-    ] = None,
-    date: Annotated[
-        str | None, typer.Option(help="Of publication, YYYY-MM-DD. Default: the statement's.")
-    ] = None,
-    region: Annotated[str, typer.Option(help="Whom the data describe, or whose laws hold.")] = "not stated",
-    author: Annotated[
-        str | None, typer.Option(help="Of the entry. Default: the statement's contact.")
-    ] = None,
+    model_card: Annotated[bool, option("As the metadata of a model card, in YAML.", "--model-card")] = False,
+    name: Annotated[str | None, option("Of the artefact. Default: its folder's or file's.")] = None,
+    date: Annotated[str | None, option("Of publication, YYYY-MM-DD. Default: the statement's.")] = None,
+    region: Annotated[str, option("Whom the data describe, or whose laws hold.")] = "not stated",
+    author: Annotated[str | None, option("Of the entry. Default: the statement's contact.")] = None,
     out: Out = None,
 ) -> None:
     """The statement in the form of others, after checking that it adds up."""

@@ -1,4 +1,4 @@
-"""`dpose train`: a configuration from a file, from options, or from a file that options override."""
+"""Commands that train: `dpose train`, `dpose tune` and `dpose demo`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from dpose.cli.cluster import Carrying, Cluster, Engine, places_in
-from dpose.cli.options import command_line, expand_groups, option, plain_console
-from dpose.cli.remote import reads_stores, stored_run
-from dpose.cli.run_options import TRAIN, check_given
+from dpose.cli.cluster import CARRYING, Carrying, Cluster, Engine, places_in
+from dpose.cli.options import command_line, option, plain_console
+from dpose.cli.remote import stored_run
+from dpose.cli.run_options import TRAIN, Seed, check_given
 from dpose.errors import DposeError
-from dpose.files import check_free
-from dpose.remote import url_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dpose.runs.tune import TunedRun
     from dpose.training.run import Run
 
 
-@reads_stores
-@expand_groups
 def train(
     settings: Annotated[dict[str, Any], TRAIN],
     *,
@@ -39,6 +37,9 @@ def train(
     engine: Engine = None,
 ) -> None:
     """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
+    from dpose.files import check_free
+    from dpose.remote import url_of
+
     console = plain_console()
     carrying = Carrying.taken_from(settings, engine)
     if resume is None:
@@ -64,38 +65,129 @@ def train(
     if explain and run is not None:
         with console.status("calibrating"):
             text = explain_task(run)
-        console.print(text, highlight=False)
+        console.print(text)
         return
     with stored_run(out, resume, console) as (here, stopped):
         if stopped is not None:
-            print_result(resume_task(stopped, console, places_in(settings)), console)
+            _print_result(resume_task(stopped, console, places_in(settings)), console)
             return
         assert here is not None
         assert run is not None
-        print_result(
+        _print_result(
             train_task(run, here, console, carrying.microbatch_size, command=command_line()), console
         )
 
 
-def print_result(run: Run, console: Console) -> None:
+LAWS_HELP = (
+    "The law of the number of trials K and its mean. geometric:10 is a good start; logarithmic:10 costs less and "
+    "often draws only one or two; negative-binomial:0.5:10 lies between; poisson:10 seldom draws few, costs about the "
+    "same at 10 and several times as much from 30 on, and may draw none. K is drawn once and never shown."
+)
+
+
+def tune(
+    *,
+    out: Annotated[Path, option("The run folder of the best trial; must not exist.")],
+    config: Annotated[
+        Path | None,
+        option(
+            "A YAML file: a run's settings, and under `grid` lists over keys of plan and optimizer; see "
+            "examples/tune.yaml."
+        ),
+    ] = None,
+    trials: Annotated[str, option(LAWS_HELP, metavar="LAW:MEAN")] = "geometric:10",
+    epsilon: Annotated[
+        float | None,
+        option("Of everything: every trial, every score and the choice. Default: plan.epsilon of the file."),
+    ] = None,
+    delta: Annotated[
+        float | None, option("Of everything, well below 1 / number of units. Default: the file's.")
+    ] = None,
+    explain: Annotated[
+        bool, option("Say what one trial and all of them would cost; train and charge nothing.", "--explain")
+    ] = False,
+    discard: Annotated[
+        bool, option("Give an unfinished choice for OUT up: delete its key and its trials.", "--discard")
+    ] = False,
+    engine: Engine = None,
+    settings: Annotated[dict[str, Any], CARRYING],
+) -> None:
+    """Choose settings privately: train a random number of times, keep the best, and claim what all of it costs.
+
+    Choosing by looking at scores has a price, too, that no statement names. Here it has one: about 1.3 to 2.7 times
+    that of a single run (Papernot and Steinke 2022). Each trial draws its setting from the grid, learns from one part
+    of the data and gets a noised score on the rest. How many trials there are, which lost and by how much stay secret,
+    so nothing counts them while it runs. Stopped, the same command goes on where it was, at no further cost.
+    """
+    console = plain_console()
+    carrying = Carrying.taken_from(settings, engine)
+    if config is None and not discard:
+        raise DposeError(
+            "grid-missing", "choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml"
+        )
+    from dpose.files import check_free
+    from dpose.privacy.trial_law import TrialLaw
+    from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
+    from dpose.runs.tune_config import TuningConfig
+
+    if discard:
+        console.print(discard_tuning(out), soft_wrap=True)
+        return
+    assert config is not None
+    law, grid = TrialLaw.parse(trials), TuningConfig.from_yaml(config, epsilon, delta)
+    if explain:
+        console.print(explain_tuning(grid, law, console))
+        return
+    views = carrying.microbatch_size
+    if engine is not None:
+        check_free(out, may_be_empty=True)
+        memory = None if views is None else f"microbatch_size={views}"
+        given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--set": memory}
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        raise typer.Exit(Cluster(engine, carrying.job).tune(config, out, words, console))
+    try:
+        done = tune_runs(grid, law, out, console, command=command_line(), microbatch_size=views)
+    except KeyboardInterrupt:
+        console.print(
+            f"Stopped. The same command goes on, at no further cost; to give it up: dpose tune --discard --out {out}",
+            soft_wrap=True,
+        )
+        raise
+    _print_statement(done, console)
+
+
+def demo(
+    out: Annotated[Path | None, option("The run folder; default: runs/demo, runs/demo-2, ...")] = None,
+    seed: Seed = None,
+) -> None:
+    """Train privately on rendered pictures of a ward, from public weights; print the result and write a report."""
+    from dpose.runs.demo import run_demo
+
+    console = plain_console()
+    _stop_if_interrupted(run_demo(out, seed, console, command=command_line()), console)
+
+
+def _print_result(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
     from dpose.training.distributed import process_group
 
-    if not process_group().first:
-        console = Console(quiet=True)
+    console.quiet = not process_group().first
+    _print_statement(run, console)
+    _stop_if_interrupted(run, console)
+
+
+def _print_statement(run: Run | TunedRun, console: Console) -> None:
     console.print()
-    console.print(run.statement.words().printed(), highlight=False)
+    console.print(run.statement.words().printed())
     console.print(
         f"\nModel, statement and ledger are in {run.folder}\n"
         f"The whole statement: dpose statement show {run.folder}\n"
         f"The report: {run.folder / 'report.html'}",
-        highlight=False,
         soft_wrap=True,
     )
-    stop_if_interrupted(run, console)
 
 
-def stop_if_interrupted(run: Run, console: Console) -> None:
+def _stop_if_interrupted(run: Run, console: Console) -> None:
     """Exit with 130 if the run was stopped, after saying how to go on."""
     if run.interrupted:
         console.print(
@@ -105,7 +197,6 @@ def stop_if_interrupted(run: Run, console: Console) -> None:
                 f". To give it up and delete its key: dpose keys {run.folder} --discard"
                 if run.statement.kind == "private"
                 else ""
-            ),
-            highlight=False,
+            )
         )
         raise typer.Exit(130)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
-from dpose.pose.blaze_people import BlazePeople, shipped_detector
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.crops import Box, zoom_of
 from dpose.pose.data.label_files import Problems, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.pictures import Picture, Regions
+from dpose.pose.data.pictures import Picture
 from dpose.pose.metrics import PCKh, PCKhResult
-from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
 from dpose.pose.people import FoundPerson, ModelPeople, PeopleFinder
 from dpose.pose.predict import predict_people
@@ -328,13 +328,3 @@ def nearest(
         if np.isfinite(means[person, number]) and chosen[person] is None and number not in chosen:
             chosen[person] = number
     return chosen
-
-
-def regions_for(model: PoseConfig) -> Regions | None:
-    """Return the finder of regions to crop for a model; None if the model takes the boxes as they are.
-
-    BlazePose was trained on upright people alone: its detector estimates how people are turned.
-    """
-    if model.codec != "blazepose":
-        return None
-    return shipped_detector()

@@ -36,6 +36,8 @@ SALT_BYTES = 32
 """All salts are of this length: HMAC pads shorter keys, and two that are padded alike would open alike."""
 
 CanaryKind = Literal["gradient", "input"]
+FEWEST = 20
+"""Fewer canaries show nothing."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from dpose.action.model import (
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
-from dpose.runs.build import counted, only_source, selection
 from dpose.runs.config import RunConfig
+from dpose.runs.data import counted, only_source, selection
 from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device

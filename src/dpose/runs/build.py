@@ -1,9 +1,7 @@
-"""What a configuration means: which data, which first weights, what is taken as given."""
+"""The model and the units of a configuration: which first weights, how they are changed, how data are opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
@@ -13,7 +11,6 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
 from dpose.pose.data import (
     Augment,
-    DataSpec,
     PoseUnits,
     SubjectUnits,
     UnitKind,
@@ -21,7 +18,6 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.elsewhere import is_elsewhere
-from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.hub import PREFIX
@@ -29,106 +25,21 @@ from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fo
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
-from dpose.privacy.sections import UNSTATED
-from dpose.privacy.selection import Selection
-from dpose.runs.config import RunConfig, TaskFacts
-from dpose.runs.recipes import RECIPES
-from dpose.runs.specs import any_spec
-from dpose.training.first_weights import LICENCE, FirstWeights
-from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
-from dpose.units import Precision, Unit
-
-IMAGENET = "imagenet"
-"""What `--init` calls the weights of a backbone that has learnt from ImageNet."""
-FROM_IMAGENET = TrainedOn(("imagenet",), known=True)
-NOBODY_IN_IMAGENET = (
-    "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
+from dpose.runs.config import RunConfig
+from dpose.runs.data import (
+    IMAGENET,
+    NOBODY_IN_IMAGENET,
+    public_spec,
+    regions_for,
+    selection,
+    sources,
+    watched,
 )
+from dpose.training.first_weights import FirstWeights
+from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
+from dpose.units import Precision
 
-
-def sources(config: RunConfig) -> tuple[DataSpec, ...]:
-    """The data that a run trains on, with their splits.
-
-    Raises:
-        DposeError: one is no data spec.
-    """
-    return tuple(DataSpec.parse(spec).for_purpose("train") for spec in config.data.sources)
-
-
-def only_source(config: RunConfig, who: str) -> str:
-    """The data that a run trains on, where `who` takes one alone.
-
-    Raises:
-        DposeError: there are several.
-    """
-    first, *others = config.data.sources
-    if others:
-        raise DposeError(
-            "data-given-several",
-            f"{who} takes one --data",
-            " ".join(config.data.sources),
-            "give the data one by one",
-        )
-    return first
-
-
-def watched(config: RunConfig) -> DataSpec | None:
-    """The data that a run scores while it trains: as configured, or the public split of what it trains on.
-
-    Raises:
-        DposeError: they are the data that the run protects.
-    """
-    spec = _to_watch(config)
-    if spec is not None and _protected(config, spec):
-        raise DposeError(
-            "watched-data-protected",
-            "these are the units the run protects; their score would be outside any guarantee",
-            f"data.validation_data={config.data.validation_data}",
-            "watch public or held-out data",
-        )
-    return spec
-
-
-def _to_watch(config: RunConfig) -> DataSpec | None:
-    if config.data.validation_data == "none":
-        return None
-    if config.data.validation_data:
-        return DataSpec.parse(config.data.validation_data).for_purpose("evaluate")
-    return public_split(config)
-
-
-def public_split(config: RunConfig) -> DataSpec | None:
-    """The public split of what a run trains on, the first that is not itself protected; None if there is none.
-
-    Raises:
-        DposeError: what the run trains on is no data spec.
-    """
-    splits = (replace(one, split="public") for one in sources(config) if "public" in one.dataset.splits)
-    return next((spec for spec in splits if not _protected(config, spec)), None)
-
-
-def _protected(config: RunConfig, spec: DataSpec) -> bool:
-    return config.plan.kind.reads_private_data and any(spec.same_units(own) for own in sources(config))
-
-
-def shows_nobody(config: RunConfig) -> bool:
-    """True if the data that a run trains on are public by their names."""
-    specs = [any_spec(name) for name in config.data.sources]
-    return all(spec is not None and spec.for_purpose("train").public for spec in specs)
-
-
-def public_licence(config: RunConfig) -> str:
-    """Under which the public data of a run may be used: as configured, or dpose's own if it rendered all of them."""
-    if config.data.public_licence:
-        return config.data.public_licence
-    names = (config.data.public,) if config.data.public else config.data.sources
-    rendered = all(spec is not None and spec.dataset.rendered for spec in map(any_spec, names))
-    return f"{LICENCE}, rendered by dpose" if rendered else UNSTATED
-
-
-def shown_spec(spec: DataSpec) -> str:
-    """A spec for readers elsewhere: of a root, which is a path on this machine, the last part."""
-    return spec.shown
+FROM_IMAGENET = TrainedOn(("imagenet",), known=True)
 
 
 def _skeleton(config: RunConfig) -> str:
@@ -193,7 +104,7 @@ def check_settings(config: RunConfig) -> None:
     if config.model.codec and config.model.temperature not in (None, 1.0):
         divisible(described_model(config), config.model.temperature)
     watched(config)
-    _public_spec(config)
+    public_spec(config)
     config.plan.check_public(config.data.public)
     _unit(config)
     check_seen(config)
@@ -320,31 +231,6 @@ def check_seen(config: RunConfig) -> None:
         check_unseen(learnt, spec.set_names, choice.init or str(place), config.plan.unit or "image")
 
 
-def conditions(config: RunConfig) -> list[str]:
-    """What a guarantee takes as given because of data, recipe and ImageNet's weights; others bring their own."""
-    public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
-    trained = sources(config)
-    used = [*trained, _to_watch(config), public]  # in a run folder roots are shortened: two may look alike
-    own = {spec.condition for spec in used if spec and spec.condition}
-    if config.recipe:
-        chosen_on = RECIPES[config.recipe].chosen_on
-        own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
-    if config.model.init == IMAGENET:
-        own.add(NOBODY_IN_IMAGENET)
-    return sorted(own)
-
-
-POSE = TaskFacts(
-    "pose",
-    Unit.IMAGE.value,
-    recipes=True,
-    precisions=("float32", "bf16"),
-    conditions=conditions,
-    entry="dpose.runs.pose:ENTRY",
-)
-"""The task of poses, as its configurations know it."""
-
-
 def augment(config: RunConfig) -> Augment:
     """The augmentation: as configured, else mild for private methods and strong for the others."""
     name = config.augment or ("private" if config.plan.kind.reads_private_data else "public")
@@ -400,46 +286,13 @@ def _unit(config: RunConfig) -> str:
     return unit
 
 
-def selection(config: RunConfig) -> Selection | None:
-    """Which of the units a run uses, as its relation needs them chosen; None for all."""
-    if config.data.limit is None:
-        return None
-    return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
-
-
-def published_count(config: RunConfig, count: int) -> int:
-    """The number of units that may be published: `count`, or under add-or-remove the constant that stands for it."""
-    nominal = config.plan.nominal_units
-    return count if nominal is None else min(nominal, config.data.limit or nominal)
-
-
-def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
-    """How many units a run has, canaries among them, and how that is known; without data as many as the config says.
-
-    Raises:
-        DposeError: as `count` does, where the config gives no number of units.
-    """
-    try:
-        units, how = (
-            published_count(config, count()),
-            "counted" if config.plan.nominal_units is None else "nominal",
-        )
-    except DposeError as error:
-        if config.data.units is None:
-            raise
-        units, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
-    if config.canaries is None:
-        return units, how
-    return units + config.canaries.count, f"{how}, with {config.canaries.count:,} canaries"
-
-
 def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
     """The public units of a run; None without public data.
 
     Raises:
         DposeError: they cannot be read, or are the private ones by name.
     """
-    spec = _public_spec(config)
+    spec = public_spec(config)
     if spec is None:
         return None
     found = open_data(
@@ -450,14 +303,3 @@ def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
         regions=regions_for(model),
     )
     return found.with_skeleton(SKELETONS[_skeleton(config)])
-
-
-def _public_spec(config: RunConfig) -> DataSpec | None:
-    if config.data.public is None:
-        return None
-    spec = DataSpec.parse(config.data.public)
-    if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
-        raise DposeError(
-            "public-data-private", "the public data are the private ones", f"--public {config.data.public}"
-        )
-    return spec

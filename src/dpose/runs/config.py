@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.files import file_yaml
-from dpose.privacy.canaries import CanaryKind
+from dpose.privacy.canaries import FEWEST, CanaryKind
 from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
-from dpose.training.canaries import FEWEST, check_plantable
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trained_on import said_by_user
@@ -45,7 +44,7 @@ class TaskFacts:
 
 DEFAULT_TASK = "pose"
 """The task of configurations and model folders that name none."""
-TASKS: dict[str, TaskFacts | str] = {"pose": "dpose.runs.build:POSE", "action": "dpose.runs.action:ENTRY"}
+TASKS: dict[str, TaskFacts | str] = {"pose": "dpose.runs.data:POSE", "action": "dpose.runs.action:ENTRY"}
 """Every task by name: its facts, or MODULE:NAME of them, imported when they are first needed."""
 
 
@@ -252,6 +251,8 @@ class RunConfig(BaseModel):
     @model_validator(mode="after")
     def _canaries(self) -> RunConfig:
         if self.canaries is not None:
+            from dpose.training.canaries import check_plantable
+
             check_plantable(self.plan, self.seed)
         return self
 

@@ -13,34 +13,27 @@ from rich.text import Text
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
-from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
-    POSE,
     build_model,
     check_settings,
-    conditions,
-    counted,
     described_model,
     first_weights,
     open_public,
     open_units,
     precision,
     resolved,
-    shown_spec,
-    sources,
-    watched,
 )
 from dpose.runs.config import RunConfig
+from dpose.runs.data import POSE, conditions, counted, regions_for, sources, watched
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
-from dpose.runs.warnings import slow_in_bf16
-from dpose.training.canaries import wrong_labels
+from dpose.training.arithmetic import slow_in_bfloat16
 from dpose.training.distributed import process_group
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
@@ -69,7 +62,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
             "use dp-sgd, pdp-sgd or another backbone",
         )
     config = resolved(config)
-    slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
+    slow = _slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
         console.print(f"Warning: {slow}", highlight=False)
     data = open_units(config, model.config)
@@ -81,7 +74,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         task=PoseTask(model.config.skeleton, model.codec, precision=precision(config)),
         model=model,
         units=data,
-        data_name=" and ".join(map(shown_spec, sources(config))),
+        data_name=" and ".join(one.shown for one in sources(config)),
         title=" and ".join(config.data.sources),
         start=start,
         report=() if private else tuple(data.report),
@@ -162,7 +155,7 @@ def _scored_data(
 ) -> ScoredData:
     return ScoredData(
         units=units,
-        name=shown_spec(spec),
+        name=spec.shown,
         unit="image",
         public=spec.public,
         same=any(spec.same_units(own) for own in _trained_on(folder)),
@@ -211,9 +204,7 @@ def explain(config: RunConfig) -> RenderableType:
     parts = [lines, explain_plan(config.plan, count, model.input_size)]
     stage = stage_data(config)
     if stage:
-        parts += [
-            Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy.")
-        ]
+        parts += [Text(f"First its weights learn from {stage.shown}, taken to be public, without privacy.")]
     return Group(*parts)
 
 
@@ -236,7 +227,7 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
         return None
     units = _scored_units(spec, model, WATCHED)
     task = PoseTask(model.skeleton, codec_of(model), labels=units.skeleton.name)
-    return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
+    return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public, task)
 
 
 def _scored_units(spec: DataSpec, model: PoseConfig, limit: int | None) -> PoseUnits:
@@ -268,6 +259,8 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         regions=regions_for(config),
     )
     people = nobody.with_skeleton(SKELETONS[config.skeleton])
+    from dpose.training.canaries import wrong_labels
+
     views = [wrong_labels(people.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(people))]
     return task, views
 
@@ -284,3 +277,10 @@ ENTRY = TaskEntry(
     learns=learns,
     whole_pictures=scored_whole,
 )
+
+
+def _slow_in_bf16(device: torch.device) -> str | None:
+    """A warning about a processor that has no instructions for bfloat16; None if it has, or is unknown."""
+    if not slow_in_bfloat16(device):
+        return None
+    return "this processor has neither AMX nor AVX512-BF16: bf16 is slower on it than float32"

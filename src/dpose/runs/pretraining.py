@@ -10,17 +10,9 @@ from dpose.files import check_free
 from dpose.pose.codec import codec_of
 from dpose.pose.data import DataSpec
 from dpose.privacy.protected import protect
-from dpose.runs.build import (
-    check_settings,
-    described_model,
-    open_public,
-    open_units,
-    public_split,
-    resolved,
-    shown_spec,
-    sources,
-)
+from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
 from dpose.runs.config import RunConfig
+from dpose.runs.data import public_split, sources
 from dpose.runs.places import check_begun
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.train import train_run
@@ -60,7 +52,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     stage = _stage(config, spec)
     if place.first:
         console.print(
-            f"First, public data: the weights learn from {shown_spec(spec)}, without privacy, into {folder}.",
+            f"First, public data: the weights learn from {spec.shown}, without privacy, into {folder}.",
             highlight=False,
             soft_wrap=True,
         )

@@ -21,7 +21,7 @@ from dpose.pose.metrics import GROUPS, SCORED
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.run import Evaluation, MethodFacts, Moment, RunRecord, Score, Watched, mapping, text
-from dpose.runs.specs import any_spec
+from dpose.runs.data import any_spec
 from dpose.training.methods import METHODS, Method
 
 NOISED_KEYS = ("noisy_gradient_norm", "lr")

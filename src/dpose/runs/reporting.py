@@ -15,12 +15,11 @@ from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.data.units import PoseUnits
-from dpose.pose.evaluate import regions_for
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
-from dpose.runs.build import shown_spec, watched
+from dpose.runs.data import regions_for, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.tasks import task_entry
 
@@ -54,8 +53,6 @@ def make_report(
         DposeError: there is no run, `pictures` names data that need protection and `show_pictures` is not given, or a
             budget stands for some of these.
     """
-    from dpose.report.tiles import PosePair
-
     config = run_config(folder)
     if not task_entry(config.task).pictures:
         if pictures:
@@ -77,13 +74,14 @@ def make_report(
             pictures,
             "give --show-pictures if all readers of the report may see these",
         )
-    tiles, reserved = list[PosePair](), ""
+    tiles: list[PosePair] = []
+    reserved = ""
     if spec is None:
         why = "The run watched no data whose pictures could be shown; --pictures names some."
     elif not pictures and not places_known(folder) and in_a_folder(str(spec)):
-        why = f"Where {shown_spec(spec)} lies is not known on this machine; --pictures names it."
+        why = f"Where {spec.shown} lies is not known on this machine; --pictures names it."
     elif not (may_be_shown or show_pictures):
-        why = f"{shown_spec(spec)} is not declared public; --show-pictures shows its pictures all the same."
+        why = f"{spec.shown} is not declared public; --show-pictures shows its pictures all the same."
     else:
         why = ""
         model = load_model(folder)
@@ -99,14 +97,14 @@ def make_report(
         if not may_be_shown:
             from dpose.runs.scored import reserve_shown
 
-            reserved = reserve_shown(folder, units, name=shown_spec(spec), console=console)
+            reserved = reserve_shown(folder, units, name=spec.shown, console=console)
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
     with committing(reserved):
         return write_run_report(
             folder,
             tiles=tiles,
-            pictures_of=shown_spec(spec) if spec else "",
+            pictures_of=spec.shown if spec else "",
             no_pictures=why,
             mode=0o600 if reserved else 0o644,
         )

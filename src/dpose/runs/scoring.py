@@ -27,7 +27,6 @@ from dpose.pose.evaluate import (
 )
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
 
 
@@ -162,7 +161,7 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
                 highlight=False,
             )
         units = None if len(absent) == sum(bool(p.learnt) for p in labels.pictures) else _units(spec)
-        reserved = reserve_labels(predictions, units, absent, name=shown_spec(spec), console=console)
+        reserved = reserve_labels(predictions, units, absent, name=spec.shown, console=console)
     with committing(reserved):
         if labels.entries:
             _tell(labels.notes, console)

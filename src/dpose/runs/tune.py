@@ -53,7 +53,7 @@ from dpose.privacy.tuning import Tuning
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import task_entry
-from dpose.runs.tune_config import TuningConfig
+from dpose.runs.tune_config import DEFAULTED, TuningConfig
 from dpose.runs.tune_problem import (
     TuningProblem,
     facts_of_tuning,
@@ -68,14 +68,11 @@ from dpose.training.folder import read_statement, write_run_folder
 from dpose.training.local_state import keep_places, run_name
 from dpose.training.options import RunOptions, RunRequest, TuningTrial
 from dpose.training.run import TrainingDivergedError
-from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
+from dpose.training.statement import LedgerRecord, run_statement
 from dpose.training.trainer import describe_run, learnt_by, train
 
 SCHEMA = 1
 CHOOSING = "choosing: how many trials there are, and how far it is, stay secret"
-DEFAULTED = StatementFacts(
-    caveats=("no trial was drawn, or none came to an end: these are the first weights, untrained",)
-)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dpose.privacy.tuning import check_choosable
 from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.recipes import filled_in
 from dpose.training.plan import TrainingPlan
+from dpose.training.statement import StatementFacts
 
 SCORE_SHARE = 0.2
 MOST_SETTINGS = 1_000
@@ -30,6 +31,10 @@ PARTS = ("plan", "optimizer")
 """What a grid may reach into: the data, the model and its first weights are those of every trial."""
 FIXED = ("epsilon", "delta", "noise_multiplier", "relation", "accountant", "nominal_units", "unit")
 """Keys of the plan that are the same for every trial: what is promised, and the noise, which follows from it."""
+DEFAULTED = StatementFacts(
+    caveats=("no trial was drawn, or none came to an end: these are the first weights, untrained",)
+)
+"""What a statement says where there was no trial to choose from."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,10 @@
 
     config = check_follows(folder, statement, seal, entries)
 
+The configuration names the first weights by digest, with what they have learnt from and what a guarantee takes as
+given of them. So a condition that is taken out of the statement alone is missed, and weights that come with dpose are
+known by their digest, whatever a folder says of them.
+
 docs/threat-model.md says of every field of a statement whether it is computed again, or bound by the seal alone.
 """
 
@@ -25,13 +29,23 @@ from dpose.privacy.seal import Seal
 from dpose.privacy.sections import About, PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.runs.config import RunConfig, task_facts
-from dpose.runs.tune import DEFAULTED
-from dpose.runs.verify_first import check_first, check_licence, check_own, given_of_first
-from dpose.training.first_weights import NAMED, VIEW_READ, Inherited, from_shipped, short_digest
+from dpose.runs.data import any_spec
+from dpose.runs.tune_config import DEFAULTED
+from dpose.training.first_weights import (
+    FIRST,
+    LICENCE,
+    NAMED,
+    VIEW_READ,
+    Inherited,
+    from_shipped,
+    short_digest,
+)
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.public_view import VIEWS_SHOWN
 from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
+from dpose.training.trained_on import ENTRY, TrainedOn, named_line
 
+DISTRUST = "do not rely on it"
 LINES = ("public", "conditional_on", "caveats")
 """Fields of a statement that hold at least the lines that follow; more may be said there."""
 ROUNDED = ("epsilon", "attackers", "groups")
@@ -61,30 +75,23 @@ def check_follows(
         size = content["model"].get("input_size")
         config = _config(run, content["task"], path)
     except BROKEN as error:
-        raise DposeError(
-            "plan-missing", "does not hold the run's plan", str(path), "do not rely on it"
-        ) from error
+        raise DposeError("plan-missing", "does not hold the run's plan", str(path), DISTRUST) from error
     # of the text as it stands: a plan made again has 2.0 where a program gave 2
     if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
         raise DposeError(
-            "plan-differs",
-            "holds another plan than statement and ledger name",
-            str(path),
-            "do not rely on it",
+            "plan-differs", "holds another plan than statement and ledger name", str(path), DISTRUST
         )
     _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
-    first = check_first(content, bound.plan.unit or "unit", seal.first_weights, path)
+    first = _check_first(content, bound.plan.unit or "unit", seal.first_weights, path)
     if config:
-        check_own(content, config, path)
+        _check_own(content, config, path)
     if config and "audit" not in run:  # an audit counts canaries of its own among the units
         _check_chosen(config, bound, statement.canaries, where)
     given = given_of_first(first, statement.unit)
     expected = _expected(statement, bound, config, seed is not None, entries, given)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
-        raise DposeError(
-            "tuning-differs", "tuning is not what the configuration says", where, "do not rely on it"
-        )
+        raise DposeError("tuning-differs", "tuning is not what the configuration says", where, DISTRUST)
     ours, theirs = _comparable(statement), _comparable(expected)
     for name in sorted({*ours, *theirs}):
         mine, true = ours.get(name), theirs.get(name)
@@ -92,32 +99,24 @@ def check_follows(
             missing = [line for line in true or () if line not in (mine or ())]
             if missing:
                 raise DposeError(
-                    "statement-sentence-missing",
-                    f"{name} does not say: {missing[0]}",
-                    where,
-                    "do not rely on it",
+                    "statement-sentence-missing", f"{name} does not say: {missing[0]}", where, DISTRUST
                 )
         elif not (_same(mine, true) if name in ROUNDED else mine == true):
             raise DposeError(
                 "statement-section-unfounded",
                 f"{name} is not what follows from plan, configuration and ledger",
                 where,
-                "do not rely on it",
+                DISTRUST,
             )
     if not set(software_versions()) <= set(statement.software):
         raise DposeError(
-            "software-incomplete",
-            "software does not name what the guarantee depends on",
-            where,
-            "do not rely on it",
+            "software-incomplete", "software does not name what the guarantee depends on", where, DISTRUST
         )
     for name, start, end in _needed(statement, bound, seal, config, size, entries):
         lines = [i.what for i in statement.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
-            raise DposeError(
-                "log-line-missing", f"{name} has no line: {start}...{end}", where, "do not rely on it"
-            )
-    check_licence(first, statement, where)
+            raise DposeError("log-line-missing", f"{name} has no line: {start}...{end}", where, DISTRUST)
+    _check_licence(first, statement, where)
     return content, bound
 
 
@@ -157,15 +156,12 @@ def _check_chosen(config: RunConfig, bound: BoundPlan, planted: PlantedCanaries 
     choice = config.canaries
     if (planted and (planted.kind, planted.count)) != (choice and (choice.kind, str(choice.count))):
         raise DposeError(
-            "config-canaries-differ",
-            "canaries are not those of the configuration",
-            where,
-            "do not rely on it",
+            "config-canaries-differ", "canaries are not those of the configuration", where, DISTRUST
         )
     limit, more = config.data.limit, choice.count if choice else 0
     if limit is not None and bound.n > limit + more:
         raise DposeError(
-            "n-above-limit", f"n is above the configuration's limit of {limit:,}", where, "do not rely on it"
+            "n-above-limit", f"n is above the configuration's limit of {limit:,}", where, DISTRUST
         )
 
 
@@ -173,10 +169,7 @@ def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], led
     """Refuse the ledger of another run, reservations of another event than the plan's, and steps without any."""
     if entries[0].run_id != run_id:
         raise DposeError(
-            "ledger-of-other-run",
-            "belongs to another run than the configuration",
-            str(ledger),
-            "do not rely on it",
+            "ledger-of-other-run", "belongs to another run than the configuration", str(ledger), DISTRUST
         )
     for event in spent(entries):
         if bound.event is None or event != replace(bound.event, steps=event.steps):
@@ -184,7 +177,7 @@ def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], led
                 "ledger-event-differs",
                 "reserves steps of another event than the plan's",
                 str(ledger),
-                "do not rely on it",
+                DISTRUST,
             )
     for taken in (entry for entry in entries if entry.type is EntryType.COMMIT):
         end = taken.first_step + taken.steps
@@ -198,7 +191,7 @@ def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], led
                 "ledger-steps-not-reserved",
                 "has steps that were never reserved",
                 f"{ledger}, line {taken.seq + 1}",
-                "do not rely on it",
+                DISTRUST,
             )
 
 
@@ -290,3 +283,127 @@ def _same(mine: Any, true: Any) -> bool:
     if isinstance(mine, str) and isinstance(true, str):
         return math.isclose(float(mine), float(true), rel_tol=2 * LAST_DIGIT, abs_tol=1e-9)
     return bool(mine == true)
+
+
+def _check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path) -> Inherited:
+    """What the configuration says of the first weights, held to the sealed digest, and to what the model learnt from.
+
+    Args:
+        content: Of `config.json`.
+        unit: What the run protects.
+        sealed: The digest of the first weights in the seal; "" where there were none.
+        path: Of `config.json`, for messages.
+
+    Raises:
+        DposeError: it says nothing, speaks of others, or leaves out of the model's own entry what they learnt from.
+    """
+    try:
+        said = content["run"][FIRST]
+        said_of = dict(said["trained_on"])
+        how = str(said_of.pop("how"))
+        start = TrainedOn.from_dict(said_of, str(path), how)
+        charged, given = bool(said["charged"]), tuple(map(str, said["conditional_on"]))
+        digest = str(said["sha256"])
+        own = TrainedOn.from_dict(content[ENTRY], str(path))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DposeError(
+            "trained-on-missing",
+            "does not say what model and first weights have learnt from",
+            str(path),
+            DISTRUST,
+        ) from error
+    if digest != sealed:
+        raise DposeError(
+            "first-weights-altered", "the first weights are not those that were sealed", str(path), DISTRUST
+        )
+    _check_passed_on(start, own, path)
+    known = from_shipped(digest, unit)
+    if known is None:
+        return Inherited(digest, conditions=given, learnt=start, charged=charged)
+    if (known.learnt.datasets, known.learnt.known) != (start.datasets, start.known):
+        raise DposeError(
+            "first-weights-shipped-differ",
+            "the first weights come with dpose and have learnt from other data",
+            str(path),
+            DISTRUST,
+        )
+    return replace(known, conditions=tuple(dict.fromkeys((*known.conditions, *given))))
+
+
+def _check_passed_on(start: TrainedOn, own: TrainedOn, path: Path) -> None:
+    """Refuse a model that does not say of itself what its first weights say of themselves."""
+    for name in ("datasets", "protected"):
+        left_out = [each for each in getattr(start, name) if each not in getattr(own, name)]
+        if left_out:
+            what = f"{ENTRY}.{name} leaves out what the first weights learnt from: {left_out[0]}"
+            raise DposeError("first-weights-left-out", what, str(path), DISTRUST)
+    if own.known and not start.known:
+        raise DposeError(
+            "first-weights-called-known",
+            f"{ENTRY} calls known what is not known of the first weights",
+            str(path),
+            DISTRUST,
+        )
+    if (start.licence, start.note) != (own.licence, own.note):
+        raise DposeError(
+            "first-weights-licence-differs",
+            f"{ENTRY} has another licence or note than the first weights",
+            str(path),
+            DISTRUST,
+        )
+
+
+def _check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None:
+    """Refuse a model that does not say of itself which sets its configuration names.
+
+    Data in a common format are not checked: which set they are is known from their folder, which is elsewhere.
+
+    Raises:
+        DposeError: one is left out.
+    """
+    own = TrainedOn.from_dict(content[ENTRY], str(path))
+    there = {name.partition(":")[0] for name in (*own.datasets, *own.protected)}
+    public = [config.data.public] if config.data.public and config.plan.fits_public else []
+    for spec in map(any_spec, (*config.data.sources, *public)):
+        if spec is None or spec.dataset.holds is not None:
+            continue
+        for name in spec.for_purpose("train").set_names.notes:
+            if name.partition(":")[0] not in there:
+                raise DposeError(
+                    "run-data-left-out",
+                    f"{ENTRY} leaves out {name}, which the run learnt from",
+                    str(path),
+                    DISTRUST,
+                )
+
+
+def given_of_first(first: Inherited, unit: str) -> tuple[str, ...]:
+    """What a statement must take as given of the first weights, word for word.
+
+    Args:
+        first: As `_check_first` gives them.
+        unit: What the run protects.
+    """
+    # whom a run that the account has charged learnt from is known by content; of other weights by names
+    named = first.digest and first.learnt.people and first.learnt.how and not (first.charged or first.facts)
+    which = f"the first weights{short_digest(first.digest)}"
+    return (*first.conditions, *([named_line(first.learnt, unit, which)] if named else []))
+
+
+def _check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> None:
+    """Refuse a statement that has another licence of weights that come with dpose than theirs, or none.
+
+    Raises:
+        DposeError: it has.
+    """
+    if not first.facts or (statement.tuning is not None and not statement.inputs):
+        return  # other weights; or a choice of no trial, which has no inputs
+    licence = first.learnt.licence or LICENCE
+    said_of = [i.licence for i in statement.inputs if i.sha256 == first.digest]
+    if not said_of or any(each != licence for each in said_of):
+        raise DposeError(
+            "inputs-licence-missing",
+            f"inputs do not say the licence of the first weights, {licence}",
+            where,
+            DISTRUST,
+        )

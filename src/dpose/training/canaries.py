@@ -51,9 +51,6 @@ STEEPNESS = 10.0
 NEVER_USED = 10_000
 """Coordinates that no canary pushes. To the adversary they look like canaries that are not in."""
 
-FEWEST = 20
-"""Fewer canaries show nothing."""
-
 Coins = NDArray[np.bool_]
 
 

@@ -16,9 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dpose import files
 from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, overlapping
@@ -44,6 +42,9 @@ from dpose.training.trained_on import (
     said_by_user,
     trained_on,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 WEIGHTS = "model.safetensors"
 LICENCE = "Apache-2.0"

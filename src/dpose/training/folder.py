@@ -9,11 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
 import yaml
-from safetensors.torch import save as save_tensors
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_bytes, file_json, file_text, write_atomic
@@ -22,6 +20,9 @@ from dpose.privacy.rounding import upper
 from dpose.privacy.seal import Seal, check_sealed, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
+
+if TYPE_CHECKING:
+    import torch
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
@@ -139,6 +140,10 @@ def _sealed(
 
 def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
     """The file of weights that `model` is written to."""
+    from safetensors.torch import (
+        save as save_tensors,  # here, since it imports torch, and verifying needs none
+    )
+
     state = model.state_dict()
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}
     content: bytes = save_tensors(kept)

@@ -1,6 +1,7 @@
 """Any torch optimizer and schedule, named in a configuration; and weight averaging.
 
-The optimizer sees noisy gradients only, so all of this is post-processing of what the plan accounts for.
+The optimizer sees noisy gradients only, so all of this is post-processing of what the plan accounts for. torch is
+imported where one is built: reading the configuration of a run, as `dpose verify` does, needs none.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, TypeVar
-
-import torch
-from torch import Tensor
-from torch.optim import lr_scheduler
-from torch.optim.lr_scheduler import LRScheduler
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpose.errors import DposeError
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.optim.lr_scheduler import LRScheduler
+
 SCHEDULES = ("constant", "cosine", "linear")
+USUAL = ("adam", "adamw", "rmsprop", "sgd")
+"""Names that `torch.optim` has for certain."""
 
 T = TypeVar("T")
 
@@ -58,9 +61,12 @@ class OptimizerConfig:
             raise DposeError(
                 "warmup-out-of-range", f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}"
             )
-        self._class()
+        if self.name.lower() not in USUAL:
+            self._class()
 
     def _class(self) -> type[torch.optim.Optimizer]:
+        import torch
+
         found = _named(torch.optim, self.name, torch.optim.Optimizer)
         # LBFGS evaluates the loss again, on data that the step's sample did not draw
         if found is None or found is torch.optim.LBFGS:
@@ -72,7 +78,9 @@ class OptimizerConfig:
         return found
 
     def _torch_schedule(self) -> type[LRScheduler] | None:
-        found = _named(lr_scheduler, self.schedule, LRScheduler)
+        from torch.optim import lr_scheduler
+
+        found = _named(lr_scheduler, self.schedule, lr_scheduler.LRScheduler)
         # it follows a validation score: of private data that is a release, of public data not this engine's business
         return None if found is lr_scheduler.ReduceLROnPlateau else found
 
@@ -82,6 +90,8 @@ class OptimizerConfig:
         Raises:
             DposeError: the optimizer or the schedule refuses an option.
         """
+        from torch.optim import lr_scheduler
+
         try:
             optimizer = self._class()(params, lr=self.lr, **self.options)  # type: ignore[call-arg]
         except (TypeError, ValueError) as error:
@@ -138,17 +148,19 @@ class WeightAverage:
         self.updates = 0
         self.values = {name: p.clone() for name, p in params.items()}
 
-    @torch.no_grad()
     def update(self, params: dict[str, Tensor]) -> None:
         """Take in the weights after an optimizer step."""
+        import torch
+
         if self.before is None:
             decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         else:
             held = max(0, self.updates - self.before)
             decay = held / (held + 1)
         self.updates += 1
-        for name, value in self.values.items():
-            value.lerp_(params[name], 1 - decay)
+        with torch.no_grad():
+            for name, value in self.values.items():
+                value.lerp_(params[name], 1 - decay)
 
 
 def weight_average(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:

@@ -26,8 +26,9 @@ from dpose.privacy.protected import protect
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind
-from dpose.runs.build import build_model, first_weights, only_source, open_units, shown_spec
+from dpose.runs.build import build_model, first_weights, open_units
 from dpose.runs.config import RunConfig
+from dpose.runs.data import only_source
 from dpose.runs.evaluate import record_query
 from dpose.runs.scored import reserve_reading
 from dpose.training.canaries import Coins, toss_coins
@@ -125,7 +126,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     reading = ""
     if not spec.public:
         reading = reserve_reading(
-            out, units, name=shown_spec(spec), unit=own.neighbours.unit.value, console=console
+            out, units, name=spec.shown, unit=own.neighbours.unit.value, console=console
         )
     assert bound.event is not None
     assert plan.delta is not None
@@ -274,7 +275,7 @@ def _record(folder: Path, config: RunConfig, n: int) -> None:
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     if spec.public:
         return
-    data = f"{shown_spec(spec)}, {n:,} units"
+    data = f"{spec.shown}, {n:,} units"
     for run in sorted(folder.iterdir()):
         statement = read_statement(run)
         if statement and statement.kind is not Kind.NONE:

@@ -21,8 +21,9 @@ from dpose.errors import DposeError
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
 from dpose.privacy.tradeoff import Floats
-from dpose.runs.build import build_model, conditions, open_units
+from dpose.runs.build import build_model, open_units
 from dpose.runs.config import RunConfig
+from dpose.runs.data import conditions
 from dpose.runs.places import places_of, shown_settings
 from dpose.training.options import RunOptions
 from dpose.training.statement import StatementFacts

@@ -1,18 +1,16 @@
-"""`dpose attack`: attacks on released pictures. Each registered attack is a command."""
+"""`dpose attack`: attacks on released pictures. Each registered attack is a command, made by `command_of`."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
 
-from dpose.cli.options import Settings, command_line, expand_groups, plain_console
+from dpose.cli.options import Settings, command_line, option, plain_console
 from dpose.cli.release_options import EngineName, EngineWorkers, Public
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
@@ -25,40 +23,35 @@ if TYPE_CHECKING:
     from dpose_lab.attacks.report import AttackReport
 
 Data = Annotated[
-    str,
-    typer.Option(help="synthetic:LOOK[:SPLIT], folder:ROOT (a folder for each person) or celeba:ROOT."),
+    str, option("synthetic:LOOK[:SPLIT], folder:ROOT (a folder for each person) or celeba:ROOT.")
 ]
-Out = Annotated[Path, typer.Option(help="The folder to make; must not exist.")]
+Out = Annotated[Path, option("The folder to make; must not exist.")]
 Releases = Annotated[
     list[str] | None,
-    typer.Option(
-        help="none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."
+    option(
+        "none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."
     ),
 ]
 Blocks = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Sides of blocks, pixels, as in 8,16. Default: auto, as in dpose pixelize; 16 for pixelate."
-    ),
+    option("Sides of blocks, pixels, as in 8,16. Default: auto, as in dpose pixelize; 16 for pixelate."),
 ]
 Parts = Annotated[
-    list[str] | None,
-    typer.Option(help="Parts along a side of complex blocks, as in 1,4; above 1 with private regions."),
+    list[str] | None, option("Parts along a side of complex blocks, as in 1,4; above 1 with private regions.")
 ]
-Epsilons = Annotated[list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5.")]
-Neighbours = Annotated[str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")]
+Epsilons = Annotated[list[str] | None, option("Epsilon of a picture, as in 0.5,5.")]
+Neighbours = Annotated[str, option("pixels:M, for pictures that differ in at most M pixels.")]
 Restores = Annotated[
-    list[str] | None,
-    typer.Option(help="How private releases are restored: learned (default), tv or none."),
+    list[str] | None, option("How private releases are restored: learned (default), tv or none.")
 ]
 Attackers = Annotated[
     list[str] | None,
-    typer.Option(help="plain (learnt from raw pictures) or adaptive (from released ones). Default: both."),
+    option("plain (learnt from raw pictures) or adaptive (from released ones). Default: both."),
 ]
-Identities = Annotated[int, typer.Option(min=2, help="How many people are attacked, at most.")]
-LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
+Identities = Annotated[int, option("How many people are attacked, at most.", min=2)]
+LearnFrom = Annotated[int, option("How many other people the attacker has pictures of.", min=2)]
 Seed = Annotated[
-    int, typer.Option(min=0, help="Seed of all noise and learning; pictures made with a seed protect no one.")
+    int, option("Seed of all noise and learning; pictures made with a seed protect no one.", min=0)
 ]
 
 
@@ -125,46 +118,8 @@ class Pictures:
 PICTURES = Settings((("", "dpose_lab.cli.attack:Pictures"),))
 
 
-class _Commands(Mapping[str, Any]):
-    """Group of the registered attacks' commands, each built on first use: learning code takes long to import."""
-
-    def __getitem__(self, name: str) -> Any:
-        from dpose_lab.attacks.registry import ATTACKS
-
-        if name not in ATTACKS:
-            raise KeyError(name)
-        return _command(name)
-
-    def __iter__(self) -> Iterator[str]:
-        from dpose_lab.attacks.registry import ATTACKS
-
-        return iter(ATTACKS)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _Group(TyperGroup):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = _Commands()  # type: ignore[assignment]
-
-
-app = typer.Typer(
-    cls=_Group,
-    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing. It "
-    "reads raw pictures and tells of them without noise: the account counts it as what nothing bounds, and a budget "
-    "refuses it, unless they are public (--public, synthetic:studio).",
-    no_args_is_help=True,
-)
-
-
-@cache
-def _command(name: str) -> Any:
-    """Build the command of an attack from the shared options and the attack's fields."""
-    from dpose_lab.attacks.registry import load_attack
-
-    kind = load_attack(name)
+def command_of(kind: type[Attack]) -> Callable[..., None]:
+    """The command of an attack: shared options, and one for each of its fields."""
     own = make_dataclass("Own", _options(kind))
     groups = {
         "where": Where,
@@ -191,11 +146,7 @@ def _command(name: str) -> Any:
             for key, group in groups.items()
         ]
     )
-    grid = " --epsilon 5" if kind.chooses_releases else ""
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
-    alone.command(name, epilog=example, context_settings={"max_content_width": 120})(expand_groups(command))
-    return typer.main.get_command(alone)
+    return command
 
 
 def _options(kind: type[Attack]) -> list[tuple[str, Any, Any]]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.cli.audit import AUDITED, Alpha, Delta, Epsilon, Out, Seed, leave, show_audit
-from dpose.cli.options import Settings, expand_groups, option
+from dpose.cli.options import Settings, option
 from dpose.cli.run_options import RUN
 from dpose.privacy.rounding import as_given, lower
 
@@ -27,7 +27,6 @@ HALF_RUNS = Settings(
 """Options of audits by many runs, each on a random half of the units."""
 
 
-@expand_groups
 def membership(
     settings: Annotated[dict[str, Any], HALF_RUNS],
     *,
@@ -64,13 +63,13 @@ def mechanism(
     delta: Delta = 0.0,
     samples: Annotated[
         int | None,
-        typer.Option(
-            help="Outputs of each input; half choose events, half test them. Default: 20,000, and 160,000 where faults "
+        option(
+            "Outputs of each input; half choose events, half test them. Default: 20,000, and 160,000 where faults "
             "show less."
         ),
     ] = None,
-    plant: Annotated[str | None, typer.Option(help="Plant a fault, to see it flagged.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    plant: Annotated[str | None, option("Plant a fault, to see it flagged.")] = None,
+    out: Annotated[Path | None, option("A JSON file to write.")] = None,
     alpha: Alpha = 0.05,
     seed: Seed = None,
 ) -> None:
@@ -93,14 +92,12 @@ def release(
     ] = "0",
     samples: Annotated[
         int | None,
-        typer.Option(
-            help="Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."
-        ),
+        option("Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."),
     ] = None,
     plant: Annotated[
-        str | None, typer.Option(help="Plant a fault, half-noise or noise-missing, to see it flagged.")
+        str | None, option("Plant a fault, half-noise or noise-missing, to see it flagged.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    out: Annotated[Path | None, option("A JSON file to write.")] = None,
     alpha: Alpha = 0.05,
 ) -> None:
     """Run a releasing command on many neighbouring files and compare what the released ones show."""

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dpose.cli.cluster import Carrying
-from dpose.cli.options import Settings, expand_groups, option
+from dpose.cli.options import Settings, option
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
@@ -29,7 +29,6 @@ GRID = Settings(
 """Options of trainings and of jobs."""
 
 
-@expand_groups
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="As in 000/table2 or 002/figure1; without one, all are listed.")

@@ -150,7 +150,7 @@ RUNS = (
     Planted(
         "verify: what is taken as given of first weights may be left out",
         lambda patch: patch.argument(
-            "dpose.runs.verify_first:given_of_first", "first", lambda first: replace(first, conditions=())
+            "dpose.runs.verify_plan:given_of_first", "first", lambda first: replace(first, conditions=())
         ),
         ("runs/test_seen.py",),
     ),

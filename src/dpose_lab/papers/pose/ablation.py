@@ -11,7 +11,6 @@ from dpose.errors import DposeError
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.privacy.rounding import as_given
 from dpose.report.results import Table
-from dpose.runs.build import shown_spec
 from dpose.runs.recipes import RECIPES
 from dpose_lab.papers.experiment import GridRequest
 from dpose_lab.papers.pose.training_cell import RECOMMENDED, Setup, Training
@@ -111,24 +110,22 @@ def choosing_notes(setup: Setup) -> tuple[str, ...]:
     """Note on the pictures that settings are chosen on, and the cost to their privacy."""
     train, test = map(DataSpec.parse, (setup.data, setup.evaluate))
     notes = [
-        f"this is where settings are chosen: trained on {shown_spec(train)}, tested on {shown_spec(test)}, which no "
+        f"this is where settings are chosen: trained on {train.shown}, tested on {test.shown}, which no "
         "benchmark reports; a row that wins here is not yet a result"
     ]
     if test.dataset.rendered:
         notes.append(
-            f"the people of {shown_spec(test)} are rendered and stand for private ones: no real person is shown"
+            f"the people of {test.shown} are rendered and stand for private ones: no real person is shown"
         )
     elif not test.public:
         notes.append(
-            f"the pictures of {shown_spec(test)} are private{_part(test.dataset.within, test.split)}: every "
+            f"the pictures of {test.shown} are private{_part(test.dataset.within, test.split)}: every "
             "score and interval here is a use of them without noise, outside any guarantee, and so is a setting that "
             "was chosen by it. The statement of each private model lists its scores, and dpose account shows them for "
             "those pictures. If private pictures may not be used so, choose on rendered or public people instead"
         )
     if setup.public:
-        notes.append(
-            f"subspaces are fitted on {shown_spec(DataSpec.parse(setup.public))}, taken to be public"
-        )
+        notes.append(f"subspaces are fitted on {DataSpec.parse(setup.public).shown}, taken to be public")
     return tuple(notes)
 
 

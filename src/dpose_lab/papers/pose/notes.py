@@ -8,7 +8,6 @@ from typing import Any
 
 from dpose.pose.data import DataSpec
 from dpose.privacy.rounding import as_given
-from dpose.runs.build import shown_spec
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import GridRequest, Outcome
 from dpose_lab.papers.pose.ablation import choosing_notes
@@ -136,7 +135,7 @@ def _scale_note(scale: Scale, setup: Setup) -> str:
 
 
 def _shown(spec: str) -> str:
-    return shown_spec(DataSpec.parse(spec))
+    return DataSpec.parse(spec).shown
 
 
 def _start_note(setup: Setup) -> str:

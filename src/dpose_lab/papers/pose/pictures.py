@@ -21,7 +21,6 @@ from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
 from dpose.report.results import Figure
-from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_shown
 from dpose.units import View
 from dpose_lab.papers.experiment import Outcome
@@ -74,7 +73,7 @@ def side_by_side(
     reserved = ""
     if not spec.may_be_shown:
         quiet = Console(quiet=True)
-        reserved = reserve_shown(folder, units.subset(picked), name=shown_spec(spec), console=quiet)
+        reserved = reserve_shown(folder, units.subset(picked), name=spec.shown, console=quiet)
     titles = ["labels", *(t.method if t.method != START else "start" for t in chosen)]
     panels, labels = [], []
     with committing(reserved):
@@ -84,7 +83,7 @@ def side_by_side(
             labels += [*titles]
         sheet = picture_grid(panels, len(titles), pad=6, labels=labels)
     caption = (
-        f"{shown_spec(spec)}: of the people with at least {LEAST} scored joints, the {EACH} of whom these models find "
+        f"{spec.shown}: of the people with at least {LEAST} scored joints, the {EACH} of whom these models find "
         f"the largest share of joints on average (above) and the {EACH} with the smallest (below), ties by name. "
         "Columns: labels; "
         + "; ".join(map(named, chosen))

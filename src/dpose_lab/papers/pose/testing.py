@@ -23,7 +23,6 @@ from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.runs.build import shown_spec
 from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
@@ -144,7 +143,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     reserved = ""
     if shipped and not spec.public:
         read = open_tested(data, limit, model.config.input_size)
-        reserved = reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
+        reserved = reserve_reading(run, read, name=spec.shown, unit="image", console=QUIET)
     with committing(reserved):
         return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
 
@@ -170,7 +169,7 @@ def _scores(
     statement = read_statement(run)
     for name, score in scores.items():
         if name and not shipped:
-            title = f"{shown_spec(spec)}, {name}"
+            title = f"{spec.shown}, {name}"
             record_score(run, RecordedScore(title, spec.public, len(units), score), statement, QUIET)
             statement = read_statement(run)
     values: dict[str, Any] = {

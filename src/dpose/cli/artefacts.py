@@ -1,0 +1,144 @@
+"""Commands on runs and releases that are there: compare, export, report, verify, keys; and the studio."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpose.cli.options import option, plain_console
+from dpose.errors import DposeError
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, option("The picture to draw: .png, .svg or .pdf.")] = Path("comparison.png"),
+) -> None:
+    """Several runs in one table and one picture: what each guarantees beside how well it does."""
+    if out.suffix not in (".png", ".svg", ".pdf"):
+        raise DposeError(
+            "drawing-suffix-unknown",
+            "is no kind of picture that can be drawn",
+            str(out),
+            "name it .png, .svg or .pdf",
+        )
+    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
+
+    console = plain_console()
+    found = read_runs(runs)
+    console.print(comparison_table(found))
+    draw_comparison(found, out)
+    console.print(f"Drawn into {out}", soft_wrap=True)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
+    pictures: Annotated[
+        list[Path] | None,
+        option("Pictures to compare the two models on (may be repeated). Default: parts of a photograph."),
+    ] = None,
+) -> None:
+    """Write a model as ONNX, after checking that it finds every joint where the model does."""
+    from dpose.runs.export import export_run
+
+    done = export_run(run, out, pictures or [])
+    plain_console().print(
+        f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
+        f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
+        soft_wrap=True,
+    )
+
+
+def studio(
+    folder: Annotated[
+        list[Path] | None,
+        option("A folder that it may read: of pictures, clips or runs. May be given again."),
+    ] = None,
+    out: Annotated[Path, option("Where releases are written.")] = Path("released"),
+    port: Annotated[int, option("To listen on; 0 for any that is free.", min=0, max=65535)] = 0,
+    no_browser: Annotated[bool, option("Print the address, and open no browser.", "--no-browser")] = False,
+) -> None:
+    """A page on this machine: release pictures and clips, plan trainings, look at runs and at the account.
+
+    Only this machine can reach it, with the address that is printed. It asks nothing of any other host.
+    """
+    try:
+        from dpose.studio.server import serve_studio
+    except ImportError as error:
+        raise DposeError(
+            "package-missing",
+            f"the studio needs {error.name}",
+            "dpose studio",
+            "pip install starlette uvicorn",
+        ) from error
+
+    serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    pictures: Annotated[
+        str | None, option("Data to show pictures of: NAME[:ROOT][:SPLIT]. Default: what the run watched.")
+    ] = None,
+    show_pictures: Annotated[
+        bool,
+        option(
+            "Show pictures of data that are not declared public, too; the account counts them.",
+            "--show-pictures",
+        ),
+    ] = False,
+) -> None:
+    """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
+    from dpose.runs.reporting import make_report
+
+    console = plain_console()
+    path = make_report(run, pictures=pictures, show_pictures=show_pictures, console=console)
+    console.print(f"Written: {path}", soft_wrap=True)
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
+) -> None:
+    """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
+    from dpose.release.manifest import verify_manifest
+    from dpose.release.verify import released_files, verify_release
+
+    console = plain_console()
+    files = released_files(run)
+    for file in files:
+        _, line = verify_release(file)
+        console.print(line)
+    if line := verify_manifest(run):
+        console.print(line, soft_wrap=True)
+    if files:
+        return
+    from dpose.runs.verify import verify_run  # here, since it imports what trains
+
+    for line in verify_run(run).lines:
+        console.print(line)
+
+
+def keys(
+    run: Annotated[
+        str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")
+    ] = None,
+    discard: Annotated[
+        bool, option("Overwrite and delete the key: the run is given up.", "--discard")
+    ] = False,
+) -> None:
+    """The keys of private runs that were stopped and may go on; and how to be rid of one."""
+    if (run is None) == discard:
+        raise DposeError(
+            "command-incomplete",
+            "what shall be done?",
+            fix="dpose keys lists them, dpose keys RUN --discard deletes one",
+        )
+    from dpose.runs.keys import discard_key, list_keys
+
+    console = plain_console()
+    if run is None:
+        console.print(list_keys())
+        return
+    console.print(discard_key(run), soft_wrap=True)

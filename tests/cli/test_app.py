@@ -1,0 +1,103 @@
+"""The table of commands: each is imported and built when it is named, and `--help` lists it without that."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from dpose import extensions
+from dpose.cli import app, main
+from dpose.cli.app import OWN, CommandEntry, GroupEntry, root, table
+
+
+def command(words):
+    found = root()
+    for word in words.split():
+        found = found.commands[word]
+    return found
+
+
+def fresh(*words):
+    """The modules that `dpose WORDS` loads in a process of its own."""
+    code = (
+        "import contextlib, io, json, sys\n"
+        "from dpose.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    assert main(json.loads(sys.argv[1])) == 0\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(words)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("words", table())
+def test_help_without_building_is_the_built_commands_own(words):
+    entry, built = table()[words], command(words)
+    assert " ".join(built.help.split()) == " ".join(entry.help.split())
+    assert entry.help
+    assert (isinstance(entry, GroupEntry)) == hasattr(built, "commands")
+
+
+def test_every_group_above_a_command_is_in_the_table():
+    for words in table():
+        above = words.rpartition(" ")[0]
+        assert not above or isinstance(table()[above], GroupEntry)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--version"], set()),
+        (["--help"], set()),
+        (["audit", "--help"], set()),
+        (["attack", "--help"], set()),
+        (["keys", "--help"], {"dpose.cli.artefacts"}),
+    ],
+)
+def test_only_the_named_command_is_imported(words, named):
+    loaded = fresh(*words)
+    places = {entry.place.partition(":")[0] for entry in table().values() if isinstance(entry, CommandEntry)}
+    # the table of rendered people's commands is in the module that has them
+    assert loaded & (places - {"dpose_scene.commands"}) == named
+
+
+def test_a_command_of_this_package_needs_no_other_package():
+    loaded = fresh("keys", "--help")
+    assert not any(name.startswith(("dpose_lab", "dpose_scene")) for name in loaded)
+
+
+def test_a_misspelt_command_is_refused_and_the_nearest_named(capsys):
+    assert main(["trian", "--data", "x"]) == 2
+    shown = capsys.readouterr().err
+    assert "No such command 'trian'" in shown
+    assert "'train'" in shown
+    assert main(["data check", "coco:/x"]) == 2
+    assert "No such command 'data check'" in capsys.readouterr().err
+    assert main(["audit", "membershp"]) == 2
+    assert "'membership'" in capsys.readouterr().err
+
+
+def test_another_package_adds_commands_and_replaces_none(monkeypatch):
+    added = SimpleNamespace(
+        COMMANDS={
+            "verify": CommandEntry("there.is_no:such"),
+            "keys-again": CommandEntry("dpose.cli.artefacts:keys", "--discard", heading="More"),
+        }
+    )
+    monkeypatch.setattr(extensions, "extensions", lambda group: (added,))
+    for kept in (app.table, app._built):
+        kept.cache_clear()
+    try:
+        assert table()["verify"] is OWN["verify"]
+        assert command("keys-again").help == command("keys").help
+        assert "reproduce" not in root().commands
+    finally:
+        for kept in (app.table, app._built):
+            kept.cache_clear()
