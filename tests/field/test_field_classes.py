@@ -5,9 +5,9 @@ import json
 import pytest
 
 from dpose.pose.boxes import read_detections
-from dpose.pose.data.spec import DataSpec, open_data, open_labels
+from dpose.pose.data.spec import DataSpec, open_data, open_labels, open_several
 from dpose.pose.skeletons import COCO, MPII
-from labelled import JOINTS, coco, person
+from labelled import JOINTS, coco, person, yolo
 from refusals import refused
 
 ARM = [v for joint in JOINTS[:3] for v in joint]
@@ -111,3 +111,24 @@ def test_boxes_of_another_category_alone_name_it(tmp_path):
     file.write_text(json.dumps(boxes[::2]))
     with refused("detections-all-unusable", where=("its categories: 0, 3; people are 1",)):
         read_detections(file)
+
+
+def test_two_data_sets_without_a_joint_in_common_are_refused(tmp_path):
+    hands = coco(tmp_path / "h", kinds((1, "hand", ["thumb", "index"]), people=(HAND,)))
+    people = coco(tmp_path / "p")
+    for specs in ([people, hands], [hands, people]):
+        with refused("joints-none-in-common", where=("thumb", "nose")):
+            open_several(specs, purpose="train", input_size=(64, 48))
+
+
+def test_data_whose_pictures_are_all_unreadable_are_refused(tmp_path):
+    spec = coco(tmp_path / "c", lambda content: [image.pop("width") for image in content["images"]])
+    for picture in (tmp_path / "c" / "images").iterdir():
+        picture.write_bytes(b"no picture")
+    with refused("labels-all-unusable"):
+        open_data(spec)
+    spec = yolo(tmp_path / "y")
+    for picture in (tmp_path / "y" / "images").rglob("*.png"):
+        picture.write_bytes(b"no picture")
+    with refused("pictures-all-unreadable"):
+        open_data(spec)

@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     except complaint as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            return 0
         if said := _as_setting(error, sys.argv[1:] if arguments is None else arguments):
             _complain(f"{said} [option-is-setting]")
             return 2

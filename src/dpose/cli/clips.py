@@ -56,6 +56,7 @@ def release_video(
     counting: CountingNoised,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
+    from dpose.media.kinds import left_out
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.config import LEARNED, Projection
     from dpose.release.explain import explain_release
@@ -75,7 +76,9 @@ def release_video(
     )
     console = Console()
     explain = hiding.only_explains(output)
-    found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
+    left: list[str] = []
+    found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names, left=left)
+    say_lines(left_out(left), console)
     found = [(replace(job, about=about), info) for job, info in found]
     hiding.draw([job for job, _ in found], config, released=False)
     hiding.say_preset(console)
@@ -121,6 +124,7 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
+    from dpose.media.kinds import left_out
     from dpose.release.items import Work
     from dpose.release.jobs import find_videos
     from dpose.release.obfuscate import HOLD, check_method
@@ -138,9 +142,12 @@ def obfuscate(
     )
     if work.finder is not None and engine is None:
         work = replace(work, detector=work.finder)  # read once
-    found = find_videos(paths, output.folder(), keep_names=output.keep_names)
+    left: list[str] = []
+    found = find_videos(paths, output.folder(), keep_names=output.keep_names, left=left)
+    console = Console()
+    say_lines(left_out(left), console)
     found = [(replace(job, about=about_of(settings)), info) for job, info in found]
-    _release_videos(work, found, output, Console(), engine, workers)
+    _release_videos(work, found, output, console, engine, workers)
 
 
 def _release_videos(

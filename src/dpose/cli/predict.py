@@ -167,7 +167,8 @@ def predict(
     console = plain_console()
     people.check()
     drawing.check()
-    from dpose.runs.annotate import annotate, find_files, left_out, names_several
+    from dpose.media.kinds import left_out
+    from dpose.runs.annotate import annotate, find_files, names_several
     from dpose.runs.drawn_people import Look
     from dpose.runs.predict import joint_table
 
@@ -194,7 +195,7 @@ def predict(
         table = joint_table(done.document, chosen.chance)
         if table is not None:
             console.print(table)
-    for line in [*done.lines(), *left_out(left)]:
+    for line in [*done.lines(), *left_out([file.name for file in left])]:
         console.print(line, soft_wrap=True)
 
 

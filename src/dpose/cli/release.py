@@ -76,6 +76,7 @@ def pixelize(
 
     Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
+    from dpose.media.kinds import left_out
     from dpose.release.batch import release_all, skip_finished
     from dpose.release.config import AUTO, LEARNED, Pixelization
     from dpose.release.explain import explain_release
@@ -97,6 +98,7 @@ def pixelize(
     explain = hiding.only_explains(output)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
+    say_lines(left_out(jobs.left), console)
     jobs = jobs.said(about=about)
     hiding.draw(jobs, config, released=False)
     hiding.say_preset(console)

@@ -195,6 +195,8 @@ def tell_each(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from dpose.media.kinds import notes_of
+
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -215,6 +217,8 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
+            for note in notes_of(job.source):
+                bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,8 @@ VIDEO_SUFFIXES = (
 
 CONTAINERS = "MP4, QuickTime, 3GP, Matroska, WebM, AVI, MPEG, WMV, FLV, GIF or raw H.264"
 Kind = Literal["picture", "video", ""]
+NAMED = 3
+"""Largest number of files that are left out by name."""
 LOOKED_AT = 1_024
 """Bytes that are looked at; of a GIF, the whole: only its end says whether it moves."""
 
@@ -52,6 +55,33 @@ def kind_of(path: str | Path) -> Kind:
     except OSError:
         return ""
     return kind_of_bytes(data) or kind_of_name(path)
+
+
+def notes_of(path: str | Path) -> tuple[str, ...]:
+    """Say what of a picture or video is left out or changed when it is read, by its headers alone.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
+    if kind_of(path) == "video":
+        from dpose.media.video import video_notes
+
+        return video_notes(Path(path))
+    from dpose.media.images import BACKGROUND, picture_header
+
+    header = picture_header(path)
+    notes = [f"its transparent parts are laid on {BACKGROUND}"] if header.alpha else []
+    if header.images > 1:
+        notes.append(f"of {header.images:,} pictures in the file the first is taken")
+    return tuple(notes)
+
+
+def left_out(names: Sequence[str]) -> list[str]:
+    """Return the line that counts and names files that were not taken; none if there are none."""
+    if not names:
+        return []
+    shown = ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
+    return [f"left out, as no picture or video of a kind that is read: {len(names):,} ({shown})"]
 
 
 def unknown_kind(path: Path | str) -> DposeError:

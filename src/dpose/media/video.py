@@ -179,6 +179,14 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     )
 
 
+def video_notes(path: Path) -> tuple[str, ...]:
+    """Return `VideoInfo.notes` without counting the frames."""
+    with opened_video(path) as container:
+        stream = _stream(container, path)
+        first = next(container.decode(stream), None)
+        return () if first is None else _left_out(container, stream, display_of(first))
+
+
 def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
     """Say what of a container is not taken, and what is changed."""
     cameras = sum(not _is_cover(other) for other in container.streams.video) - 1

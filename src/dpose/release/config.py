@@ -29,6 +29,8 @@ from dpose.release.operators import OPERATORS
 from dpose.release.regions import PaperRegions, Regions, as_regions
 from dpose.release.restoration import PAINTED, Restoration
 
+MOST_DELTA = 0.1
+"""The largest delta of a release."""
 MAX_BUDGET = 10**6
 """The largest epsilon of a release. A larger one would protect nothing."""
 CELLS = "pixelization"
@@ -452,6 +454,14 @@ def _check_common(config: ReleaseConfig, forms: Sequence[str]) -> None:
         )
     if config.delta:
         check_delta(config.delta)
+        if config.delta > MOST_DELTA:
+            raise DposeError(
+                "delta-of-release-large",
+                f"with delta {as_given(config.delta)} the guarantee may fail for one picture in "
+                f"{max(1, int(1 / config.delta)):,}",
+                "delta",
+                "give 1e-5 or less",
+            )
     Neighbours.parse(config.neighbours, forms)
     if config.colour not in (None, *COLOURS):
         raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {config.colour!r}", "colour")

@@ -198,18 +198,23 @@ def find_jobs(
     return jobs
 
 
-def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
+def find_videos(
+    paths: Sequence[str], out: Path, *, keep_names: bool = False, left: list[str] | None = None
+) -> list[tuple[Job, VideoInfo]]:
     """Which videos to release, and where to. Each is opened, so that a broken one is refused before any is released.
 
     Args:
         paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
         out: A folder; for one video also its name.
         keep_names: Give them their originals' names instead of numbers.
+        left: Receives the names of files that are no videos.
 
     Raises:
         DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
     """
     jobs = find_jobs(paths, out, keep_names=keep_names, videos_alone=True)
+    if left is not None:
+        left += jobs.left
     return [(job, probe(job.source)) for job in jobs]
 
 

@@ -59,19 +59,6 @@ def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[t
     return list(found.items())
 
 
-NAMED = 3
-"""Largest number of files that are left out by name."""
-
-
-def left_out(files: Sequence[Path]) -> list[str]:
-    """Return the line that counts and names files that were not taken; none if there are none."""
-    if not files:
-        return []
-    names = ", ".join(file.name for file in files[:NAMED]) + (" ..." if len(files) > NAMED else "")
-    what = "1 file is" if len(files) == 1 else f"{len(files):,} files are"
-    return [f"{what} left out, neither picture nor video: {names}"]
-
-
 def annotate(
     finder: PeopleFinder,
     files: Sequence[tuple[Path, Path]],

@@ -279,6 +279,13 @@ class RunConfig(BaseModel):
             unknown = next((e for e in found if e["type"] in _UNKNOWN), None)
             if unknown:
                 raise DposeError("setting-unknown", _unknown_key(*unknown["loc"]), file or where) from error
+            if found[0]["loc"] == ("plan",) and found[0]["type"] == "missing":
+                raise DposeError(
+                    "plan-missing",
+                    "nothing says how private the run is to be",
+                    where,
+                    "give --epsilon and --delta, or --method non-private",
+                ) from error
             name = ".".join(str(part) for part in found[0]["loc"])
             raise DposeError("setting-invalid", f"{name}: {found[0]['msg']}", where) from error
 

@@ -266,6 +266,15 @@ class TrainingPlan:
                 "open the data with that unit, or leave the plan's out",
             )
 
+    def batch_note(self, n: int) -> str | None:
+        """Return a line for a batch that is larger than the data; None for others."""
+        if self.expected_batch_size <= n:
+            return None
+        return (
+            f"The batch size {self.expected_batch_size:,} is larger than the {n:,} units: every step takes all of "
+            "them. A smaller --batch-size samples, which needs less noise."
+        )
+
     def bind(self, n: int, limit: int | None = None) -> BoundPlan:
         """Fix everything that depends on the number of units.
 

@@ -306,7 +306,20 @@ class PoseUnits:
         return other
 
     def with_skeleton(self, target: Skeleton) -> PoseUnits:
-        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled."""
+        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled.
+
+        Raises:
+            DposeError: the labels have none of the skeleton's joints.
+        """
+        for source in self._sources:
+            if len(joint_map(source.skeleton, target).missing) == len(target):
+                raise DposeError(
+                    "joints-none-in-common",
+                    f"labels {', '.join(source.skeleton.joints[:3])} ... and none of the joints that are wanted: "
+                    f"{', '.join(target.joints[:3])} ...",
+                    source.name,
+                    "train on one of them, or name joints alike",
+                )
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(
