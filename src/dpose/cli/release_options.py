@@ -195,7 +195,7 @@ def tell_each(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from dpose.media.kinds import notes_of
+    from dpose.media.video import file_notes
 
     shown: list[str] = []
     released = 0
@@ -217,7 +217,7 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
-            for note in notes_of(job.source):
+            for note in file_notes(job.source):
                 bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
 

@@ -57,25 +57,6 @@ def kind_of(path: str | Path) -> Kind:
     return kind_of_bytes(data) or kind_of_name(path)
 
 
-def notes_of(path: str | Path) -> tuple[str, ...]:
-    """Say what of a picture or video is left out or changed when it is read, by its headers alone.
-
-    Raises:
-        DposeError: it cannot be read.
-    """
-    if kind_of(path) == "video":
-        from dpose.media.video import video_notes
-
-        return video_notes(Path(path))
-    from dpose.media.images import BACKGROUND, picture_header
-
-    header = picture_header(path)
-    notes = [f"its transparent parts are laid on {BACKGROUND}"] if header.alpha else []
-    if header.images > 1:
-        notes.append(f"of {header.images:,} pictures in the file the first is taken")
-    return tuple(notes)
-
-
 def left_out(names: Sequence[str]) -> list[str]:
     """Return the line that counts and names files that were not taken; none if there are none."""
     if not names:

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
-from dpose.media.kinds import CONTAINERS
+from dpose.media.images import BACKGROUND, picture_header
+from dpose.media.kinds import CONTAINERS, kind_of
 from dpose.media.shown import UPRIGHT, Display, display_of, shown_array
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
@@ -179,12 +180,22 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     )
 
 
-def video_notes(path: Path) -> tuple[str, ...]:
-    """Return `VideoInfo.notes` without counting the frames."""
-    with opened_video(path) as container:
-        stream = _stream(container, path)
-        first = next(container.decode(stream), None)
-        return () if first is None else _left_out(container, stream, display_of(first))
+def file_notes(path: str | Path) -> tuple[str, ...]:
+    """Say what of a picture or video is left out or changed when it is read, by its headers alone.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
+    if kind_of(path) == "video":
+        with opened_video(Path(path)) as container:
+            stream = _stream(container, Path(path))
+            first = next(container.decode(stream), None)
+            return () if first is None else _left_out(container, stream, display_of(first))
+    header = picture_header(path)
+    notes = [f"its transparent parts are laid on {BACKGROUND}"] if header.alpha else []
+    if header.images > 1:
+        notes.append(f"of {header.images:,} pictures in the file the first is taken")
+    return tuple(notes)
 
 
 def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:

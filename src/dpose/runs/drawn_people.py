@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_number, draw_skeleton
 from dpose.media.images import read_image, write_image
-from dpose.media.kinds import notes_of
-from dpose.media.video import VideoReader
+from dpose.media.video import VideoReader, file_notes
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import Box
@@ -161,7 +160,7 @@ class DrawnPeople:
             DposeError: it cannot be read, is too small, or `target` cannot be written.
         """
         image = read_image(path)
-        self.done.notes += [f"{path}: {note}" for note in notes_of(path)]
+        self.done.notes += [f"{path}: {note}" for note in file_notes(path)]
         _check_size(path, image.shape[1], image.shape[0])
         frame = _Frame(-1, image, {})
         (seen,) = self._found(path, [frame], None)

@@ -274,7 +274,7 @@ def caveats(run: Run) -> list[str]:
     return [notes]
 
 
-def finish(run: Run) -> None:
+def conclude_run(run: Run) -> None:
     """The run needs its key no more, and has taken what its ledger counts."""
     state_dir = run.options.state_dir
     if not run.options.trial:

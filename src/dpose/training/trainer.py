@@ -47,7 +47,7 @@ from dpose.training.reproducibility import check_alike, digest_of, environment, 
 from dpose.training.resume import (
     caveats,
     choose_key,
-    finish,
+    conclude_run,
     forsake_key,
     go_on,
     look_back,
@@ -231,7 +231,7 @@ def _release(run: Run) -> None:
         state_dir=options.state_dir,
     )
     if not run.interrupted:
-        finish(run)
+        conclude_run(run)
 
 
 def describe_run(
