@@ -6,8 +6,9 @@ import av
 import numpy as np
 import pytest
 
+from dpose.media.frame_count import empty_chunks
 from dpose.media.shown import HLG, PQ, on_white, tone_mapped
-from dpose.media.video import empty_chunks, probe, read_frames
+from dpose.media.video import probe, read_frames
 from dpose.media.video_writer import video_file
 from refusals import refused
 

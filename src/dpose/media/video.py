@@ -14,7 +14,6 @@ who only wants to see it.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,25 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import open_regular
+from dpose.media.container import UNSTAMPED, is_cover, opened_video, picture_stream
+from dpose.media.frame_count import counted_frames, empty_chunks, shown_frames
 from dpose.media.images import BACKGROUND, picture_header
-from dpose.media.kinds import CONTAINERS, kind_of
+from dpose.media.kinds import kind_of
 from dpose.media.shown import UPRIGHT, Display, display_of, shown_array
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
-LONGEST_INDEX = 1 << 26
-"""Bytes of an AVI's index that are read: four million frames."""
 MAX_FRAME_PIXELS = 100_000_000
 """Larger frames are refused before they are decoded."""
-
-DEMUXERS = ("mov", "matroska", "avi", "mpegts", "mpeg", "asf", "flv", "gif", "h264", "hevc")
-"""FFmpeg's readers of containers that may be used, whatever a file is called: these find all of a video in the file
-itself. Others (playlists, lists of files, descriptions of streams) open what a file names."""
-UNSTAMPED = ("avi", "h264", "hevc")
-"""Containers without time stamps of their own."""
-SELF_CONTAINED = {"format_whitelist": ",".join(DEMUXERS), "protocol_whitelist": "file", "enable_drefs": "0"}
-"""FFmpeg's options for that; a QuickTime file may name others that hold its tracks, and they are not opened."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     path = Path(path)
     damage = Damage() if lenient else None
     with opened_video(path) as container:
-        stream = _stream(container, path)
+        stream = picture_stream(container, path)
         size = stream.codec_context
         if size.width * size.height > MAX_FRAME_PIXELS:
             raise DposeError(
@@ -157,7 +147,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         whole = None if container.duration is None else Fraction(container.duration, av.time_base)
     with contextlib.suppress(DposeError) if lenient else contextlib.nullcontext():
         if frames < 1:
-            frames = 0 if lenient else _counted(path)
+            frames = 0 if lenient else counted_frames(path)
         elif edited:
             frames = shown_frames(path, frames)
     width, height = (first.height, first.width) if display.exchanged else (first.width, first.height)
@@ -188,7 +178,7 @@ def file_notes(path: str | Path) -> tuple[str, ...]:
     """
     if kind_of(path) == "video":
         with opened_video(Path(path)) as container:
-            stream = _stream(container, Path(path))
+            stream = picture_stream(container, Path(path))
             first = next(container.decode(stream), None)
             return () if first is None else _left_out(container, stream, display_of(first))
     header = picture_header(path)
@@ -200,7 +190,7 @@ def file_notes(path: str | Path) -> tuple[str, ...]:
 
 def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
     """Say what of a container is not taken, and what is changed."""
-    cameras = sum(not _is_cover(other) for other in container.streams.video) - 1
+    cameras = sum(not is_cover(other) for other in container.streams.video) - 1
     sounds = len(container.streams.audio) - 1
     lines = []
     if cameras > 0:
@@ -210,30 +200,6 @@ def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
     if display.hdr:
         lines.append("HDR: brightness is mapped to ordinary brightness by one fixed curve")
     return tuple(lines)
-
-
-def empty_chunks(path: Path, stream: int, declared: int) -> frozenset[int]:
-    """Return the numbers of the frames of an AVI whose chunks its index declares empty: they show the one before.
-
-    Empty if there is no index of `declared` chunks for the stream, or the first is empty.
-    """
-    with open_regular(path) as file:
-        if file.read(12)[8:] != b"AVI ":
-            return frozenset()
-        while len(head := file.read(8)) == 8:
-            name, size = head[:4], int.from_bytes(head[4:], "little")
-            if name == b"idx1":
-                index = file.read(min(size, LONGEST_INDEX))
-                break
-            file.seek(size + size % 2, os.SEEK_CUR)
-        else:
-            return frozenset()
-    wanted = (b"%02ddc" % stream, b"%02ddb" % stream)
-    entries = [index[at : at + 16] for at in range(0, len(index) - 15, 16)]
-    sizes = [int.from_bytes(entry[12:], "little") for entry in entries if entry[:4] in wanted]
-    if len(sizes) != declared or not sizes or sizes[0] == 0:
-        return frozenset()
-    return frozenset(number for number, size in enumerate(sizes) if size == 0)
 
 
 def frame_times(info: VideoInfo) -> list[Fraction]:
@@ -247,7 +213,7 @@ def frame_times(info: VideoInfo) -> list[Fraction]:
     with opened_video(info.path) as container:
         stamps = [
             packet.pts - info.first_tick
-            for packet in container.demux(_stream(container, info.path))
+            for packet in container.demux(picture_stream(container, info.path))
             if packet.size and not packet.is_discard and packet.pts is not None
         ]
     if len(stamps) != info.frames:
@@ -292,7 +258,7 @@ def read_frames(
             decoded, or there are fewer or more of them than `info` says.
     """
     with opened_video(info.path) as container:
-        stream = _stream(container, info.path)
+        stream = picture_stream(container, info.path)
         stream.thread_type = "AUTO"
         sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
         count, last = 0, -1
@@ -382,68 +348,6 @@ class VideoReader:
             yield frame.pixels.repeat(3, 2) if self.info.grey else frame.pixels, self._latest
 
 
-@contextlib.contextmanager
-def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
-    """PyAV's container of a regular file, which holds all that is decoded (`DEMUXERS`).
-
-    Args:
-        path: The file.
-        options: FFmpeg's, besides those that keep it to the file.
-
-    Raises:
-        DposeError: it cannot be read, or is no video of a kind that is read.
-    """
-    try:
-        open_regular(path).close()  # a FIFO would be waited for
-    except FileNotFoundError as error:
-        raise DposeError("file-missing", "there is no such file", str(path)) from error
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
-    # titles in another encoding than UTF-8 are no reason to refuse a video; PyAV takes them by itself from 19 on
-    tolerant = {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
-    try:
-        # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
-        container = av.open(
-            os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant
-        )
-    except FileNotFoundError as error:
-        raise DposeError("file-missing", "there is no such file", str(path)) from error
-    except av.error.ArgumentError as error:  # FFmpeg's word for a container that is not among those allowed
-        raise DposeError(
-            "video-kind-unknown",
-            "is no video of a kind that is read",
-            str(path),
-            f"give {CONTAINERS}",
-        ) from error
-    except av.error.FFmpegError as error:
-        raise DposeError(
-            "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
-        ) from error
-    with container:
-        try:
-            yield container
-        except av.error.FFmpegError as error:
-            raise DposeError(
-                "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
-            ) from error
-
-
-def _stream(container: Any, path: Path) -> Any:
-    streams = [stream for stream in container.streams.video if not _is_cover(stream)]
-    if not streams:
-        raise DposeError("video-missing-in-file", "has no video in it", str(path))
-    if getattr(streams[0], "codec_context", None) is None:
-        raise DposeError(
-            "video-undecodable", "the video cannot be decoded: nothing here knows how", str(path)
-        )
-    return streams[0]
-
-
-def _is_cover(stream: Any) -> bool:
-    """True for a picture that a file of music or film carries as its cover."""
-    return bool(stream.disposition & av.stream.Disposition.attached_pic)
-
-
 def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
     if stream.codec_context.name == "gif":
         return  # each pixel shows or not, and `shown_array` lays them on white
@@ -484,60 +388,6 @@ def _decoded(packet: Any, damage: Damage | None) -> Iterator[Any]:
         damage.packets += 1
 
 
-def shown_frames(path: Path, declared: int) -> int:
-    """Frames of a video that its edit list shows; as many as are declared where not all of those are in the file.
-
-    A trimmed video still holds, and declares, the frames that were cut away. They count when a file that ends early is
-    to be told from a trimmed one, and not in what is released.
-
-    Raises:
-        DposeError: it cannot be read, or shows none.
-    """
-    shown, cut = _packets(path)
-    if shown == declared and not cut:
-        return declared
-    whole, _ = _packets(path, {"ignore_editlist": "1"})
-    if whole != declared:
-        return declared
-    if shown < 1:
-        raise DposeError("video-without-frames", "has no frame that is shown", str(path))
-    return shown
-
-
-def _packets(path: Path, options: dict[str, str] | None = None) -> tuple[int, int]:
-    """How many whole packets of the video are shown and how many are not."""
-    shown = cut = 0
-    with opened_video(path, options) as container:
-        for packet in container.demux(_stream(container, path)):
-            if packet.size and not packet.is_corrupt:
-                cut += packet.is_discard
-                shown += not packet.is_discard
-    return shown, cut
-
-
-def _counted(path: Path) -> int:
-    """Frames of a video that does not declare them; a container that ends before its duration is refused."""
-    count, end = 0, Fraction(0)
-    with opened_video(path) as container:
-        video = _stream(container, path)
-        declared = container.duration
-        for packet in container.demux():
-            count += packet.size > 0 and packet.stream.index == video.index
-            if packet.size and packet.pts is not None:
-                end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
-    # Matroska counts its duration from zero, whenever the first frame is shown
-    if declared and end < Fraction(declared, av.time_base) - 1:
-        raise DposeError(
-            "video-cut-short",
-            f"the video ends early: {float(end):.1f} of {declared / av.time_base:.1f} seconds are there",
-            str(path),
-            "copy or download it again",
-        )
-    if count < 1:
-        raise DposeError("video-without-frames", "has no frame", str(path))
-    return count
-
-
 def _stored_size(info: VideoInfo) -> tuple[int, int]:
     return (info.width, info.height) if info.display.exchanged else (info.height, info.width)
 
@@ -549,8 +399,3 @@ def _stamp(picture: Any, info: VideoInfo, count: int, last: int, lenient: bool) 
         return int(stamp) - info.first_tick
     # no usable stamp: one frame after the last
     return last + max(1, round(1 / (info.rate * info.time_base))) if count else 0
-
-
-def ffmpeg_words(error: Exception) -> str:
-    """What FFmpeg says went wrong."""
-    return str(getattr(error, "strerror", "") or error)

@@ -3,8 +3,8 @@
     file, whole, *frames = video_hashes(probe("clip.mp4"))
 
 To decode a video takes long and always gives the same, since all of it is in the file itself
-(`dpose.media.video.DEMUXERS`). So the digests are kept in the user's cache folder by the digest of the file's bytes and
-the versions of what decodes them, and never by its name or times: a file that was changed is another one. They are
+(`dpose.media.container.DEMUXERS`). So the digests are kept in the user's cache folder by the digest of the file's bytes
+and the versions of what decodes them, and never by its name or times: a file that was changed is another one. They are
 functions of private frames without noise, by which a copy can be recognised: only the user can read them, and none are
 kept where that cannot be had. Deleting them is harmless.
 """
@@ -42,7 +42,7 @@ def video_hashes(info: VideoInfo, damage: Damage | None = None) -> tuple[str, ..
     digest = checked_digest(info.path)
     decoder = f"av {av.__version__} {sorted(av.library_versions.items())}"
     way = "whole" if damage is None else "in part"
-    recipe = f"dpose/clips/2 {LINKED_FRAMES} {decoder} {way} {digest}"
+    recipe = f"dpose/clips/3 {LINKED_FRAMES} {decoder} {way} {digest}"
     store = Path(platformdirs.user_cache_dir("dpose")) / "clips" / hashlib.sha256(recipe.encode()).hexdigest()
     ours = private_folder(store.parent)
     if ours and (known := _kept(store, digest)):

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, fsync_folder, make_folder
+from dpose.media.container import ffmpeg_words, opened_video
 from dpose.media.shown import BT709
-from dpose.media.video import VideoInfo, ffmpeg_words, opened_video
+from dpose.media.video import VideoInfo
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 

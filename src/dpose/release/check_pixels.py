@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.container import opened_video
 from dpose.media.images import decode_pixels
-from dpose.media.video import opened_video
 from dpose.release.embed import encoded
 from dpose.release.released import Shown
 
