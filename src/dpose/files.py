@@ -49,6 +49,15 @@ def explain_os_error(error: OSError, path: Path) -> DposeError:
         return DposeError(
             "disk-full", "no space left on the disk", str(path), "free some, or choose another --out"
         )
+    import platformdirs
+
+    if path.is_relative_to(platformdirs.user_state_path("dpose")):
+        return DposeError(
+            "state-unwritable",
+            f"keys and accounts cannot be written here ({error.strerror or error})",
+            str(path),
+            "set XDG_STATE_HOME to a folder that you may write to",
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DposeError("write-denied", "not allowed to write here", str(path), "choose a folder you own")
     return DposeError("file-access-failed", error.strerror or str(error), str(path))

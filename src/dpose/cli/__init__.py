@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from typing import Any
 
@@ -42,15 +43,28 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         _complain(" ".join(error.format_message().split()))
         return int(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as stopped:
         _complain("stopped")
-        return 130
+        # typer raises Abort in the place of what stopped it
+        return TERMINATED if _Terminated in (type(stopped), type(stopped.__cause__)) else 130
     except OSError as error:  # from a file that nothing above has given words to
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
     except MemoryError:
         _complain("out of memory; try a smaller --preset or --set microbatch_size=1")
         return 2
+
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of a command that SIGTERM has stopped."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: nothing half-written is left."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
 
 
 def _as_setting(error: Any, words: list[str]) -> str:
@@ -94,4 +108,5 @@ def run() -> None:
     """The console script."""
     no_core_dumps()
     os.environ[SAFE] = "1"  # for all that is started, of whatever library
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main())
