@@ -43,10 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         _complain(" ".join(error.format_message().split()))
         return int(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort) as stopped:
+    except (KeyboardInterrupt, typer.Abort):
         _complain("stopped")
-        # typer raises Abort in the place of what stopped it
-        return TERMINATED if _Terminated in (type(stopped), type(stopped.__cause__)) else 130
+        return 130
     except OSError as error:  # from a file that nothing above has given words to
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
         return 2
@@ -57,14 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a command that SIGTERM has stopped."""
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: nothing half-written is left."""
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise _Terminated
 
 
 def _as_setting(error: Any, words: list[str]) -> str:
@@ -105,8 +96,16 @@ def no_core_dumps() -> None:
 
 
 def run() -> None:
-    """The console script."""
+    """The console script. SIGTERM ends a command as Ctrl-C does, so that nothing half-written is left."""
     no_core_dumps()
     os.environ[SAFE] = "1"  # for all that is started, of whatever library
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(main())
+    terminated = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    code = main()
+    sys.exit(TERMINATED if terminated and code == 130 else code)
