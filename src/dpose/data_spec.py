@@ -195,12 +195,17 @@ class Spec:
 
     @property
     def folder(self) -> Path:
-        """The root as a path; of data in an object store, where they stand once they are fetched."""
+        """The root as a path; of data in an object store or a zip file, where they stand once they are there."""
         if url := url_of(self.root):
             from dpose.fetched import data_folder
 
             return data_folder(url)
-        return local_path(self.root) if self.root.startswith("file:") else Path(self.root).expanduser()
+        path = local_path(self.root) if self.root.startswith("file:") else Path(self.root).expanduser()
+        if path.suffix.lower() == ".zip" and path.is_file():
+            from dpose.unpacked import unpacked
+
+            return unpacked(path)
+        return path
 
     @property
     def place(self) -> Path | str:

@@ -130,12 +130,12 @@ def _record(folder: Path) -> dict[str, dict[str, Any]]:
     return found if isinstance(found, dict) and all(isinstance(v, dict) for v in found.values()) else {}
 
 
-def fetched_size() -> tuple[int, int]:
-    """How many files were fetched, and how many bytes they have."""
-    files = [f for f in fetched_folder().rglob("*") if f.is_file() and not f.name.startswith(".")]
+def stored_size(folder: Path) -> tuple[int, int]:
+    """Return how many files a folder of data holds that were fetched or unpacked, and their bytes."""
+    files = [f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")]
     return len(files), sum(f.stat().st_size for f in files)
 
 
-def forget_fetched() -> None:
-    """Remove all that was fetched."""
-    shutil.rmtree(fetched_folder(), ignore_errors=True)
+def forget_stored(folder: Path) -> None:
+    """Remove all that was fetched or unpacked into a folder."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -90,19 +90,21 @@ def cache(
     clear: Annotated[bool, option("Delete it.", "--clear")] = False,
 ) -> None:
     """What dpose keeps on this disk: decoded pictures, data from object stores; and how to be rid of them."""
-    from dpose.fetched import fetched_folder, fetched_size, forget_fetched
+    from dpose.fetched import fetched_folder, forget_stored, stored_size
     from dpose.pose.data.cache import SWITCH, picture_cache
+    from dpose.unpacked import unpacked_folder
 
     console = plain_console()
-    if fetched_folder().exists():
-        files, size = fetched_size()
-        if clear:
-            forget_fetched()
-        console.print(
-            f"{fetched_folder()}: {files:,} files fetched from stores, {size / 2**20:,.0f} MiB"
-            f"{' deleted' if clear else ''}. Readable by you alone; not encrypted.",
-            soft_wrap=True,
-        )
+    for folder, how in ((fetched_folder(), "fetched from stores"), (unpacked_folder(), "unpacked")):
+        if folder.exists():
+            files, size = stored_size(folder)
+            if clear:
+                forget_stored(folder)
+            console.print(
+                f"{folder}: {files:,} files {how}, {size / 2**20:,.0f} MiB"
+                f"{' deleted' if clear else ''}. Readable by you alone; not encrypted.",
+                soft_wrap=True,
+            )
     store = picture_cache()
     if store is None:
         console.print(f"Off ({SWITCH})")

@@ -176,7 +176,7 @@ def skeleton_of(
         DposeError: no joints or two equal ones, an edge to a joint that does not exist, or an order that does not swap
             pairs.
     """
-    names = tuple(map(_plain_name, joints))
+    names = tuple(map(plain_joint, joints))
     if not names or len(set(names)) != len(names) or not all(names):
         raise DposeError(
             "joints-invalid",
@@ -224,7 +224,7 @@ def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
         ) from error
 
 
-def _plain_name(name: str) -> str:
+def plain_joint(name: str) -> str:
     """Normalise a joint's name, its side in front: "LeftEye", "left-eye" and "eye_l" are all "l_eye"."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
     parts = [part for part in re.split(r"[^a-z0-9]+", words) if part]

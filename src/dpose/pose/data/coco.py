@@ -72,7 +72,14 @@ def read_coco(
 ) -> Labels:
     """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
-    places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images", root)
+    part = path.stem.rpartition("_")[2]  # CVAT's: annotations/person_keypoints_PART.json, images/PART/
+    places = (
+        root / f"{split}2017",
+        root / "images" / f"{split}2017",
+        root / "images" / part,
+        root / "images",
+        root,
+    )
     finder = PictureFinder([(place, "") for place in places])
     notes = (note,) if note else ()
     return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures, category=category)

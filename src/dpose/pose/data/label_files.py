@@ -253,7 +253,12 @@ class LabelFile:
         for name in self.usual[split]:
             if (root / name).is_file():
                 return root / name, ""
-        candidates = [p for p in sorted(root.glob("*.json")) if _begins(p, self.opens_with)]
+        kind = "*.xml" if self.opens_with == b"<" else "*.json"
+        candidates = [p for p in sorted(root.glob(kind)) if _begins(p, self.opens_with)]
+        if not candidates:  # as CVAT writes them; never the usual file of another split
+            usual = {root / name for names in self.usual.values() for name in names}
+            inside = sorted(set((root / "annotations").glob(kind)) - usual)
+            candidates = [p for p in inside if _begins(p, self.opens_with)]
         if len(candidates) == 1:
             (only,) = candidates
             return only, f"labels are those of {only.name}, the only label file there: all splits share it"

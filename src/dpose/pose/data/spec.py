@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
-from dpose.pose.data import coco, lspet, mpii, synthetic, yolo
+from dpose.pose.data import coco, label_tools, lspet, mpii, synthetic, yolo
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
 from dpose.pose.data.pictures import Regions
@@ -23,7 +23,9 @@ from dpose.privacy.selection import Selection, as_selection
 
 SOURCES: dict[str, PoseDataset] = {
     "coco": coco.DATASET,
+    "cvat": label_tools.CVAT,
     "humanart": coco.HUMANART,
+    "labelstudio": label_tools.LABEL_STUDIO,
     "lspet": lspet.DATASET,
     "mpii": mpii.DATASET,
     "synthetic": synthetic.DATASET,

@@ -1,0 +1,348 @@
+"""Projects of labelling tools as they are exported: Label Studio's JSON, and CVAT's XML for images.
+
+    labelstudio:ROOT       an export in JSON or JSON_MIN, and the pictures anywhere below ROOT
+    cvat:ROOT              annotations.xml ("CVAT for images 1.1"), and images/
+
+CVAT's COCO layout is read as `coco:ROOT`. ROOT may be the `.zip` file that the tool has written.
+
+**Joints** are called as they are labelled. If they are all of a built-in skeleton's, they are that skeleton; else they
+stand in the order in which CVAT's project lists them, and of Label Studio, whose exports list none, sorted by name.
+
+**People.** Label Studio's points belong to the rectangle that they name as their parent, else to the smallest rectangle
+that they lie in, else to one person of the picture. CVAT's are skeletons, lists of points, or single points that have
+a group in common. A person without a rectangle has a box around the joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.media.images import shown_size
+from dpose.pose.data.label_files import (
+    LabelFile,
+    PictureFinder,
+    Problems,
+    label_text,
+    numbers,
+    read_json,
+    whole,
+)
+from dpose.pose.data.labels import LabelledPicture, Labels, boxed_person, photographs
+from dpose.pose.skeletons import BUILT_IN, COCO, SKELETONS, Skeleton, plain_joint, skeleton_of
+
+NO_BOX = np.full(4, np.nan)
+
+
+@dataclass
+class Shape:
+    """One labelled person, as the tool has it.
+
+    Attributes:
+        box: (4,), x, y, width, height in pixels; nan if there is none.
+        joints: x, y in pixels and 0 not labelled, 1 hidden, 2 seen, by the joint's name.
+    """
+
+    box: NDArray[np.float64] = field(default_factory=NO_BOX.copy)
+    joints: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture of a project.
+
+    Attributes:
+        name: As the tool writes it: a path, or an address.
+        size: (H, W) in pixels; None if the tool does not say.
+        people: The people in it.
+        where: The entry, for problems.
+    """
+
+    name: str
+    size: tuple[int, int] | None
+    people: tuple[Shape, ...]
+    where: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project that was read.
+
+    Attributes:
+        tool: Its name as data, such as "cvat:train".
+        path: The label file.
+        pictures: In the file's order.
+        listed: Names of the joints, in order, if the file lists them.
+        problems: What is odd in it.
+        notes: Further lines for the report.
+    """
+
+    tool: str
+    path: Path
+    pictures: tuple[Drawn, ...]
+    listed: tuple[str, ...]
+    problems: Problems
+    notes: tuple[str, ...]
+
+
+LABEL_STUDIO_FILE = LabelFile(
+    dict.fromkeys(("train", "val"), ("project.json",)),
+    b"[",
+    "give the folder or .zip file of an export as JSON",
+)
+CVAT_FILE = LabelFile(
+    dict.fromkeys(("train", "val"), ("annotations.xml", "annotations/annotations.xml")),
+    b"<",
+    "give the folder or .zip file of an export as CVAT for images",
+)
+
+
+def read_label_studio(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """Read a Label Studio project, a picture with all its people a unit (`PoseDataset.labels`)."""
+    path, note = LABEL_STUDIO_FILE.find(root, split, annotations)
+    problems = Problems()
+    drawn = tuple(_tasks(read_json(path, problems), path, problems))
+    project = Project(f"labelstudio:{split}", path, drawn, (), problems, (note,) if note else ())
+    return _labels(project, root, pictures)
+
+
+def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+    """Read a CVAT project of images, a picture with all its people a unit (`PoseDataset.labels`)."""
+    path, note = CVAT_FILE.find(root, split, annotations)
+    problems = Problems()
+    top = _xml(path)
+    if top.find("track") is not None:
+        fix = "export it as CVAT for images, or as COCO key points"
+        raise DposeError("labels-malformed", "is a project of a video", str(path), fix)
+    if top.tag != "annotations" or top.find("image") is None:
+        raise DposeError("labels-malformed", "holds no images", str(path), CVAT_FILE.get_it)
+    listed = [label.findtext("name", "") for label in top.iter("label") if label.findtext("parent")]
+    drawn = tuple(_image(image, problems) for image in top.iter("image"))
+    project = Project(f"cvat:{split}", path, drawn, tuple(listed), problems, (note,) if note else ())
+    return _labels(project, root, pictures)
+
+
+def label_studio_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
+    """Read the joints of a Label Studio project."""
+    return read_label_studio(root, split, annotations, pictures=False).skeleton
+
+
+def cvat_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
+    """Read the joints of a CVAT project."""
+    return read_cvat(root, split, annotations, pictures=False).skeleton
+
+
+def _labels(project: Project, root: Path, pictures: bool) -> Labels:
+    """Make labels of a project's pictures."""
+    skeleton, places = _joints(project)
+    finder = PictureFinder([(root / "images", ""), (root, "")])
+    made: list[LabelledPicture] = []
+    taken: set[str] = set()
+    problems, people = project.problems, 0
+    for number, picture in enumerate(project.pictures, 1):
+        placed = finder.place(picture.name, picture.where, problems, absent=not pictures)
+        if placed is None:
+            continue
+        name, file = placed
+        size = picture.size or (shown_size(file) if file else None)
+        if size is None or str(file or name) in taken:
+            kind = "no width and height" if size is None else "a picture twice"
+            problems.add(kind, picture.where, detail=name)
+            continue
+        taken.add(str(file or name))
+        persons = []
+        for shape in picture.people:
+            rows = np.zeros((len(skeleton), 3))
+            for joint, values in shape.joints.items():
+                rows[places[joint]] = values
+            people += 1
+            persons.append(
+                boxed_person(people, rows, shape.box, size, where=picture.where, problems=problems)
+            )
+        made.append(LabelledPicture(name, file, tuple(persons), size, number))
+    if not made:
+        raise problems.all_unusable(project.path, f"{len(project.pictures):,} pictures")
+    return Labels(project.tool, project.path, skeleton, tuple(made), tuple(problems), project.notes)
+
+
+def _joints(project: Project) -> tuple[Skeleton, dict[str, int]]:
+    """Return the skeleton of a project, and the place in it of each name."""
+    used = {name for picture in project.pictures for shape in picture.people for name in shape.joints}
+    names = [*dict.fromkeys(project.listed), *sorted(used - set(project.listed))]
+    if not names:
+        raise DposeError(
+            "labels-malformed", "labels no joints", str(project.path), "label them as key points"
+        )
+    plain = [plain_joint(name) for name in names]
+    for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
+        if sorted(known.joints) == sorted(plain):
+            return known, {name: known.joints.index(joint) for name, joint in zip(names, plain, strict=True)}
+    return skeleton_of(names, where=str(project.path)), {name: place for place, name in enumerate(names)}
+
+
+# ------------------------------------------------------------------------------------------------ Label Studio
+
+
+def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[Drawn]:
+    """Yield the pictures of an export: a task each, in JSON or JSON_MIN."""
+    if not isinstance(content, list):
+        raise DposeError(
+            "labels-malformed", "should be a JSON list of tasks", str(path), LABEL_STUDIO_FILE.get_it
+        )
+    for number, task in enumerate(content, 1):
+        where = f"{path.name} task {number}"
+        if not isinstance(task, dict):
+            problems.add("a task that is no object", where)
+            continue
+        data = task["data"] if isinstance(task.get("data"), dict) else task
+        name = next(
+            (data[key] for key in ("image", "img", "url", "picture") if isinstance(data.get(key), str)), None
+        )
+        name = name or next((v for v in data.values() if isinstance(v, str) and "." in v), None)
+        if name is None:
+            problems.add("a task without a picture", where)
+            continue
+        regions = list(_regions(task))
+        sides = {(whole(r.get("original_height")), whole(r.get("original_width"))) for r in regions}
+        height, width = sides.pop() if len(sides) == 1 else (None, None)
+        if regions and not (height and width):
+            problems.add("regions without the size of their picture", where)
+            continue
+        size = (height, width) if height and width else None
+        yield Drawn(name, size, tuple(_people(regions, size, where, problems)) if size else (), where)
+
+
+def _regions(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the regions of the last annotation that was not cancelled, flat: a value's fields beside its own."""
+    done = [a for a in task.get("annotations") or () if isinstance(a, dict) and not a.get("was_cancelled")]
+    listed = (
+        done[-1].get("result")
+        if done
+        else [region for values in task.values() if isinstance(values, list) for region in values]
+    )
+    for region in listed if isinstance(listed, list) else ():
+        if isinstance(region, dict):
+            yield {**region, **(region["value"] if isinstance(region.get("value"), dict) else {})}
+
+
+def _people(
+    regions: list[dict[str, Any]], size: tuple[int, int], where: str, problems: Problems
+) -> Iterator[Shape]:
+    """Yield the people that the regions of one picture show."""
+    height, width = size
+    shapes: dict[str, Shape] = {}
+    for number, region in enumerate(regions):
+        box = numbers([region.get(key) for key in ("x", "y", "width", "height")], 4)
+        if "rectanglelabels" in region and box is not None:
+            shapes[str(region.get("id", number))] = Shape(box * [width, height, width, height] / 100)
+    alone = Shape()
+    for region in regions:
+        names, point = region.get("keypointlabels"), numbers([region.get("x"), region.get("y")], 2)
+        if not (isinstance(names, list) and names and isinstance(names[0], str)):
+            continue
+        if point is None:
+            problems.add("a joint without a place", where, "not used", names[0])
+            continue
+        x, y = point * [width, height] / 100
+        shape = shapes.get(str(region.get("parentID"))) or _smallest_around(shapes.values(), x, y) or alone
+        if names[0] in shape.joints:
+            problems.add("a joint twice", where, "not used", names[0])
+            continue
+        shape.joints[names[0]] = (x, y, 2.0)
+    yield from (shape for shape in (*shapes.values(), alone) if shape.joints)
+
+
+def _smallest_around(shapes: Iterable[Shape], x: float, y: float) -> Shape | None:
+    around = [
+        shape
+        for shape in shapes
+        if shape.box[0] <= x <= shape.box[0] + shape.box[2]
+        and shape.box[1] <= y <= shape.box[1] + shape.box[3]
+    ]
+    return min(around, key=lambda shape: float(shape.box[2] * shape.box[3]), default=None)
+
+
+# -------------------------------------------------------------------------------------------------------- CVAT
+
+
+def _xml(path: Path) -> ElementTree.Element:
+    """Parse an XML file; one that declares a document type, which could define entities, is refused."""
+    text = label_text(path)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise DposeError("xml-with-entities", "declares a document type", str(path), CVAT_FILE.get_it)
+    try:
+        return ElementTree.fromstring(text.encode())
+    except ElementTree.ParseError as error:
+        raise DposeError("xml-invalid", f"is no XML ({error})", str(path), CVAT_FILE.get_it) from error
+
+
+def _image(image: ElementTree.Element, problems: Problems) -> Drawn:
+    """Read a picture of a CVAT project."""
+    name = image.get("name", "")
+    where = f"image {image.get('id', name)}"
+    height, width = whole(image.get("height")), whole(image.get("width"))
+    boxes = [(box.get("group_id"), _box(box)) for box in image.iter("box")]
+    people: list[Shape] = []
+    groups: dict[str, Shape] = {}
+    for skeleton in image.findall("skeleton"):
+        shape = Shape()
+        for points in skeleton.findall("points"):
+            _add(shape, points.get("label", ""), points, 0, where, problems)
+        people.append(shape)
+    for points in image.findall("points"):
+        if ";" in points.get("points", ""):
+            shape = Shape()
+            for place in range(points.get("points", "").count(";") + 1):
+                _add(shape, f"joint_{place}", points, place, where, problems)
+            people.append(shape)
+        else:
+            shape = groups.setdefault(points.get("group_id") or "", Shape())
+            _add(shape, points.get("label", ""), points, 0, where, problems)
+    for group, box in boxes:
+        if group in groups and box is not None:
+            groups[group].box = box
+    drawn = tuple(shape for shape in (*people, *groups.values()) if shape.joints)
+    return Drawn(name, (height, width) if height and width else None, drawn, where)
+
+
+def _add(
+    shape: Shape, name: str, points: ElementTree.Element, place: int, where: str, problems: Problems
+) -> None:
+    """Add a joint of a CVAT shape; one that is outside the picture is not labelled, an occluded one is hidden."""
+    if points.get("outside") == "1":
+        shape.joints.setdefault(name, (0.0, 0.0, 0.0))
+        return
+    try:
+        x, y = (float(value) for value in points.get("points", "").split(";")[place].split(","))
+    except ValueError:
+        problems.add("a joint without a place", where, "not used", name)
+        return
+    if name in shape.joints:
+        problems.add("a joint twice", where, "not used", name)
+        return
+    shape.joints[name] = (x, y, 1.0 if points.get("occluded") == "1" else 2.0)
+
+
+def _box(box: ElementTree.Element) -> NDArray[np.float64] | None:
+    try:
+        x0, y0, x1, y1 = (float(box.get(key, "")) for key in ("xtl", "ytl", "xbr", "ybr"))
+    except ValueError:
+        return None
+    return np.array([x0, y0, x1 - x0, y1 - y0])
+
+
+LABEL_STUDIO = photographs(
+    read_label_studio,
+    own_skeleton=label_studio_skeleton,
+    label_file=LABEL_STUDIO_FILE,
+    oks=True,
+    skeleton=COCO,
+)
+CVAT = photographs(read_cvat, own_skeleton=cvat_skeleton, label_file=CVAT_FILE, oks=True, skeleton=COCO)
