@@ -21,6 +21,7 @@ FLOORS = {
     "known_sets": 0,
     "remote": 0,
     "fetched": 0,
+    "unpacked": 0,
     "tensors": 0,
     "privacy": 1,
     "media": 1,

@@ -154,7 +154,7 @@ def test_points_of_cvat_in_a_list_and_in_groups(tmp_path):
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("<annotations><track/></annotations>", "labels-malformed"),
+        ("<annotations><track/></annotations>", "labels-of-video"),
         ("<annotations/>", "labels-malformed"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotations>&b;</annotations>', "xml-with-entities"),
         ("<annotations>", "xml-invalid"),

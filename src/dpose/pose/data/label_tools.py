@@ -42,7 +42,7 @@ NO_BOX = np.full(4, np.nan)
 
 
 @dataclass
-class Shape:
+class ProjectPerson:
     """One labelled person, as the tool has it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ProjectPicture:
     """A picture of a project.
 
     Attributes:
@@ -67,7 +67,7 @@ class Drawn:
 
     name: str
     size: tuple[int, int] | None
-    people: tuple[Shape, ...]
+    people: tuple[ProjectPerson, ...]
     where: str
 
 
@@ -86,7 +86,7 @@ class Project:
 
     tool: str
     path: Path
-    pictures: tuple[Drawn, ...]
+    pictures: tuple[ProjectPicture, ...]
     listed: tuple[str, ...]
     problems: Problems
     notes: tuple[str, ...]
@@ -120,7 +120,7 @@ def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     top = _xml(path)
     if top.find("track") is not None:
         fix = "export it as CVAT for images, or as COCO key points"
-        raise DposeError("labels-malformed", "is a project of a video", str(path), fix)
+        raise DposeError("labels-of-video", "is a project of a video", str(path), fix)
     if top.tag != "annotations" or top.find("image") is None:
         raise DposeError("labels-malformed", "holds no images", str(path), CVAT_FILE.get_it)
     listed = [label.findtext("name", "") for label in top.iter("label") if label.findtext("parent")]
@@ -190,7 +190,7 @@ def _joints(project: Project) -> tuple[Skeleton, dict[str, int]]:
 # ------------------------------------------------------------------------------------------------ Label Studio
 
 
-def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[Drawn]:
+def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[ProjectPicture]:
     """Yield the pictures of an export: a task each, in JSON or JSON_MIN."""
     if not isinstance(content, list):
         raise DposeError(
@@ -216,7 +216,9 @@ def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[Drawn]:
             problems.add("regions without the size of their picture", where)
             continue
         size = (height, width) if height and width else None
-        yield Drawn(name, size, tuple(_people(regions, size, where, problems)) if size else (), where)
+        yield ProjectPicture(
+            name, size, tuple(_people(regions, size, where, problems)) if size else (), where
+        )
 
 
 def _regions(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -234,15 +236,15 @@ def _regions(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _people(
     regions: list[dict[str, Any]], size: tuple[int, int], where: str, problems: Problems
-) -> Iterator[Shape]:
+) -> Iterator[ProjectPerson]:
     """Yield the people that the regions of one picture show."""
     height, width = size
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, ProjectPerson] = {}
     for number, region in enumerate(regions):
         box = numbers([region.get(key) for key in ("x", "y", "width", "height")], 4)
         if "rectanglelabels" in region and box is not None:
-            shapes[str(region.get("id", number))] = Shape(box * [width, height, width, height] / 100)
-    alone = Shape()
+            shapes[str(region.get("id", number))] = ProjectPerson(box * [width, height, width, height] / 100)
+    alone = ProjectPerson()
     for region in regions:
         names, point = region.get("keypointlabels"), numbers([region.get("x"), region.get("y")], 2)
         if not (isinstance(names, list) and names and isinstance(names[0], str)):
@@ -259,7 +261,7 @@ def _people(
     yield from (shape for shape in (*shapes.values(), alone) if shape.joints)
 
 
-def _smallest_around(shapes: Iterable[Shape], x: float, y: float) -> Shape | None:
+def _smallest_around(shapes: Iterable[ProjectPerson], x: float, y: float) -> ProjectPerson | None:
     around = [
         shape
         for shape in shapes
@@ -283,37 +285,37 @@ def _xml(path: Path) -> ElementTree.Element:
         raise DposeError("xml-invalid", f"is no XML ({error})", str(path), CVAT_FILE.get_it) from error
 
 
-def _image(image: ElementTree.Element, problems: Problems) -> Drawn:
+def _image(image: ElementTree.Element, problems: Problems) -> ProjectPicture:
     """Read a picture of a CVAT project."""
     name = image.get("name", "")
     where = f"image {image.get('id', name)}"
     height, width = whole(image.get("height")), whole(image.get("width"))
     boxes = [(box.get("group_id"), _box(box)) for box in image.iter("box")]
-    people: list[Shape] = []
-    groups: dict[str, Shape] = {}
+    people: list[ProjectPerson] = []
+    groups: dict[str, ProjectPerson] = {}
     for skeleton in image.findall("skeleton"):
-        shape = Shape()
+        shape = ProjectPerson()
         for points in skeleton.findall("points"):
             _add(shape, points.get("label", ""), points, 0, where, problems)
         people.append(shape)
     for points in image.findall("points"):
         if ";" in points.get("points", ""):
-            shape = Shape()
+            shape = ProjectPerson()
             for place in range(points.get("points", "").count(";") + 1):
                 _add(shape, f"joint_{place}", points, place, where, problems)
             people.append(shape)
         else:
-            shape = groups.setdefault(points.get("group_id") or "", Shape())
+            shape = groups.setdefault(points.get("group_id") or "", ProjectPerson())
             _add(shape, points.get("label", ""), points, 0, where, problems)
     for group, box in boxes:
         if group in groups and box is not None:
             groups[group].box = box
     drawn = tuple(shape for shape in (*people, *groups.values()) if shape.joints)
-    return Drawn(name, (height, width) if height and width else None, drawn, where)
+    return ProjectPicture(name, (height, width) if height and width else None, drawn, where)
 
 
 def _add(
-    shape: Shape, name: str, points: ElementTree.Element, place: int, where: str, problems: Problems
+    shape: ProjectPerson, name: str, points: ElementTree.Element, place: int, where: str, problems: Problems
 ) -> None:
     """Add a joint of a CVAT shape; one that is outside the picture is not labelled, an occluded one is hidden."""
     if points.get("outside") == "1":
