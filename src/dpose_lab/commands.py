@@ -6,7 +6,7 @@ from dpose.cli.app import CommandEntry, GroupEntry
 from dpose_lab.attacks.registry import ATTACKS
 
 HEADING = "Research (dpose_lab)"
-COMMANDS: dict[str, CommandEntry | GroupEntry] = {
+OWN: dict[str, CommandEntry | GroupEntry] = {
     "reproduce": CommandEntry(
         "dpose_lab.cli.reproduce:reproduce",
         "002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1",
@@ -18,14 +18,6 @@ COMMANDS: dict[str, CommandEntry | GroupEntry] = {
         "budget refuses it, unless they are public (--public, synthetic:studio).",
         heading=HEADING,
     ),
-    **{
-        f"attack {name}": CommandEntry(
-            place,
-            f"--data synthetic:ward --out runs/{name}",
-            maker="dpose_lab.cli.attack:command_of",
-        )
-        for name, place in ATTACKS.items()
-    },
     "audit membership": CommandEntry(
         "dpose_lab.cli.audit:membership",
         "--data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira",
@@ -42,4 +34,20 @@ COMMANDS: dict[str, CommandEntry | GroupEntry] = {
         heading=HEADING,
     ),
 }
-"""The commands by the words that call them."""
+"""The commands by the words that call them, without the attacks."""
+
+
+def commands() -> dict[str, CommandEntry | GroupEntry]:
+    """Return the commands by the words that call them, with the attacks that are registered now."""
+    attacks = {
+        f"attack {name}": CommandEntry(
+            place,
+            f"--data synthetic:ward --out runs/{name}",
+            maker="dpose_lab.cli.attack:command_of",
+        )
+        for name, place in ATTACKS.items()
+    }
+    return OWN | attacks
+
+
+COMMANDS = commands

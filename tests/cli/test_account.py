@@ -218,7 +218,7 @@ MISTAKES = {
     "delta of one": (["--delta", "1"], "between 0 and 1"),
     "a part of nothing": (["--limit", "3"], "name them first"),
     "a picture of data": (["ward", "--picture", "a.png"], "by itself"),
-    "no picture": (["--picture", "a.txt"], "no picture or video"),
+    "no picture": (["--picture", "a.txt"], "neither picture nor video"),
     "a picture that is missing": (["--picture", "missing.png"], "missing.png"),
     "no page": (["--html", "page.pdf"], "name it .html"),
     "data nobody knows": (["lspett:/data"], "lspett"),

@@ -92,12 +92,12 @@ def test_another_package_adds_commands_and_replaces_none(monkeypatch):
         }
     )
     monkeypatch.setattr(extensions, "extensions", lambda group: (added,))
-    for kept in (app.table, app._built):
+    for kept in (app._beside, app._built):
         kept.cache_clear()
     try:
         assert table()["verify"] is OWN["verify"]
         assert command("keys-again").help == command("keys").help
         assert "reproduce" not in root().commands
     finally:
-        for kept in (app.table, app._built):
+        for kept in (app._beside, app._built):
             kept.cache_clear()

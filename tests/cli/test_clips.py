@@ -121,7 +121,10 @@ def test_obfuscation_says_that_it_guarantees_nothing(capsys):
         (["release-video", "absent.mp4", *BASIC, "--out", "b.mp4"], ["absent.mp4"]),
         (["release-video", "text.mp4", *BASIC, "--out", "b.mp4"], ["text.mp4"]),
         (["release-video", "empty.mp4", *BASIC, "--out", "b.mp4"], ["empty.mp4"]),
-        (["release-video", "notes.txt", *BASIC, "--out", "b.mp4"], ["notes.txt", "is no video"]),
+        (
+            ["release-video", "notes.txt", *BASIC, "--out", "b.mp4"],
+            ["notes.txt", "neither picture nor video"],
+        ),
         (["release-video", ".", *BASIC, "--out", "out"], [".mp4"]),
         (["release-video", "a.mp4", *BASIC, "--out", "a.mp4"], ["overwrite an original"]),
         (["release-video", "a.mp4", *BASIC, "--out", "b.avi"], ["b.avi"]),

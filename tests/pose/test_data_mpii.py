@@ -110,7 +110,8 @@ class TestLabels:
             ({"center": [1.0]}, "no usable centre and scale"),
             ({"scale": 0}, "no usable centre and scale"),
             ({"scale": [1]}, "no usable centre and scale"),
-            ({"image": "../a.png"}, "no usable file name"),
+            ({"image": "../c.png"}, "the picture is missing"),
+            ({"image": 3}, "no usable file name"),
             ({"image": "b.png"}, "the picture is missing"),
         ],
     )

@@ -630,7 +630,7 @@ class TestFiles:
             ({"step": "1/1000000"}, ("record-value-differs", "step")),
             ({"step": "0"}, ("record-value-differs", "step")),
             ({"shape.frames": 90}, ("pixels-differ-from-statement", "frames 9")),
-            ({"shape.height": 31}, ("pixels-differ-from-statement", "size 48x32")),
+            ({"shape.height": 30}, ("pixels-differ-from-statement", "size 48x32")),
             ({"config.operator": "magic"}, ("record-operator-unknown",)),
             ({"config.grid": [1, 100, 1]}, ("record-incomplete",)),
             ({"config.grid": [1, 1]}, ("record-incomplete",)),

@@ -450,7 +450,7 @@ def test_no_release_looks_at_its_own_noise():
         ):
             looking.add(path.relative_to(source).as_posix())
     assert looking == {
-        "dpose/cli/release.py",
+        "dpose/cli/artefacts.py",
         "dpose/release/verify.py",
         "dpose/runs/statement_files.py",
         "dpose/studio/app.py",

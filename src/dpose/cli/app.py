@@ -1,6 +1,7 @@
 """The `dpose` command: which commands there are. Each is imported and built when it is named.
 
-A package beside dpose has a table like `OWN`, `COMMANDS` in the module of its entry point (`dpose.extensions`).
+A package beside dpose has a table like `OWN`, or a function that returns one, as `COMMANDS` in the module of its entry
+point (`dpose.extensions`).
 """
 
 from __future__ import annotations
@@ -164,13 +165,19 @@ has no bound: a budget refuses it.""",
 
 
 @cache
-def table() -> dict[str, CommandEntry | GroupEntry]:
-    """All commands, those of other packages behind those of this one."""
+def _beside() -> tuple[Any, ...]:
+    """The modules of other packages that have commands."""
     from dpose.extensions import extensions
 
+    return tuple(extensions("commands"))
+
+
+def table() -> dict[str, CommandEntry | GroupEntry]:
+    """All commands, those of other packages behind those of this one."""
     found = dict(OWN)
-    for added in extensions("commands"):
-        found |= {words: command for words, command in added.COMMANDS.items() if words not in OWN}
+    for added in _beside():
+        commands = added.COMMANDS() if callable(added.COMMANDS) else added.COMMANDS
+        found |= {words: command for words, command in commands.items() if words not in OWN}
     return found
 
 

@@ -127,7 +127,10 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
 
 def _padded(size: str) -> str:
     """Return the size that a video is written with: odd sides grow by one (`dpose.media.video_writer`)."""
-    return "x".join(str(int(side) + int(side) % 2) for side in size.split("x"))
+    sides = size.split("x")
+    if not all(side.isdecimal() for side in sides):
+        return size
+    return "x".join(str(int(side) + int(side) % 2) for side in sides)
 
 
 def _verified(path: Path) -> tuple[PrivacyStatement, str]:

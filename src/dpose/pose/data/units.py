@@ -142,6 +142,7 @@ class PoseUnits:
             skeleton: Skeleton of the labels; the first part's own if None.
 
         Raises:
+            DposeError: a part's labels have none of the skeleton's joints.
             ValueError: no part, names that are equal or of another number, parts that do not go together, or two units
                 of one id.
         """
@@ -154,6 +155,14 @@ class PoseUnits:
         other = parts[0].subset(()).with_skeleton(skeleton or parts[0].skeleton)
         other._sources, other.selection = (), None
         for name, part in zip(names, parts, strict=True):
+            if len(joint_map(part.skeleton, other.skeleton).missing) == len(other.skeleton):
+                raise DposeError(
+                    "joints-none-in-common",
+                    f"labels {', '.join(part.skeleton.joints[:3])} ... and none of the joints that are wanted: "
+                    f"{', '.join(other.skeleton.joints[:3])} ...",
+                    name,
+                    "train on one of them, or name joints alike",
+                )
             mapped, first = part.with_skeleton(other.skeleton), len(other._sources)
             other._units += [(first + source, picture, people) for source, picture, people in mapped._units]
             other._sources += tuple(
@@ -306,20 +315,7 @@ class PoseUnits:
         return other
 
     def with_skeleton(self, target: Skeleton) -> PoseUnits:
-        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled.
-
-        Raises:
-            DposeError: the labels have none of the skeleton's joints.
-        """
-        for source in self._sources:
-            if len(joint_map(source.skeleton, target).missing) == len(target):
-                raise DposeError(
-                    "joints-none-in-common",
-                    f"labels {', '.join(source.skeleton.joints[:3])} ... and none of the joints that are wanted: "
-                    f"{', '.join(target.joints[:3])} ...",
-                    source.name,
-                    "train on one of them, or name joints alike",
-                )
+        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled."""
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(
