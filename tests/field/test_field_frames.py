@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dpose.media.frame_count import empty_chunks
-from dpose.media.shown import HLG, PQ, on_white, tone_mapped
+from dpose.media.images import on_white
+from dpose.media.shown import HLG, PQ, tone_mapped
 from dpose.media.video import probe, read_frames
 from dpose.media.video_writer import video_file
 from refusals import refused
@@ -285,4 +286,6 @@ def test_a_cover_is_not_the_film(tmp_path):
 
 def test_on_white():
     pixels = np.array([[[9, 8, 7, 0], [9, 8, 7, 255], [0, 0, 0, 128]]], np.uint8)
-    assert on_white(pixels).tolist() == [[[255, 255, 255], [9, 8, 7], [127, 127, 127]]]
+    assert on_white(pixels[:, :, :3], pixels[:, :, 3]).tolist() == [
+        [[255, 255, 255], [9, 8, 7], [127, 127, 127]]
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,8 +218,10 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
-            for note in file_notes(job.source):
-                bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
+            # an original that has gone since stops none of the others
+            with contextlib.suppress(DposeError):
+                for note in file_notes(job.source):
+                    bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
 
 

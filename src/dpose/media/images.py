@@ -156,8 +156,7 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
         alpha = whole[:, :, 3]
     else:
         raise DposeError("transparency-undecodable", "the transparent parts cannot be decoded", name, _OPAQUE)
-    level = alpha[:, :, None].astype(np.uint32)
-    mixed = (colours * level + peak * (peak - level) + peak // 2) // peak  # at most 65,535^2 + 32,767 < 2^32
+    mixed = on_white(colours, alpha)
 
     def requested(values: NDArray[Any]) -> NDArray[Any]:
         if not flags & cv2.IMREAD_IGNORE_ORIENTATION:
@@ -175,6 +174,13 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
             _OPAQUE,
         )
     return requested(mixed)
+
+
+def on_white(colours: NDArray[Any], alpha: NDArray[Any]) -> NDArray[np.uint32]:
+    """Lay colours, (H, W, C) of 8 or 16 bits, on white by their opacity, (H, W); what it hides is not shown."""
+    peak, level = np.iinfo(colours.dtype).max, alpha[:, :, None].astype(np.uint32)
+    mixed: NDArray[np.uint32] = (colours * level + peak * (peak - level) + peak // 2) // peak
+    return mixed  # of values of at most 65,535^2 + 32,767 < 2^32
 
 
 def _turned(values: NDArray[Any], how: int) -> NDArray[Any]:

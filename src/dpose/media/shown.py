@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.media.images import on_white
+
 BT709, UNSPECIFIED, BT601_625, BT601_525, BT2020 = 1, 2, 5, 6, 9
 """Numbers of colour matrices (ITU-T H.273)."""
 PQ, HLG = 16, 18
@@ -96,7 +98,8 @@ def shown_array(frame: Any, display: Display, grey: bool) -> NDArray[np.uint8]:
         deep = frame.reformat(format="rgb48le", src_colorspace=_swscale(display.matrix)).to_ndarray()
         array = tone_mapped(deep, display.hdr)
     elif any(part.is_alpha for part in frame.format.components):
-        array = on_white(frame.to_ndarray(format="rgba"))
+        pixels = frame.to_ndarray(format="rgba")
+        array = on_white(pixels[:, :, :3], pixels[:, :, 3]).astype(np.uint8)
     else:
         array = frame.reformat(format="rgb24", src_colorspace=_swscale(display.matrix)).to_ndarray()
     if display.exchanged:
@@ -107,15 +110,6 @@ def shown_array(frame: Any, display: Display, grey: bool) -> NDArray[np.uint8]:
 def _swscale(matrix: int) -> int:
     """Return swscale's number of a colour matrix; BT.601's for one that it does not know."""
     return matrix if matrix in (BT709, 4, BT601_625, BT601_525, 7, BT2020) else BT601_525
-
-
-def on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Lay RGBA pixels, uint8 (H, W, 4), on white: what transparency hides is not shown."""
-    level = pixels[:, :, 3:].astype(np.uint32)
-    mixed: NDArray[np.uint8] = ((pixels[:, :, :3] * level + 255 * (255 - level) + 127) // 255).astype(
-        np.uint8
-    )
-    return mixed
 
 
 def tone_mapped(pixels: NDArray[np.uint16], transfer: int) -> NDArray[np.uint8]:
