@@ -171,6 +171,16 @@ class TestCosts:
         own = plan.event.sensitivity_squared / (2 * plan.event.variance)
         assert loss.rho() >= own
 
+    def test_a_charge_is_no_less_than_its_claim_though_both_are_rounded(self):
+        """Keys whose bound for pixels anywhere was rounded a hair below the one for pixels of every frame."""
+        config = plain_projection(8, "1e-5", "pixels:4/frame", "random")
+        for number in (82, 92, 171, 298, 398, 761, 815, 983):
+            plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key(number.to_bytes(32, "big"))))
+            (loss,) = charged_events(plan, seeded=False)
+            assert loss.sensitivity_squared >= plan.event.sensitivity_squared
+            bounds = [bound for _, bound in loss.points]
+            assert bounds == sorted(bounds)
+
     def test_pixels_of_every_frame(self):
         plan = bind(plain_cells(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
         (loss,) = charged_events(plan, seeded=False)

@@ -22,6 +22,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -84,11 +86,23 @@ def charged_events(plan: AnyPlan | None, *, seeded: bool) -> tuple[ExactEvent, .
     sizes = [1 << power for power in range(area.bit_length()) if 1 << power < area]
     claimed = claimed_pixels(plan)
     points = zip(*(_events_for(plan, size) for size in (*sizes, area)), strict=True)
-    found = []
-    for own, others in zip(_events_for(plan, claimed), points, strict=True):
-        bounds = [one.sensitivity if isinstance(one, Laplace) else one.sensitivity_squared for one in others]
-        found.append(replace(own, pixels=claimed, points=tuple(zip((*sizes, 0), bounds, strict=True))))
+    planned = [stage.event for stage in plan.stages] if isinstance(plan, PixelizationPlan) else [plan.event]
+    found: list[ExactEvent] = []
+    for own, first, others in zip(_events_for(plan, claimed), planned, points, strict=True):
+        # as many pixels anywhere change no less than those of every frame, and more no less than fewer, but each bound
+        # is rounded by itself
+        bound = max(_bound(own), _bound(first))
+        near = tuple(zip((*sizes, 0), accumulate(map(_bound, others), max), strict=True))
+        found.append(
+            replace(own, sensitivity=bound, pixels=claimed, points=near)
+            if isinstance(own, Laplace)
+            else replace(own, sensitivity_squared=bound, pixels=claimed, points=near)
+        )
     return tuple(found)
+
+
+def _bound(event: ExactEvent) -> Fraction:
+    return event.sensitivity if isinstance(event, Laplace) else event.sensitivity_squared
 
 
 def claimed_pixels(plan: PixelizationPlan | LinearPlan) -> int:
