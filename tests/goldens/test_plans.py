@@ -1,8 +1,9 @@
 """Epsilon and noise of training plans and of releases.
 
-Numbers of plans are compared within one part in a billion: accounts are convolved by fast Fourier transform, whose
-last bits are the processor's, and small deltas enlarge them; the search for noise may end elsewhere by as much. Pure
-releases are exact strings, and compared as such. Others hold numbers that follow from cosines or from a search.
+Numbers of plans are compared within one part in a hundred million: accounts are convolved by fast Fourier transform,
+whose last bits are the processor's, and small deltas enlarge them (1.3e-9 apart on two AMD processors at a delta of
+1e-7); the search for noise may end elsewhere by as much. Pure releases are exact strings, and compared as such. Others
+hold numbers that follow from cosines or from a search.
 """
 
 import pytest
@@ -94,7 +95,7 @@ VIDEOS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_epsilon_and_noise_of_a_training_plan(name):
     units, settings = PLANS[name]
-    hold("plans", name, doors.planned(units, **{**BASE, **settings}), close=1e-9)
+    hold("plans", name, doors.planned(units, **{**BASE, **settings}), close=1e-8)
 
 
 def test_no_plan_is_lost():
