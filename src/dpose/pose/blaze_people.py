@@ -25,6 +25,7 @@ from dpose.errors import DposeError
 from dpose.files import SHIPPED, file_digest
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blazepose import DETECTOR_SIDE, SIDE, BlazePoseDetector, fold_scales
+from dpose.pose.codec import base_of
 from dpose.pose.crops import Box, Matrix, crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
@@ -217,14 +218,16 @@ class BlazePeople:
 
     def __init__(self, model: PoseModel, settings: Settings = Settings()) -> None:
         codec = model.codec
-        if not isinstance(codec, BlazePoseCodec):
+        base = base_of(codec)
+        if not isinstance(base, BlazePoseCodec):
             raise DposeError(
                 "codec-finds-no-people",
                 "does not say where in a picture people are",
                 f"codec {model.config.codec}",
             )
         # a copy on the detector's device
-        self._codec, self._model, self.settings = codec, for_prediction(model).to("cpu"), settings
+        self._codec, self._base = codec, base
+        self._model, self.settings = for_prediction(model).to("cpu"), settings
         self._detector = shipped_detector()
         self._frame = 0  # of videos: which tile comes next
         self.skeleton = SKELETONS[model.config.skeleton]
@@ -310,7 +313,7 @@ class BlazePeople:
             matrices: list[Matrix] = [r.crop((SIDE, SIDE), padding=1.0) for r in part]
             crops = np.stack([warp(image, matrix, (SIDE, SIDE)) for matrix in matrices])
             outputs = self._model(as_tensor(crops))
-            points, (joints, scores) = self._codec.points(outputs), self._codec.decode(outputs)
+            points, (joints, scores) = self._base.points(outputs[:3]), self._codec.decode(outputs)
             seen, there = torch.sigmoid(outputs[0][..., 3]), torch.sigmoid(outputs[2]).tolist()
             arrays = (each.double().numpy() for each in (points, seen, joints, scores))
             for region, matrix, sure, place, visible, joint, score in zip(

@@ -20,10 +20,12 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
+from dpose.pose.correction import CorrectedCodec
 from dpose.pose.heatmap import HeatmapCodec, inside
 from dpose.pose.outputs import CodecSettings, Outputs
 from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
+from dpose.pose.skeletons import SKELETONS
 
 if TYPE_CHECKING:
     from dpose.pose.backbones import Backbone
@@ -278,4 +280,12 @@ def codec_of(config: CodecSettings) -> Codec:
             f"codec {config.codec}",
             f"choose from {', '.join(CODECS)}",
         )
-    return CODECS[config.codec].make(config)
+    codec = CODECS[config.codec].make(config)
+    if not config.directions:
+        return codec
+    return CorrectedCodec(codec, len(SKELETONS[config.skeleton]), config.directions, max(config.input_size))
+
+
+def base_of(codec: Codec) -> Codec:
+    """Return the codec whose joints are corrected; the codec itself without a correction."""
+    return codec.base if isinstance(codec, CorrectedCodec) else codec

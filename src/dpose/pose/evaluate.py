@@ -14,6 +14,7 @@ from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
+from dpose.pose.codec import base_of
 from dpose.pose.crops import Box, zoom_of
 from dpose.pose.data.label_files import Problems, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
@@ -53,7 +54,7 @@ def keypoint_ap(
     """
     way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
-    finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
+    finder = BlazePeople(model) if isinstance(base_of(model.codec), BlazePoseCodec) else None
     height, width = model.config.input_size
     for image in labels.pictures:
         regions = list(boxes.get(image.id, ()))
@@ -238,7 +239,7 @@ def finder_of(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
     BlazePose's detector looks for everybody. A model of another codec has no detector: it takes the picture for a crop
     of one person, and `flip_test` averages with the mirrored picture.
     """
-    if isinstance(model.codec, BlazePoseCodec):
+    if isinstance(base_of(model.codec), BlazePoseCodec):
         return BlazePeople(model)
     return ModelPeople(model, flip_test=flip_test)
 

@@ -23,7 +23,7 @@ from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.outputs import Outputs
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 
-Strategy = Literal["light", "finetune", "full", "scratch"]
+Strategy = Literal["light", "finetune", "full", "scratch", "head"]
 
 LIGHT = 2**15
 """Size of the largest convolution that the strategy "light" trains, in weights."""
@@ -55,6 +55,7 @@ class PoseConfig:
         stride: Picture pixels per cell of the backbone's map; 0 stands for the backbone's default.
         codec: Meaning of the outputs (`dpose.pose.codec`): "simcc", "heatmap", "regression", or one that was
             registered; "" stands for the backbone's default, usually "simcc".
+        directions: Number of directions of the linear correction of joints (`dpose.pose.correction`); 0 for none.
 
     Raises:
         DposeError: a value is not possible.
@@ -69,6 +70,7 @@ class PoseConfig:
     upsample: int = 0
     stride: int = 0
     codec: str = ""
+    directions: int = 0
 
     def __post_init__(self) -> None:
         backbone = backbone_named(self.preset, self.stride)
@@ -107,6 +109,12 @@ class PoseConfig:
                 "must be a whole number, at least 1, or 0 for the backbone's own",
                 f"upsample {upsample}",
             )
+        if type(self.directions) is not int or not 0 <= self.directions <= 2 * self.joints:
+            raise DposeError(
+                "directions-out-of-range",
+                f"must be a whole number from 0 to {2 * self.joints}, two a joint",
+                f"directions {self.directions}",
+            )
         object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "stride", backbone.stride)
         object.__setattr__(self, "input_size", size)
@@ -136,6 +144,8 @@ class PoseConfig:
         }
         if self.codec == DEFAULT:
             del values["codec"]
+        if not self.directions:
+            del values["directions"]
         return values
 
     @classmethod
@@ -256,6 +266,7 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
       embedding and three stages; of timm's models what stands before the last place where the map shrinks, or before
       the last quarter of the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and
       the head train. The papers' strategy.
+    * "head": the head alone; of a head with a linear correction the correction alone.
     * "full", "scratch": everything trains that the loss reaches. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
@@ -268,6 +279,8 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     layers = dict(model.named_modules())
     frozen = tuple(f"backbone.{start}" for start in model.config.backbone.frozen)
     untaught = tuple(f"head.{layer}." for layer in model.codec.untaught)
+    if strategy == "head":
+        frozen = ("backbone.", "norm.", "head.base.") if model.config.directions else ("backbone.", "norm.")
     trainable = []
     for name, parameter in model.named_parameters():
         trains = _trains(strategy, name, layers[name.rpartition(".")[0]], frozen)
@@ -283,7 +296,9 @@ def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, 
         small = isinstance(layer, nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
         small |= isinstance(layer, nn.Conv2d) and layer.weight.numel() <= LIGHT
         return small or name.endswith(".bias")
-    return strategy != "finetune" or not name.startswith(frozen) or isinstance(layer, nn.LayerNorm)
+    if strategy in ("full", "scratch") or not name.startswith(frozen):
+        return True
+    return strategy == "finetune" and isinstance(layer, nn.LayerNorm)
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -43,3 +43,7 @@ class CodecSettings(Protocol):
     @property
     def codec(self) -> str:
         """The codec's name."""
+
+    @property
+    def directions(self) -> int:
+        """Number of directions of the linear correction of joints; 0 for none."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
 
+import numpy as np
 import torch
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
+from dpose.pose.correction import fit_directions, with_correction
 from dpose.pose.data import (
     Augment,
     PoseUnits,
@@ -35,10 +38,13 @@ from dpose.runs.data import (
     sources,
     watched,
 )
+from dpose.training.closed_form import directions_for
 from dpose.training.first_weights import FirstWeights
 from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
 from dpose.units import Precision
 
+AT_ONCE = 16
+"""Public people whose features are computed together."""
 FROM_IMAGENET = TrainedOn(("imagenet",), known=True)
 
 
@@ -104,8 +110,7 @@ def check_settings(config: RunConfig) -> None:
     if config.model.codec and config.model.temperature not in (None, 1.0):
         divisible(described_model(config), config.model.temperature)
     watched(config)
-    public_spec(config)
-    config.plan.check_public(config.data.public)
+    config.plan.check_public(public_spec(config))
     _unit(config)
     check_seen(config)
 
@@ -118,7 +123,22 @@ def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
     """
     choice, first = config.model, first_weights(config)
     pretrained = backbone_file(config) or choice.init == IMAGENET
-    strategy: Strategy = choice.strategy or ("finetune" if first or pretrained else "scratch")
+    usual: Strategy = "head" if config.plan.kind.solves else "finetune"
+    strategy: Strategy = choice.strategy or (usual if first or pretrained else "scratch")
+    if config.plan.kind.solves and strategy != "head":
+        raise DposeError(
+            "strategy-unsupported",
+            f"{config.plan.method} changes a linear correction of a trained model alone",
+            f"strategy {strategy}",
+            "give --init and leave --strategy out",
+        )
+    if choice.directions is not None and not config.plan.kind.solves:
+        raise DposeError(
+            "directions-unsupported",
+            f"{config.plan.method} makes no linear correction",
+            f"model.directions={choice.directions}",
+            "leave it out, or choose dp-head",
+        )
     started = bool(first or pretrained)
     check_strategy(strategy, choice.temperature, started=started, model=first is not None)
     return first, strategy
@@ -232,14 +252,52 @@ def check_seen(config: RunConfig) -> None:
 
 
 def augment(config: RunConfig) -> Augment:
-    """The augmentation: as configured, else mild for private methods and strong for the others."""
-    name = config.augment or ("private" if config.plan.kind.reads_private_data else "public")
+    """The augmentation: as configured, else none for one step, mild for private methods and strong for the others."""
+    usual = "private" if config.plan.kind.reads_private_data else "public"
+    name = config.augment or ("none" if config.plan.kind.solves else usual)
     return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
 
 
 def resolved(config: RunConfig) -> RunConfig:
-    """`config` as it stands in the run folder: with the precision that this machine gives it."""
-    return config.model_copy(update={"precision": precision(config)})
+    """`config` as it stands in the run folder: with this machine's precision and the public data that are read."""
+    public = public_spec(config) if config.plan.kind.solves else None
+    data = config.data.model_copy(update={"public": str(public)}) if public else config.data
+    return config.model_copy(update={"precision": precision(config), "data": data})
+
+
+def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits) -> PoseModel:
+    """A model with a linear correction of its joints, in directions of public people; to be solved.
+
+    Args:
+        config: The run's.
+        model: The model whose joints are corrected.
+        units: Number of units, public.
+        public: Public people.
+
+    Raises:
+        DposeError: the model has a correction, or more directions are asked for than there are coordinates.
+    """
+    event = config.plan.bind(units).event
+    assert event is not None
+    most = 2 * model.config.joints
+    directions = config.model.directions or directions_for(units, float(event.sigma), most)
+    made = with_correction(model, directions)
+    rng = np.random.default_rng(0)  # of canonical views, without augmentation
+
+    def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        for first in range(0, len(public), AT_ONCE):
+            units_now = range(first, min(first + AT_ONCE, len(public)))
+            views = [view for unit in units_now for view in public.load(unit, rng)]
+            crops = torch.from_numpy(np.stack([view.image for view in views])).permute(0, 3, 1, 2)
+            keypoints, visible = (
+                torch.from_numpy(np.stack([view.target[name] for view in views])).to(made.mean.device)
+                for name in ("keypoints", "visible")
+            )
+            yield crops.to(made.mean.device), keypoints, visible
+
+    fit_directions(made.eval(), batches())
+    apply_strategy(made, "head")
+    return made.train().to(memory_format=torch.channels_last)
 
 
 def precision(config: RunConfig) -> Precision:

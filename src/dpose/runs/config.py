@@ -116,7 +116,8 @@ class ModelChoice(BaseModel):
             those of the preset that come with dpose, where there are some.
         strategy: What learns: light (for poses), finetune, full or scratch (from nothing). "light" trains small
             convolutions, norms and biases, and bears noise best; "finetune" the last stage and the head. By default
-            finetune where there are first weights, else scratch.
+            finetune where there are first weights, else scratch. "head" trains the head alone (for poses).
+        directions: For dp-head, the directions of its correction; by default from the number of units and the noise.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
         codec: How the head says where joints are: simcc, heatmap, heatmap-deconv or regression. Or one that was
@@ -133,7 +134,8 @@ class ModelChoice(BaseModel):
 
     preset: str = "nano"
     init: str | None = None
-    strategy: Literal["light", "finetune", "full", "scratch"] | None = None
+    strategy: Literal["light", "finetune", "full", "scratch", "head"] | None = None
+    directions: int | None = Field(default=None, ge=1)
     input_size: tuple[int, int] | None = None
     stride: int | None = Field(default=None, ge=1)
     codec: str | None = None

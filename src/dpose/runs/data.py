@@ -118,13 +118,13 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 
 def public_spec(config: RunConfig) -> DataSpec | None:
-    """The extra public data of a run; None without any.
+    """The extra public data of a run; for a method that solves, by default the data's public split. None without any.
 
     Raises:
         DposeError: they are the private ones by name.
     """
     if config.data.public is None:
-        return None
+        return public_split(config) if config.plan.kind.solves else None
     spec = DataSpec.parse(config.data.public)
     if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
         raise DposeError(

@@ -20,6 +20,7 @@ from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
     check_settings,
+    corrected,
     described_model,
     first_weights,
     open_public,
@@ -28,7 +29,7 @@ from dpose.runs.build import (
     resolved,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.data import POSE, conditions, counted, regions_for, sources, watched
+from dpose.runs.data import POSE, conditions, counted, published_count, regions_for, sources, watched
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED
@@ -69,6 +70,10 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     private = config.plan.kind.reads_private_data
     if private and isinstance(data, PoseUnits):
         _refuse_shared(data, console)
+    public = open_public(config, model.config)
+    if config.plan.kind.solves and public is not None:
+        with console.status("the directions of the correction"):
+            model = corrected(config, model, published_count(config, len(data)), public)
     return PreparedRun(
         config=config,
         task=PoseTask(model.config.skeleton, model.codec, precision=precision(config)),
@@ -78,7 +83,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         title=" and ".join(config.data.sources),
         start=start,
         report=() if private else tuple(data.report),
-        public=open_public(config, model.config),
+        public=public,
         validation_data=_watch(config, model.config),
         facts=StatementFacts(conditional_on=conditions(config), caveats=caveats),
     )

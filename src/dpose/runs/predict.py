@@ -16,6 +16,7 @@ from dpose.errors import DposeError
 from dpose.pose import folder
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
+from dpose.pose.codec import base_of
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.people import ModelPeople, PeopleFinder
@@ -60,7 +61,7 @@ def model_predictor(run: Path, *, flip_test: bool, called: str = "") -> Predicto
     """
     model = load_model(run)
     called = called or model.config.preset
-    if isinstance(model.codec, BlazePoseCodec):
+    if isinstance(base_of(model.codec), BlazePoseCodec):
         return Predictor(BlazePeople(model), called)
     ready = cast(PoseModel, on_device(for_prediction(model)))
     return Predictor(ModelPeople(ready, flip_test=flip_test), called, model.codec.chance())

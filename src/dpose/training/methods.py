@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Relation
+from dpose.training.closed_form import solved
 
 if TYPE_CHECKING:
     from dpose.training.clip import Params
@@ -42,6 +43,8 @@ class Method:
         pre_clipping: What per-unit gradients are transformed with before they are clipped: coefficients in a "subspace"
             that public units span, or multiplication by "scales" that they give; "" for nothing.
         public_views: Whether gradients of the units' public views are used as they are.
+        solves: Whether a linear layer is solved from one noised sum over all units, in one step
+            (`dpose.training.closed_form`), in directions that are fitted on public units.
         protects: What the guarantee covers; for people who are not privacy experts.
         leaves_open: What it does not cover.
         costs: What it needs beyond plain training.
@@ -60,6 +63,7 @@ class Method:
     projects: bool = False
     pre_clipping: Literal["", "subspace", "scales"] = ""
     public_views: bool = False
+    solves: bool = False
     protects: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
     costs: tuple[str, ...] = ()
@@ -78,11 +82,13 @@ class Method:
     @property
     def fitted(self) -> bool:
         """Whether something is fitted on gradients of public units."""
-        return self.projects or bool(self.pre_clipping)
+        return self.projects or self.solves or bool(self.pre_clipping)
 
     @property
     def fitted_on(self) -> str:
         """What a statement calls public units that something is fitted on, after their number."""
+        if self.solves:
+            return "units that the correction's directions are fitted on"
         return f"units that the {'scales are' if self.pre_clipping == 'scales' else 'subspace is'} fitted on"
 
     @property
@@ -176,6 +182,21 @@ METHODS: dict[str, Method] = {
             costs=(
                 _CLIPS,
                 "public units for the scales, which get no protection and may be in no private unit",
+            ),
+            relations=_EVERY,
+        ),
+        Method(
+            name="dp-head",
+            summary="one step: of every unit the product of what a frozen model is wrong by and a few numbers that it "
+            "finds is clipped, summed and noised once, and a linear correction of the joints is solved from the sum",
+            update=solved,
+            private=True,
+            solves=True,
+            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
+            leaves_open=(*_POPULATION, "the public units"),
+            costs=(
+                "one pass over the data, forward only",
+                "public units for the directions, which get no protection and may be in no private unit",
             ),
             relations=_EVERY,
         ),

@@ -119,6 +119,10 @@ class OptimizerConfig:
         return 1 - done if self.schedule == "linear" else 1.0
 
 
+ONE_STEP = OptimizerConfig("sgd", lr=1.0, schedule="constant", warmup=0.0)
+"""Subtracts the one gradient of a method that solves for weights."""
+
+
 def _named(module: ModuleType, name: str, base: type[T]) -> type[T] | None:
     """The subclass of `base` in `module` of that name, whatever its case."""
     for known, value in vars(module).items():

@@ -48,12 +48,13 @@ class TrainingPlan:
     True
 
     Attributes:
-        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, fdp-sgd, fpdp-sgd, public-only or non-private. A name in
-            `METHODS`: pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales before it; fdp-sgd
-            and fpdp-sgd protect features.
+        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, dp-head, fdp-sgd, fpdp-sgd, public-only or non-private. A
+            name in `METHODS`: pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales before it;
+            dp-head solves a linear correction; fdp-sgd and fpdp-sgd protect features.
         epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
         delta: The probability that the bound may fail, below 1 / number of units.
-        epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size).
+        epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size). dp-head takes one
+            pass in one step, whatever this and `expected_batch_size` are.
         steps: Overrides `epochs`.
         expected_batch_size: Units in a Poisson batch on average. The divisor of every noised sum.
         clip_norm: The clipping norm C, the bound on a unit's gradient.
@@ -145,6 +146,13 @@ class TrainingPlan:
                 f"{self.method} has no random scales",
                 "subspace.kind",
                 "choose public, or identity as a control",
+            )
+        if self.kind.solves and (self.steps or 1) > 1:
+            raise DposeError(
+                "steps-of-one-step-method",
+                f"{self.method} takes one step over all units",
+                f"plan.steps={self.steps}",
+                "leave it out",
             )
         if self.kind.private:
             self._check_private()
@@ -268,7 +276,7 @@ class TrainingPlan:
 
     def batch_note(self, n: int) -> str | None:
         """Return a line for a batch that is larger than the data; None for others."""
-        if self.expected_batch_size <= n:
+        if self.expected_batch_size <= n or self.kind.solves:
             return None
         return (
             f"The batch size {self.expected_batch_size:,} is larger than the {n:,} units: every step takes all of "
@@ -292,8 +300,9 @@ class TrainingPlan:
             raise DposeError(
                 "units-missing", "there are no units to train on", fix="check the data and --limit"
             )
-        rate = min(1.0, self.expected_batch_size / n)
-        steps = self.steps or math.ceil(self.epochs * n / min(self.expected_batch_size, n))
+        batch = n if self.kind.solves else self.expected_batch_size
+        rate = min(1.0, batch / n)
+        steps = 1 if self.kind.solves else self.steps or math.ceil(self.epochs * n / min(batch, n))
         if not self.kind.private:
             return BoundPlan(self, n, rate, steps, None, None)
         assert self.delta is not None
@@ -303,7 +312,7 @@ class TrainingPlan:
                 self.epsilon,
                 self.delta,
                 units=n,
-                expected_batch_size=self.expected_batch_size,
+                expected_batch_size=batch,
                 steps=steps,
                 clip=self.clip,
                 relation=self.relation,

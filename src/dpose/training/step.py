@@ -419,7 +419,7 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
             private = over(Residual(task) if residual else task, copied(own), b"private")
         if not kind.private or views:
             plain = over(task, copied(views or data), b"plain")
-        if kind.fitted:
+        if kind.projects or kind.pre_clipping:
             fitted_on = over(task, public, b"public").loader if public else None
             drawn = (inputs.noise, inputs.context, inputs.microbatch_size)
             projection = PublicFit(plan.subspace, task, inputs.model, *drawn, fitted_on)

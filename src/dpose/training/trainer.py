@@ -32,6 +32,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import Protected
 from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
 from dpose.training.charging import RunData, code_of, price_run, read_data
+from dpose.training.closed_form import solvable
 from dpose.training.distributed import process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
@@ -40,7 +41,7 @@ from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_model
 from dpose.training.loader import Loader
 from dpose.training.local_state import keep_places
-from dpose.training.optim import OptimizerConfig
+from dpose.training.optim import ONE_STEP, OptimizerConfig
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.reproducibility import check_alike, digest_of, environment, settings_in_force
@@ -104,9 +105,8 @@ def train(
     ranks = process_group()
     options = options or RunOptions()
     console = (options.console or Console()) if ranks.first else Console(quiet=True)
-    request = RunRequest(
-        task, model, plan, Path(out), optimizer or OptimizerConfig(), seed, resume, options, ranks, console
-    )
+    chosen = ONE_STEP if plan.kind.solves else optimizer or OptimizerConfig()
+    request = RunRequest(task, model, plan, Path(out), chosen, seed, resume, options, ranks, console)
     _check_beginning(request)
     settle_environment()
     keep_freed_memory()
@@ -142,6 +142,8 @@ def _check_beginning(request: RunRequest) -> None:
         )
     if request.plan.kind.reads_private_data:
         check_model(request.model)
+    if request.plan.kind.solves:
+        solvable(request.model)
 
 
 def _make_folder(request: RunRequest) -> None:
