@@ -198,6 +198,40 @@ def saved_again_are_others(patch: Patches) -> None:
     patch.argument("dpose.training.first_weights:inherited", "again", lambda _: None)
 
 
+def one_step_as_a_batch(patch: Patches) -> None:
+    patch.seen_by(
+        "dpose.training.plan",
+        "calibrate",
+        lambda original: lambda *args, **kw: original(*args, **{**kw, "expected_batch_size": 1}),
+        within="TrainingPlan.bind",
+    )
+
+
+def directions_of_private_people(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        from dpose.runs import build
+
+        def corrected(config: Any, model: Any, units: int, public: Any) -> Any:
+            return original(config, model, units, build.open_units(config, model.config))
+
+        return corrected
+
+    patch.seen_by("dpose.runs.pose", "corrected", make)
+
+
+ONE_STEP = (
+    Planted(
+        "dp-head: a step over all units is accounted for as one over a sample",
+        one_step_as_a_batch,
+        ("training/test_closed_form.py::test_every_unit_is_in_the_sum_whatever_the_batch_size_says",),
+    ),
+    Planted(
+        "dp-head: directions are fitted on private people",
+        directions_of_private_people,
+        ("runs/test_dp_head.py::test_what_is_fitted_knows_public_people_alone",),
+    ),
+)
+
 FIRST_WEIGHTS = (
     Planted(
         "first weights: what they have seen by name is protected all the same",
@@ -237,4 +271,4 @@ FIRST_WEIGHTS = (
     ),
 )
 
-TRAINING = (*DRAWS, *FIRST_WEIGHTS)
+TRAINING = (*DRAWS, *FIRST_WEIGHTS, *ONE_STEP)

@@ -1,0 +1,72 @@
+"""Runs of dp-head: what is fitted is public, the run adds up and verifies, and what does not fit is refused."""
+
+import json
+
+import pytest
+import torch
+from rich.console import Console
+
+from dpose.cli import main
+from dpose.pose.folder import load_model
+from dpose.runs import pose
+from dpose.runs.config import RunConfig
+from refusals import refused
+
+PLAN = {"method": "dp-head", "epsilon": 2.0, "delta": 1e-4}
+
+
+def config(plan=None, model=None, **data):
+    return RunConfig.from_dict(
+        {
+            "data": {"private": "synthetic:ward", "limit": 12, **data},
+            "plan": {**PLAN, **(plan or {})},
+            "model": {"preset": "nano", **(model or {})},
+        }
+    )
+
+
+def fitted(limit):
+    return pose.prepare(config(limit=limit), Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    return fitted(12)
+
+
+def test_what_is_fitted_knows_public_people_alone(prepared):
+    """Other private people leave centre, directions, scale and rates as they are, to the last bit."""
+    other = fitted(15)
+    for name in ("mean", "basis", "facts"):
+        assert torch.equal(getattr(prepared.model.head, name), getattr(other.model.head, name))
+
+
+def test_the_public_split_is_read_where_nothing_is_said(prepared):
+    assert prepared.config.data.public == "synthetic:ward:public"
+    assert prepared.public is not None
+    assert [name for name, p in prepared.model.named_parameters() if p.requires_grad] == ["head.moves.weight"]
+
+
+def test_a_run_adds_up_and_verifies(tmp_path):
+    out = tmp_path / "head"
+    chosen = ["train", "--method", "dp-head", "--data", "synthetic:ward", "--limit", "12", "--epsilon", "2"]
+    assert main([*chosen, "--delta", "1e-4", "--set", "model.directions=3", "--out", str(out)]) == 0
+    assert main(["verify", str(out)]) == 0
+    statement = json.loads((out / "privacy.json").read_text())
+    (event,) = statement["events"]
+    assert (float(event["q"]), event["steps"]) == (1.0, 1)
+    assert any("that the correction's directions are fitted on" in str(fact) for fact in statement["public"])
+    model = load_model(out)
+    assert model.config.directions == 3
+    with refused("model-corrected-already"):
+        pose.prepare(config(model={"init": str(out), "preset": "nano"}), Console(quiet=True))
+
+
+def test_what_does_not_fit_is_refused():
+    for code, changed in (
+        ("strategy-unsupported", config(model={"strategy": "light"})),
+        ("directions-unsupported", config({"method": "dp-sgd"}, {"directions": 4})),
+        ("directions-out-of-range", config(model={"directions": 99})),
+    ):
+        with refused(code):
+            pose.prepare(changed, Console(quiet=True))

@@ -1,0 +1,173 @@
+"""A method of one step: its event, its sensitivity by brute force, and what its solution may read."""
+
+from dataclasses import replace
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+from dots import Dots, train
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.events import SampledGaussian
+from dpose.privacy.noise import AesNoise, Key
+from dpose.training import closed_form, step
+from dpose.training.closed_form import directions_for, solved
+from dpose.training.gradients import trainable_params
+from dpose.training.loader import Loader
+from dpose.training.plan import TrainingPlan
+from dpose.training.step import StepInputs
+from dpose.units import View, pad_views
+from refusals import refused
+
+N, FEATURES, OUT, C = 6, 3, 2, 0.5
+
+
+def plan(**changes):
+    return TrainingPlan(
+        "dp-head", **{"epsilon": 1.0, "delta": 1e-4, "clip_norm": C, "normalise": False, **changes}
+    )
+
+
+class Regression:
+    """Squared loss of a linear layer at the end of a frozen model; a unit has one or two views."""
+
+    name, precision = "regression", "float32"
+
+    def loss(self, model, params, inputs, targets):
+        found = functional_call(model, dict(params), (inputs,))
+        return (targets["y"] - found).square().sum(-1) / 2
+
+    def collate(self, units):
+        return pad_views(units)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = Head(FEATURES, OUT, bias=False)
+        torch.nn.init.zeros_(self.head.weight)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)[:, :FEATURES].float() / 255)
+
+
+class Head(torch.nn.Linear):
+    def solve(self, gradient, stddev, units):
+        return -gradient
+
+
+class Units:
+    unit = "image"
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def unit_id(self, index):
+        return f"row-{index}"
+
+    def content_hashes(self, index):
+        return (f"{self.rows[index]}",)
+
+    def load(self, index, rng):
+        return [
+            View(np.resize(np.array(x, np.uint8), (1, FEATURES, 3)), {"y": np.array(y, np.float32)}, 1.0)
+            for x, y in self.rows[index]
+        ]
+
+
+SMALL = [((10, 200, 30), (0.5, -2.0)), ((255, 255, 255), (9.0, 9.0)), ((0, 1, 0), (0.0, 0.0))]
+ROWS = [[one] for one in SMALL] + [list(pair) for pair in combinations(SMALL, 2)]
+ZERO = [((0, 0, 0), (0.0, 0.0))]  # contributes nothing: the statistic of a unit that is zeroed out
+
+
+def noised_sum(rows, monkeypatch):
+    """The sum that the step releases, without its noise."""
+    monkeypatch.setattr(step, "add_noise", lambda sums, event, stream=None: sums)
+    model, noise = Model(), AesNoise(Key.from_seed(1))
+    task, data, bound = Regression(), Units(rows), plan().bind(N)
+    inputs = StepInputs(task, model, Loader(task, data, noise, 1), bound, noise, b"", 4)
+    mean = step.private_gradient(inputs, trainable_params(model), 0)
+    return mean["head.weight"].double() * bound.divisor
+
+
+def test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two(monkeypatch):
+    """All neighbours over a universe of units: never passed, and reached."""
+    bound = plan().bind(N).event.sensitivity
+    base = [ROWS[i % len(ROWS)] for i in range(N)]
+    whole = noised_sum(base, monkeypatch)
+    gone, exchanged = [], []
+    for i in range(N):
+        gone.append(float((whole - noised_sum([*base[:i], ZERO, *base[i + 1 :]], monkeypatch)).norm()))
+        for other in ROWS:
+            moved = whole - noised_sum([*base[:i], other, *base[i + 1 :]], monkeypatch)
+            exchanged.append(float(moved.norm()))
+    assert max(gone) <= bound
+    assert max(gone) == pytest.approx(C, rel=1e-5)
+    assert max(exchanged) <= 2 * bound
+
+
+def test_every_unit_is_in_the_sum_whatever_the_batch_size_says(monkeypatch):
+    """The event is that of a step over all: a rate below 1 would be accounted for and not taken."""
+    for size in (1, 256):
+        bound = plan(expected_batch_size=size, epochs=3).bind(1000)
+        assert (bound.steps, bound.sampling_rate, bound.event.q, bound.event.steps) == (1, 1.0, 1, 1)
+        own = SampledGaussian(1.0, bound.event.sigma, 1, bound.event.sensitivity, type=bound.event.type)
+        assert bound.epsilon == pytest.approx(epsilon([own], 1e-4), rel=1e-6)
+        assert bound.epsilon <= 1.0
+
+
+def test_the_solution_reads_the_noised_sum_once_and_settings():
+    """Whatever else there is, it is not asked for: sources that hold nothing but these two serve."""
+    gradient = torch.tensor([[1.0, -2.0, 0.5]])
+    calls, bound = [], plan(normalise=True).bind(100)
+
+    class Layer:
+        def solve(self, gradient, stddev, units):
+            calls.append((gradient.clone(), stddev, units))
+            return 2 * gradient
+
+    sources = SimpleNamespace(
+        bound=bound,
+        inputs=SimpleNamespace(model=SimpleNamespace(head=Layer())),
+        noised=lambda: {"head.weight": gradient},
+    )
+    update = solved(sources)
+    ((seen, stddev, units),) = calls
+    assert units == 100
+    assert torch.equal(seen, C * gradient)  # normalised sums are in units of C
+    assert stddev == pytest.approx(C * bound.event.sigma / 100)
+    assert torch.equal(update["head.weight"], -2 * C * gradient)
+
+
+def test_directions_follow_from_public_numbers():
+    assert [
+        directions_for(n, s, 32) for n, s in ((10, 50), (400, 4.2), (400, 0.6), (8000, 4.2), (10**6, 1))
+    ] == [
+        4,
+        4,
+        16,
+        16,
+        32,
+    ]
+
+
+def test_models_and_plans_that_it_does_not_fit_are_refused(dots, tmp_path):
+    with refused("steps-of-one-step-method"):
+        plan(steps=3)
+    with refused("model-without-correction"):
+        train(
+            dots.task,
+            dots.task.build_model(),
+            private=Dots(20),
+            plan=plan(),
+            out=tmp_path / "r",
+            public=Dots(5, 1),
+        )
+    assert closed_form.solvable(Model()) is not None
+    assert replace(plan(), epochs=1).kind.solves
