@@ -9,6 +9,7 @@ from dpose.audits.findings import Adversary, weigh
 from dpose.audits.noise_family import Family
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
+from tiers import rest_slow
 
 EVENT = SampledGaussian(q=1.0, sigma=2.0, steps=4, sensitivity=1.0)
 
@@ -23,7 +24,7 @@ def power_above(limit):
     return lambda curve: bool(curve.power(0.01)[0] < limit)
 
 
-@pytest.mark.parametrize("sigma", [1.2, 3.5])
+@pytest.mark.parametrize("sigma", rest_slow([3.5, 1.2]))
 def test_the_bound_is_the_least_noise_that_is_refuted(family, sigma):
     limit = float(family.curve(sigma).power(0.01)[0])
     found = family.bound(power_above(limit))

@@ -68,6 +68,7 @@ def test_what_it_says_to_try_next_is_a_command(command, capsys):
     assert command.split()[1] in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_seed_reproduces_it_and_says_so(tmp_path):
     runs = [run_demo(tmp_path / name, 4, Console(quiet=True), RECIPE) for name in "ab"]
     assert runs[0].statement.kind == "seeded"

@@ -116,7 +116,7 @@ def weights(folder):
     ("method", "by_launcher"),
     [
         ("pdp-sgd", False),
-        ("non-private", False),
+        pytest.param("non-private", False, marks=pytest.mark.slow),
         # three interpreters that import torch, to start the same program in another way
         pytest.param("pdp-sgd", True, marks=pytest.mark.slow),
     ],
@@ -204,7 +204,6 @@ def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
             ("plan", "dp-sgd", "the plan"),
             ("settings", "dp-sgd", "the settings"),
         ],
-        0,
         3,
     ),
 )
