@@ -200,9 +200,7 @@ def test_where_nothing_can_be_written_it_runs_and_so_it_does_where_a_file_cannot
     assert installed(**cache) == [1 + 2 * 2003, 0]
 
 
-@pytest.mark.parametrize(
-    ("number", "found"), rest_slow([("TABLE[2000] = 7\n", 10), ("STEP = 5\n", 2005)])
-)
+@pytest.mark.parametrize(("number", "found"), rest_slow([("TABLE[2000] = 7\n", 10), ("STEP = 5\n", 2005)]))
 def test_what_is_cached_knows_the_numbers_of_other_modules(installed, tmp_path, number, found):
     """numba looks at the kernel's own module alone: code with the old number would go on after an update."""
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
