@@ -51,6 +51,9 @@ class CorpusOptions:
 def plan(
     *,
     units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,
+    expect: Annotated[
+        bool, option("Say what to expect of dp-head with that budget, from settings alone.", "--expect")
+    ] = False,
     settings: Annotated[dict[str, Any], PLAN],
     corpus: CorpusOptions,
 ) -> None:
@@ -63,7 +66,7 @@ def plan(
             "plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them"
         )
     if corpus.corpus is not None:
-        if settings:
+        if settings or expect:
             raise DposeError(
                 "option-of-trainings",
                 "a corpus has no such plan",
@@ -89,8 +92,14 @@ def plan(
         given.setdefault("nominal_units", units)
     chosen = checked(TrainingPlan, given, "plan.")
     with console.status("calibrating"):
+        if expect:
+            from dpose.runs.expect import expectation
+
+            expected = expectation(chosen, units)
         text = explain_plan(chosen, units)
     console.print(text, highlight=False, soft_wrap=False)
+    if expect:
+        console.print(f"\n{expected}", highlight=False)
 
 
 def _plan_corpus(corpus_options: CorpusOptions) -> None:

@@ -1,0 +1,37 @@
+"""What `dpose plan --expect` says: from settings alone, and nothing beyond what was measured."""
+
+import pytest
+
+from dpose.cli import main
+from dpose.runs.expect import ERROR, kept_share
+
+CELLS = [(500, 8.06, 0.38), (1000, 4.23, 0.61), (2000, 2.23, 0.84), (4000, 4.23, 0.84), (4000, 0.65, 1.0)]
+"""n, sigma and the share that was measured (docs/results.md)."""
+
+
+@pytest.mark.parametrize(("units", "sigma", "measured"), CELLS)
+def test_the_law_holds_for_what_was_measured(units, sigma, measured):
+    low, high = kept_share(units, sigma)
+    assert low <= measured <= high
+    assert high - low <= 2 * ERROR + 1e-9
+
+
+def test_more_people_or_less_noise_keep_more():
+    shares = [kept_share(n, 4.0)[0] for n in (500, 1000, 4000, 16000)]
+    assert shares == sorted(shares)
+    assert shares[0] < shares[-1]
+
+
+def test_nothing_is_said_beyond_what_was_measured():
+    assert kept_share(70, 4.0) is None
+    assert kept_share(10**6, 1.0) is None
+
+
+def test_the_command(capsys):
+    budget = ["--epsilon", "1", "--delta", "1e-5", "--expect"]
+    assert main(["plan", "--units", "7000", *budget]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "to keep 81 to 95 % of what its correction would bring without privacy" in printed
+    assert main(["plan", "--units", "60", "--epsilon", "1", "--delta", "1e-3", "--expect"]) == 0
+    assert "units are too few" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", "--corpus", "10", "--expect"]) == 2
