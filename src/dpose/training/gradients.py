@@ -235,8 +235,9 @@ def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products
         return None
     if torch.is_autocast_enabled(first.device.type):
         return None
-    # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
-    exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
+    # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type; and on a
+    # GPU products would be multiplied out twice, for the sum and for the units that are taken back
+    exact = first.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
     try:
         book = track(loss, params, units, products=products and exact)
     except torch.OutOfMemoryError:
