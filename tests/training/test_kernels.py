@@ -1,5 +1,11 @@
 """Kernels are what their definitions say, and all kinds of them agree: integers exactly, other numbers to rounding."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -90,7 +96,9 @@ def awkward(units, width, dtype):
     ("kind", "threads", "units", "width"),
     [("cpu", 1, 70, 70_001), ("cpu", 2, 70, 70_001), ("gpu", 1, 40, 1_100)],
 )
-def test_truncated_sums_are_the_same_integers_from_every_kind(kind, threads, units, width, dtype, monkeypatch):
+def test_truncated_sums_are_the_same_integers_from_every_kind(
+    kind, threads, units, width, dtype, monkeypatch
+):
     """And so is what is left of them where units over the bound are taken back; a sum goes on."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rows, factors = awkward(units, width, dtype)
@@ -111,7 +119,9 @@ def test_truncated_sums_are_the_same_integers_from_every_kind(kind, threads, uni
     assert squares[6] == 6
     assert torch.equal(kept, kept_too)
     held, alone = squares <= Grid.of(1.0).most, torch.arange(width)
-    kernels.get("reference").truncate_sum(rows[held], factors[held], alone, torch.zeros(int(held.sum())).double())
+    kernels.get("reference").truncate_sum(
+        rows[held], factors[held], alone, torch.zeros(int(held.sum())).double()
+    )
     assert torch.equal(kept, alone)
 
 
@@ -142,12 +152,19 @@ def test_a_units_bits_depend_neither_on_its_place_nor_on_its_neighbours(kind, mo
 
     first = measured([0, 1, 2])
     assert torch.equal(measured([2, 0, 1]), first[[2, 0, 1]])
-    assert torch.equal(measured([0, 1, 2], x * torch.tensor([1, 1e30, 1]).view(3, 1, 1, 1, 1))[[0, 2]], first[[0, 2]])
+    assert torch.equal(
+        measured([0, 1, 2], x * torch.tensor([1, 1e30, 1]).view(3, 1, 1, 1, 1))[[0, 2]], first[[0, 2]]
+    )
 
 
 @pytest.mark.parametrize(
     ("shape", "groups", "space"),
-    [((4, 3, 3, 3), 1, (7, 6)), ((6, 2, 3, 2), 2, (6, 7)), ((4, 2, 3), 1, (9,)), ((4, 1, 2, 2, 2), 2, (4, 5, 4))],
+    [
+        ((4, 3, 3, 3), 1, (7, 6)),
+        ((6, 2, 3, 2), 2, (6, 7)),
+        ((4, 2, 3), 1, (9,)),
+        ((4, 1, 2, 2, 2), 2, (4, 5, 4)),
+    ],
 )
 def test_unfolded_convolutions_have_the_gradients_of_each_unit_alone(shape, groups, space):
     torch.manual_seed(0)
@@ -165,8 +182,8 @@ def test_without_triton_a_gpu_has_the_reference_and_says_so_once(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     kernels._compiles.cache_clear()
     with pytest.warns(UserWarning, match="triton") as said:
-        assert kernels.for_device(torch.device("cuda")) is kernels.get("reference")
-        kernels.for_device(torch.device("cuda"))
+        chosen = [kernels.for_device(torch.device("cuda")) for _ in range(2)]
+    assert chosen == [kernels.get("reference")] * 2
     assert len(said) == 1
     kernels._compiles.cache_clear()
 
@@ -179,3 +196,14 @@ def test_a_short_type_is_summed_in_float32(kind):
     long = kernels.get("reference").depthwise(x.float(), gradient.float(), (3, 3), (1, 1), (1, 1), (1, 1))
     assert found.dtype == torch.float32
     same(found, long, 1e-5)
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_for_a_gpu_and_adds_no_number_with_a_fraction_atomically(tmp_path):
+    program = Path(__file__).parents[1] / "helpers" / "compile_for_gpu.py"
+    around = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, program], env=around, capture_output=True, text=True, check=True)
+    atomics = json.loads(done.stdout)
+    assert atomics.pop("_truncated") == ["atom.global.gpu.relaxed.add.u64"]
+    assert len(atomics) == 4
+    assert not any(atomics.values())

@@ -114,7 +114,9 @@ class Bookkeeping:
         Returns:
             Exact multiples of the grid's step, in float64.
         """
-        totals = {name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()}
+        totals = {
+            name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
+        }
         squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
         sums: dict[tuple[str, ...], Tensor] = {}
         for names, units, rows in self._all_rows():

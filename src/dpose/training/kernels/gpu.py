@@ -26,51 +26,33 @@ _DEEP = 32
 """Units that one program of a truncated sum adds."""
 _TAPS_AND_CHANNELS = 512
 """Numbers that a program of a depthwise gradient holds, at least."""
+_LARGEST, _BEYOND = tl.constexpr(MOST), tl.constexpr(TOO_LARGE)
 
 
 @triton.jit
-def _depthwise(  # type: ignore[no-untyped-def]
-    x,
-    gradient,
-    parts,
-    views,
-    height,
-    width,
-    rows,
-    columns,
-    channels,
-    outputs,
-    rows_at_once,
-    stride_y,
-    stride_x,
-    padding_y,
-    padding_x,
-    dilation_y,
-    dilation_x,
-    HIGH: tl.constexpr,
-    WIDE: tl.constexpr,
-    TAPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    KIND: tl.constexpr,
-):
+def _depthwise(x, gradient, parts, sizes, steps, TAPS: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr):
     """parts[u, part, tap, o] = sum over views and the part's places of gradient[..., o] * x[..., o // multiplier].
 
     x (U, V, height, width, C), gradient (U, V, rows, columns, O), both channels last.
     """
+    views, height, width, rows, columns, channels, outputs, rows_at_once = sizes
+    stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x = steps
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    taps = tl.arange(0, TAPS)
+    taps = tl.arange(0, TAPS[2])
     out = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there, read = out < outputs, out // (outputs // channels)
-    total = tl.zeros([TAPS, BLOCK], dtype=KIND)
+    total = tl.zeros([TAPS[2], BLOCK], dtype=KIND)
     first = part * rows_at_once
     for view in range(views):
         picture = x + (unit * views + view) * height * width * channels
         slopes = gradient + (unit * views + view) * rows * columns * outputs
         for i in range(first, tl.minimum(first + rows_at_once, rows)):
-            at = i * stride_y - padding_y + taps // WIDE * dilation_y
+            at = i * stride_y - padding_y + taps // TAPS[1] * dilation_y
             for j in range(columns):
-                place = j * stride_x - padding_x + taps % WIDE * dilation_x
-                inside = (taps < HIGH * WIDE) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
+                place = j * stride_x - padding_x + taps % TAPS[1] * dilation_x
+                inside = (
+                    (taps < TAPS[0] * TAPS[1]) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
+                )
                 slope = tl.load(slopes + (i * columns + j) * outputs + out, mask=there, other=0.0)
                 value = tl.load(
                     picture + ((at * width + place) * channels)[:, None] + read[None, :],
@@ -78,21 +60,20 @@ def _depthwise(  # type: ignore[no-untyped-def]
                     other=0.0,
                 )
                 total += value.to(KIND) * slope.to(KIND)[None, :]
-    to = parts + (unit * tl.num_programs(2) + part) * HIGH * WIDE * outputs
-    held = (taps < HIGH * WIDE)[:, None] & there[None, :]
+    to = parts + (unit * tl.num_programs(2) + part) * TAPS[0] * TAPS[1] * outputs
+    held = (taps < TAPS[0] * TAPS[1])[:, None] & there[None, :]
     tl.store(to + taps[:, None] * outputs + out[None, :], total, mask=held)
 
 
 @triton.jit
-def _normalised(  # type: ignore[no-untyped-def]
-    x, gradient, mean, rstd, parts, places, width, PLACES: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr
-):
+def _normalised(x, gradient, mean, rstd, parts, sizes, CUT: tl.constexpr, KIND: tl.constexpr):
     """parts[u, part, 0 and 1, p]: sums over the part's places of gradient * (x - mean) * rstd, and of gradient."""
+    places, width = sizes
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(1) * CUT[1] + tl.arange(0, CUT[1])
     there = at < width
-    slopes, shifts = tl.zeros([BLOCK], dtype=KIND), tl.zeros([BLOCK], dtype=KIND)
-    for t in range(part * PLACES, tl.minimum(part * PLACES + PLACES, places)):
+    slopes, shifts = tl.zeros([CUT[1]], dtype=KIND), tl.zeros([CUT[1]], dtype=KIND)
+    for t in range(part * CUT[0], tl.minimum(part * CUT[0] + CUT[0], places)):
         place = unit * places + t
         given = tl.load(gradient + place * width + at, mask=there, other=0.0).to(KIND)
         value = tl.load(x + place * width + at, mask=there, other=0.0).to(KIND)
@@ -104,7 +85,7 @@ def _normalised(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_parts(parts, found, count, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add_parts(parts, found, count, width, BLOCK: tl.constexpr):
     """found[u, p] = the sum of parts[u, :, p], in their order."""
     unit = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -117,7 +98,7 @@ def _add_parts(parts, found, count, width, BLOCK: tl.constexpr):  # type: ignore
 
 # what is known of an address would choose in which order a block is added up
 @triton.jit(do_not_specialize_on_alignment=["rows", "parts"])
-def _squares(rows, parts, width, RUN: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _squares(rows, parts, width, RUN: tl.constexpr, BLOCK: tl.constexpr):
     """parts[u, part] = the sum of squares of the part's numbers, in float64."""
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     total = tl.zeros([BLOCK], dtype=tl.float64)
@@ -129,30 +110,18 @@ def _squares(rows, parts, width, RUN: tl.constexpr, BLOCK: tl.constexpr):  # typ
 
 
 @triton.jit
-def _truncated(  # type: ignore[no-untyped-def]
-    rows,
-    factors,
-    within,
-    totals,
-    squares,
-    units,
-    width,
-    LARGEST: tl.constexpr,
-    BEYOND: tl.constexpr,
-    TAKE_BACK: tl.constexpr,
-    DEEP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def _truncated(rows, factors, within, totals, squares, sizes, CUT: tl.constexpr, TAKE_BACK: tl.constexpr):
     """totals[p] += the units' truncated numbers, squares[block, u] = their squares in this block.
 
     With `TAKE_BACK` numbers of units that are not `within` are taken from the totals, and no others are read.
     """
+    units, width = sizes
     block, chunk = tl.program_id(0), tl.program_id(1)
-    at = block * BLOCK + tl.arange(0, BLOCK)
+    at = block * CUT[1] + tl.arange(0, CUT[1])
     there = at < width
-    total, changed = tl.zeros([BLOCK], dtype=tl.int64), 0
-    for place in range(DEEP):
-        unit = (chunk * DEEP + place).to(tl.int64)
+    total, changed = tl.zeros([CUT[1]], dtype=tl.int64), 0
+    for place in range(CUT[0]):
+        unit = (chunk * CUT[0] + place).to(tl.int64)
         wanted = unit < units
         if TAKE_BACK:
             wanted = tl.load(within + unit, mask=wanted, other=1) == 0
@@ -160,7 +129,7 @@ def _truncated(  # type: ignore[no-untyped-def]
             factor = tl.load(factors + unit)
             value = tl.load(rows + unit * width + at, mask=there, other=0.0) * factor
             # nan fails every comparison; a number above the bound makes the square larger than any bound
-            value = tl.where(tl.abs(value) <= LARGEST, value, BEYOND)
+            value = tl.where(tl.abs(value) <= _LARGEST, value, _BEYOND)
             value = tl.where(factor == 0.0, 0.0, value)
             steps = value.to(tl.int32).to(tl.int64)
             changed += 1
@@ -198,24 +167,14 @@ class Device(Reference):
         block = max(16, triton.next_power_of_2(_TAPS_AND_CHANNELS // taps))
         rows_at_once = max(1, self.PLACES // columns)
         parts = _parts(x, units, -(-rows // rows_at_once), high * wide * outputs)
+        sizes = (views, height, width, rows, columns, channels, outputs, rows_at_once)
         _depthwise[(units, -(-outputs // block), parts.shape[1])](
             pictures,
             slopes,
             parts,
-            views,
-            height,
-            width,
-            rows,
-            columns,
-            channels,
-            outputs,
-            rows_at_once,
-            *stride,
-            *padding,
-            *dilation,
-            HIGH=high,
-            WIDE=wide,
-            TAPS=taps,
+            sizes,
+            (*stride, *padding, *dilation),
+            TAPS=(high, wide, taps),
             BLOCK=block,
             KIND=_kind(parts),
         )
@@ -229,10 +188,8 @@ class Device(Reference):
         _normalised[(units, -(-width // block), parts.shape[1])](
             *(t.contiguous() for t in (x, gradient, mean, rstd)),
             parts,
-            places,
-            width,
-            PLACES=self.PLACES,
-            BLOCK=block,
+            (places, width),
+            CUT=(self.PLACES, block),
             KIND=_kind(parts),
         )
         slopes, shifts = _added(parts).view(units, 2, width).unbind(1)
@@ -267,13 +224,9 @@ def _launch(
         within,
         totals,
         squares,
-        units,
-        width,
-        LARGEST=MOST,
-        BEYOND=TOO_LARGE,
+        (units, width),
+        CUT=(_DEEP, _BLOCK),
         TAKE_BACK=take_back,
-        DEEP=_DEEP,
-        BLOCK=_BLOCK,
     )
 
 

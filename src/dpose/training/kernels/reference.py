@@ -48,12 +48,14 @@ def unfolded(
     windows = torch.nn.functional.pad(x, padding)
     for axis, (size, stride, apart) in enumerate(zip(shape[2:], how[0], how[2], strict=True)):
         windows = windows.unfold(3 + axis, apart * (size - 1) + 1, stride)[..., ::apart]
-    units, space = len(x), range(4, 2 + len(shape))
+    units, views, channels = windows.shape[:3]
+    space = range(4, 2 + len(shape))
     # (U, V, C, *out, *size) and (U, V, O, *out), both with their groups and then with a unit's places together
-    cut = windows.unflatten(2, (groups, -1)).permute(0, 2, 1, *space, 3, *range(space.stop, windows.ndim + 1))
-    slopes = gradient.unflatten(2, (groups, -1)).permute(0, 2, 3, 1, *space)
-    product = slopes.flatten(3) @ cut.flatten(2, len(shape)).flatten(3)
-    return product.view(units, *shape)
+    cut = windows.reshape(units, views, groups, channels // groups, *windows.shape[3:])
+    cut = cut.permute(0, 2, 1, *space, 3, *range(space.stop, cut.ndim)).flatten(2, len(shape)).flatten(3)
+    slopes = gradient.reshape(units, views, groups, shape[0] // groups, *gradient.shape[3:])
+    found: Tensor = slopes.permute(0, 2, 3, 1, *space).flatten(3) @ cut
+    return found.view(units, *shape)
 
 
 def convolution_slopes(
