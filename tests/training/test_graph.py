@@ -296,7 +296,7 @@ def test_a_replayed_step_draws_its_own_noise_and_no_other_steps(dots, monkeypatc
     inputs = engine_of(dots, called_again)
     params = trainable_params(inputs.model)
     for number in range(3):
-        private_gradient(inputs, params, number, bytes([number]))
+        step.private_gradient(inputs, params, number, bytes([number]))
         assert drawn == [(k, b"same" + bytes([k])) for k in range(number + 1)]
 
 

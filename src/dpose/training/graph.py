@@ -51,7 +51,7 @@ class FittedTransform(Protocol):
     """A transform that a replay can follow from one fit to the next."""
 
     def tensors(self) -> Params:
-        """What it is made of."""
+        """All that changes from fit to fit and its results depend on; what else it holds is recorded as it is."""
 
     def with_tensors(self, tensors: Params) -> PreClipping:
         """The same transform, made of these."""
@@ -129,12 +129,7 @@ class ReplayedSums:
     def begin(self, params: Params, transform: PreClipping | None) -> None:
         """Begin a step at these weights, with this transform: totals are zero."""
         own: Params = transform.tensors() if isinstance(transform, FittedTransform) else {}
-        held = {
-            n: t
-            for n, t in (*self._model.named_parameters(), *self._model.named_buffers())
-            if n not in params
-        }
-        layout = (type(transform), _shapes(params), _shapes(own), [t.data_ptr() for t in held.values()])
+        layout = (type(transform), _shapes(params), _shapes(own), _held_at(self._model, params))
         if layout != self._layout:
             self.close()
             self._layout = layout
@@ -188,6 +183,12 @@ class ReplayedSums:
                 self._refused = True
                 warnings.warn(f"steps are computed call by call, more slowly: {error}", stacklevel=3)
         return _Program(place, lambda: run(only_fast=False))
+
+
+def _held_at(model: torch.nn.Module, params: Params) -> list[int]:
+    """Where in memory all that is not trained lies."""
+    held = (*model.named_parameters(), *model.named_buffers())
+    return [tensor.data_ptr() for name, tensor in held if name not in params]
 
 
 def _empty_like(batch: UnitBatch, device: torch.device) -> UnitBatch:
