@@ -66,22 +66,22 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(*layers).train()
 
 
-def compare(batch: int, rounds: int, console: Console) -> None:
+def compare(batch: int, rounds: int, console: Console, device: str = "cpu") -> None:
     """Print the table, and what Opacus says of TinyViT."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _compare(batch, rounds, console)
+        _compare(batch, rounds, console, device)
 
 
-def _compare(batch: int, rounds: int, console: Console) -> None:
-    inputs = torch.randint(0, 256, (batch, 1, 3, 128, 96), dtype=torch.uint8)
-    points = torch.rand(batch, 1, 32)
-    units = UnitBatch(inputs, {"points": points}, torch.ones(batch, 1))
+def _compare(batch: int, rounds: int, console: Console, device: str) -> None:
+    inputs = torch.randint(0, 256, (batch, 1, 3, 128, 96), dtype=torch.uint8, device=device)
+    points = torch.rand(batch, 1, 32, device=device)
+    units = UnitBatch(inputs, {"points": points}, torch.ones(batch, 1, device=device))
 
-    plain = network()
+    plain = network().to(device)
     plain_params = trainable_params(plain)
 
-    ours = network()
+    ours = network().to(device)
     params, loss = trainable_params(ours), unit_loss(Regression(), ours)
     noise, count = AesNoise(Key.from_seed(0)), iter(range(10**9))
 
@@ -89,7 +89,7 @@ def _compare(batch: int, rounds: int, console: Console) -> None:
         sums = clipped_sum(loss, params, units.parts, Clip(1.0), microbatch_size=None)
         return add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
-    theirs = GradSampleModule(network())
+    theirs = GradSampleModule(network().to(device))
     optimizer = DPOptimizer(
         torch.optim.SGD(theirs.parameters(), lr=0.0),
         noise_multiplier=1.0,
@@ -113,8 +113,12 @@ def _compare(batch: int, rounds: int, console: Console) -> None:
         step()
     for _ in range(rounds):
         for name, step in steps.items():
+            if device == "cuda":
+                torch.cuda.synchronize()
             started = time.perf_counter()
             step()
+            if device == "cuda":
+                torch.cuda.synchronize()
             found[name].append(time.perf_counter() - started)
     medians = {name: statistics.median(times) for name, times in found.items()}
     table = Table(title=f"eight convolutions with GroupNorm, 128x96, {batch} units")
@@ -143,9 +147,10 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     console = Console(width=100)
-    compare(arguments.batch, arguments.rounds, console)
+    compare(arguments.batch, arguments.rounds, console, arguments.device)
     console.print(
         f"\n{torch.get_num_threads()} CPU threads, torch {torch.__version__}, Python {platform.python_version()}, "
         f"seed 0, {arguments.rounds} rounds",

@@ -14,6 +14,9 @@ import pytest
 # as `make test` has it; a program that a test starts must not have another number of threads than the test itself
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# kernels of a GPU run on the processor; to be said before triton is imported, as torch does now and then
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 import numba  # noqa: F401  (so that tests try the kernels; tests/test_jit.py holds what stands in for them to them)
 
 from dpose.interpreter import settle_environment

@@ -212,6 +212,9 @@ GUARDED = {
         ("Coefficients", "Scales", "PublicFit"),
     ),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
+    "training/graph.py": Guarded(
+        ("training/test_graph.py",), ("ReplayedSums.begin", "ReplayedSums.add", "_empty", "_empty_like")
+    ),
     "training/kernels/__init__.py": Guarded(("training/test_kernels.py", "training/test_grid.py")),
     "training/kernels/cpu.py": Guarded(
         ("training/test_layers.py", "training/test_kernels.py"), ("over_units",)

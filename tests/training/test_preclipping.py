@@ -385,10 +385,11 @@ def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path,
         state_dir=tmp_path / "state",
         console=Console(quiet=True),
     )
-    shapes = [t and {n: tuple(v.shape) for n, v in t.subspace.basis.items()} for t in tried]
+    shapes = [t and {n: tuple(v.shape) for n, v in t.tensors().items()} for t in tried]
     params = trainable_params(done.model)
     coefficients = {name: (RANK, *p.shape) for name, p in params.items()}
-    assert shapes == [coefficients if method == "subspace-sgd" else None]
+    alone = {name: tuple(p.shape) for name, p in params.items()}
+    assert shapes == [{"subspace-sgd": coefficients, "scaled-sgd": alone}.get(method)]
     assert any("fitted on" in fact for fact in done.statement.public)
     assert done.statement.verify() <= 8.0
     (event,) = done.statement.events

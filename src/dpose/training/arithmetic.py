@@ -13,7 +13,8 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,9 @@ def arithmetic_in_force(device: torch.device) -> dict[str, str]:
     if device.type == "cuda":
         found["deterministic kernels"] = str(torch.are_deterministic_algorithms_enabled())
         found["cuDNN"] = f"{_backend('cudnn').version()}, benchmark {torch.backends.cudnn.benchmark}"
+        found["CUDA"] = str(torch.version.cuda or torch.version.hip)
+        found["the driver"] = _driver()
+        found["Triton"] = _version("triton")
     return found
 
 
@@ -135,6 +139,17 @@ def shifted(tensor: Tensor, by: int = 1) -> Tensor:
     place = torch.empty(length + by, dtype=tensor.dtype, device=tensor.device)[by:]
     place.copy_(tensor.as_strided((length,), (1,)))
     return place.as_strided(tensor.shape, tensor.stride())
+
+
+def moved(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """The same tensors on `device`; to or from a GPU in one copy for each type, not one for each tensor."""
+    found = dict(tensors)
+    for dtype in {t.dtype for t in found.values() if t.device != device}:
+        names = [name for name, t in found.items() if t.dtype == dtype]
+        flat = torch.cat([found[name].detach().reshape(-1) for name in names]).to(device)
+        parts = torch.split(flat, [found[name].numel() for name in names])
+        found.update({name: part.view(found[name].shape) for name, part in zip(names, parts, strict=True)})
+    return found
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
@@ -200,6 +215,21 @@ def _processor() -> str:
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))
     }
     return ", ".join(found[key] for key in wanted if key in found)
+
+
+def _driver() -> str:
+    """The version that the driver of NVIDIA's or AMD's GPUs tells; empty where there is neither."""
+    for place in ("/proc/driver/nvidia/version", "/sys/module/amdgpu/version"):
+        with contextlib.suppress(OSError):
+            return Path(place).read_text().split("\n")[0]
+    return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
 
 
 def mkl_branch() -> int | None:

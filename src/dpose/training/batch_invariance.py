@@ -18,6 +18,7 @@ from dpose.errors import DposeError
 from dpose.training.arithmetic import same_bits, shifted
 from dpose.training.clip import PreClipping
 from dpose.training.gradients import Params, measured_gradients, trainable_params
+from dpose.training.graph import ReplayedSums
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
 _ALONE = "--set microbatch_size=1 takes one unit at a time"
@@ -30,12 +31,17 @@ def check_units_apart(
     microbatch_size: int,
     most_views: int = MAX_VIEWS,
     transform: PreClipping | None = None,
+    replayed: ReplayedSums | None = None,
 ) -> list[str]:
     """Refuse a machine on which a unit's gradient depends on its place in a micro-batch or on what else is in it.
 
     The units are of random numbers, in each shape that a micro-batch may have. Each is moved by one place, and then
     has every other one replaced by an empty one; its gradient and the norm that it is clipped by must stay the same to
     the last bit. Then weights and pictures begin elsewhere in memory, in the layout that they have.
+
+    Where steps replay what was recorded, recording takes place here, in all those shapes, and what replays add up is
+    looked at as well: whole numbers, so that the sum over all units must be the sum over two halves of them, each among
+    empty units, and the same for units in other places.
 
     Of `like` and `transform` the shapes alone matter.
 
@@ -51,7 +57,10 @@ def check_units_apart(
     while views <= view_bucket(min(most_views, MAX_VIEWS)):
         units = max(1, microbatch_size // views)
         try:
-            apart, elsewhere = _look(task, model, random_units(like, units, views), transform)
+            batch = random_units(like, units, views)
+            apart, elsewhere = _look(task, model, batch, transform)
+            if replayed and replayed.takes(transform):
+                apart &= _adds_up(replayed, trainable_params(model), batch, transform)
         except RuntimeError as error:
             if not is_mixed(task):
                 raise
@@ -110,6 +119,23 @@ def _look(
         return apart, moves(elsewhere, _shifted(batch), everyone, everyone)
 
 
+def _adds_up(replayed: ReplayedSums, params: Params, batch: UnitBatch, transform: PreClipping | None) -> bool:
+    """Whether replays give every unit one contribution, whatever its place and whatever else is in the micro-batch."""
+
+    def total(of: UnitBatch) -> Params:
+        replayed.begin(params, transform)
+        replayed.add(of)
+        return replayed.totals()
+
+    units = len(batch)
+    whole, moved = total(batch), total(_chosen(batch, [*range(1, units), 0]))
+    even, odd = total(_emptied(batch)), total(_emptied(batch, 1))
+    return all(
+        torch.equal(value, moved[name]) and torch.equal(value, even[name] + odd[name])
+        for name, value in whole.items()
+    )
+
+
 def _measured(
     task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, transform: PreClipping | None
 ) -> Params:
@@ -139,11 +165,11 @@ def _chosen(batch: UnitBatch, units: list[int]) -> UnitBatch:
     )
 
 
-def _emptied(batch: UnitBatch) -> UnitBatch:
-    """With an empty unit in every other place."""
+def _emptied(batch: UnitBatch, first: int = 0) -> UnitBatch:
+    """With an empty unit in every other place, but for the places `first`, `first` + 2, ..."""
     units = len(batch)
     padded = pad_units(batch, 2 * units)
-    return _chosen(padded, [u if u % 2 == 0 else units + u for u in range(units)])
+    return _chosen(padded, [u if u % 2 == first else units + u for u in range(units)])
 
 
 def _shifted(batch: UnitBatch) -> UnitBatch:

@@ -114,23 +114,30 @@ class Bookkeeping:
         Returns:
             Exact multiples of the grid's step, in float64.
         """
-        while True:
-            totals = {
-                name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
-            }
-            squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
-            for names, kept in self._side_by_side():
-                total = torch.zeros(kept.shape[1], dtype=torch.int64, device=kept.device)
-                grid.add(kept, scales.to(kept.dtype), total, squares)
-                widths = [like[name].numel() for name in names]
-                totals.update(zip(names, torch.split(total, widths), strict=True))
-            for name in self._pairs:
-                for units, rows in self._multiplied(name):
-                    grid.add(rows, scales[units].to(rows.dtype), totals[name], squares[units])
-            within = grid.within(squares)
-            if bool(within.all()):
-                return {name: grid.values(total).view(like[name].shape) for name, total in totals.items()}
-            scales = scales * within  # what was summed holds those units: again, without them
+        totals = {
+            name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
+        }
+        squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
+        sums: dict[tuple[str, ...], Tensor] = {}
+        for names, units, rows in self._all_rows():
+            sums.setdefault(names, torch.zeros(rows.shape[1], dtype=torch.int64, device=rows.device))
+            grid.add(rows, scales[units].to(rows.dtype), sums[names], squares[units])
+        within = grid.within(squares)
+        # on a GPU, where nothing is kept as products, the host is asked nothing
+        if not self._pairs or not bool(within.all()):
+            for names, units, rows in self._all_rows():
+                grid.take_back(rows, scales[units].to(rows.dtype), sums[names], within[units])
+        for names, total in sums.items():
+            totals.update(zip(names, torch.split(total, [like[n].numel() for n in names]), strict=True))
+        return {name: grid.values(total).view(like[name].shape) for name, total in totals.items()}
+
+    def _all_rows(self) -> Iterator[tuple[tuple[str, ...], slice, Tensor]]:
+        """Names of parameters, units, and what they have of them side by side, (units, numbers)."""
+        for names, rows in self._side_by_side():
+            yield tuple(names), slice(None), rows
+        for name in self._pairs:
+            for units, rows in self._multiplied(name):
+                yield (name,), units, rows
 
     def _side_by_side(self) -> list[tuple[list[str], Tensor]]:
         """What is kept whole, (U, numbers): each large parameter by itself, small ones of one type side by side."""

@@ -64,15 +64,21 @@ class Grid:
     def add(self, rows: Tensor, factors: Tensor, totals: Tensor, squares: Tensor) -> None:
         """Add each unit's factor * row, truncated toward zero on the grid, to `totals`, and its square to `squares`.
 
-        As `dpose.training.kernels.Kernels.truncate_sum`, with factors that are no steps. A unit that turns out not to
-        be `within` makes `totals` mean nothing.
+        As `dpose.training.kernels.Kernels.truncate_sum`, with factors that are no steps. `totals` mean nothing before
+        units that turn out not to be `within` are taken back.
         """
-        scaled = (factors.double() / self.step).to(rows.dtype)
-        for_device(rows.device).truncate_sum(rows, scaled, totals, squares)
+        for_device(rows.device).truncate_sum(rows, self._scaled(rows, factors), totals, squares)
+
+    def take_back(self, rows: Tensor, factors: Tensor, totals: Tensor, within: Tensor) -> None:
+        """Subtract from `totals` what `add` put there of each unit that is not `within`: exact, for sums are whole."""
+        for_device(rows.device).take_back(rows, self._scaled(rows, factors), totals, within)
 
     def within(self, squares: Tensor) -> Tensor:
         """Which units (U,) keep the bound; not a number does not."""
         return squares <= float(self.most)
+
+    def _scaled(self, rows: Tensor, factors: Tensor) -> Tensor:
+        return (factors.double() / self.step).to(rows.dtype)
 
     def values(self, totals: Tensor) -> Tensor:
         """The same as real numbers, float64, exact for sums of up to `UNITS` units; on a CPU if need be."""

@@ -22,7 +22,7 @@ from dpose.training.clip import Clip, PreClipping
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
-from dpose.training.preclipping import stand_in
+from dpose.training.preclipping import Scales, stand_in
 from dpose.training.reproducibility import no_repeat, repeatable
 from dpose.training.step import StepInputs, clipped_part, open_parts
 from dpose.units import Task, UnitBatch, UnitDataset, is_mixed, most_views
@@ -77,7 +77,8 @@ def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Con
         most = inputs.bound.plan.augmentation_multiplicity * most_views(inputs.loader.dataset)
         with console.status("looking whether units stay apart on this machine"):
             like = _example(inputs).to(inputs.device)
-            differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
+            given = (like, fitted, most, _transform_like(inputs), inputs.replayed)
+            differing = check_units_apart(task, model, *given)
     repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
     if kind.private and not repeats:
         console.print(no_repeat(inputs.device, differing), highlight=False)
@@ -85,10 +86,13 @@ def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Con
 
 
 def _transform_like(inputs: StepInputs) -> PreClipping | None:
-    """What computes as the run's transform does, before there is one; None if it keeps units apart by itself."""
+    """What computes as the run's transform does, before there is one; None for none."""
     plan, params = inputs.bound.plan, trainable_params(inputs.model)
-    coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
-    return stand_in(params, plan.subspace.rank) if coefficients else None
+    if plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity":
+        return stand_in(params, plan.subspace.rank)
+    if plan.kind.pre_clipping == "scales" and plan.subspace.kind != "identity":
+        return Scales({name: torch.ones_like(p) for name, p in params.items()})
+    return None
 
 
 def _example(inputs: StepInputs) -> UnitBatch:

@@ -28,10 +28,10 @@ from dpose.training.kernels import for_device
 from dpose.training.layers import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
 
-Way = Literal["fast", "plain"]
+Way = Literal["fast", "plain", "only fast"]
 """How per-unit gradients are computed. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
 "fast": one backward pass for all units, known layers by rules of their own (`dpose.training.layers`), the same numbers
-up to rounding; where it cannot tell, it takes the plain way by itself."""
+up to rounding; where it cannot tell, it takes the plain way by itself. "only fast": a RuntimeError there."""
 
 CLIP_MARGIN = 1e-5
 """Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in norm and scaling, about 1e-6 of both, does not push
@@ -213,7 +213,9 @@ def _measurable(
     transform: PreClipping | None,
     mixed: bool,
 ) -> Bookkeeping:
-    book = _book(loss, params, units, mixed, products=transform is None) if way == "fast" else None
+    book = None if way == "plain" else _book(loss, params, units, mixed, products=transform is None)
+    if book is None and way == "only fast":
+        raise RuntimeError("per-unit gradients cannot be taken the fast way")
     if book and not transform:
         return book
     gradients = book.gradients(params) if book else _by_vmap(loss, params, units)
@@ -235,8 +237,9 @@ def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products
         return None
     if torch.is_autocast_enabled(first.device.type):
         return None
-    # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
-    exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
+    # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type; and on a
+    # GPU products would be multiplied out twice, for the sum and for the units that are taken back
+    exact = first.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
     try:
         book = track(loss, params, units, products=products and exact)
     except torch.OutOfMemoryError:

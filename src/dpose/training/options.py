@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,8 @@ class RunOptions:
         what: What the account calls the run: "training" or "audit".
         state_dir: Where the ledger's head is kept apart; the user's state folder by default.
         microbatch_size: The micro-batch in views; fitted to memory when None.
-        threads: Threads that decode pictures.
+        threads: Threads that decode pictures, before the first step and for every one: by default one for each of the
+            machine's processors, at least 2 and at most 16. They change no number.
         console: Where progress goes; None for the terminal.
         trial: Of a run that is a trial among others.
         canaries: Of those that are among the private units: what they are committed to before the first step. A run
@@ -85,7 +87,7 @@ class RunOptions:
     what: str = "training"
     state_dir: Path | None = None
     microbatch_size: int | None = None
-    threads: int = 2
+    threads: int = field(default_factory=lambda: min(16, max(2, os.cpu_count() or 2)))
     console: Console | None = None
     trial: TuningTrial | None = None
     canaries: Opening | None = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -69,6 +69,14 @@ class Coefficients:
             for name, v in self.subspace.basis.items()
         }
 
+    def tensors(self) -> Params:
+        """The basis: see `dpose.training.graph`."""
+        return self.subspace.basis
+
+    def with_tensors(self, tensors: Params) -> Coefficients:
+        """The same in another basis."""
+        return replace(self, subspace=replace(self.subspace, basis=tensors))
+
 
 @dataclass(frozen=True)
 class Scales:
@@ -100,6 +108,14 @@ class Scales:
     def back(self, noised: Params) -> Params:
         """See `PreClipping`."""
         return {name: y / self.factors[name] for name, y in noised.items()}
+
+    def tensors(self) -> Params:
+        """The factors: see `dpose.training.graph`."""
+        return self.factors
+
+    def with_tensors(self, tensors: Params) -> Scales:
+        """The same with other factors."""
+        return replace(self, factors=tensors)
 
 
 def fit_scales(

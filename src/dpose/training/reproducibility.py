@@ -23,11 +23,20 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.extensions import source_files
 from dpose.files import file_bytes
-from dpose.training.arithmetic import MKL_OFF, arithmetic_in_force, bits_of, mkl_branch, products_repeat
+from dpose.training.arithmetic import (
+    MKL_OFF,
+    arithmetic_in_force,
+    bits_of,
+    mkl_branch,
+    moved,
+    products_repeat,
+)
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
 MICRO_BATCH = "the micro-batch"
+HOW = "how micro-batches are computed"
+CALL_BY_CALL = "call by call"
 NO_REPEAT = (
     "This machine does not give the same bits twice: if the run is stopped, the steps after its last checkpoint "
     "will be taken under a new key and counted twice."
@@ -136,9 +145,9 @@ def repeatable(device: torch.device) -> bool:
 
 def digest_of(tensors: Params) -> bytes:
     """A digest of some tensors' names, shapes and bits."""
-    total = hashlib.sha256()
-    for name in sorted(tensors):
-        value: Tensor = tensors[name].detach().cpu()
+    total, here = hashlib.sha256(), moved(tensors, torch.device("cpu"))
+    for name in sorted(here):
+        value: Tensor = here[name].detach()
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         total.update(bits_of(value).numpy().tobytes())
     return total.digest()

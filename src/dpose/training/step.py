@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -25,13 +25,15 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.privacy.events import ROUNDED, SampledGaussian
-from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.gaussian_noise import DrawnAhead, add_gaussian
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose, Stream
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.privacy.shares import is_local
+from dpose.training.arithmetic import moved
 from dpose.training.clip import Grid, PreClipping
 from dpose.training.distributed import ALONE, ProcessGroup
-from dpose.training.gradients import Params, clipped_sum, mean_gradient, unit_loss
+from dpose.training.gradients import Params, Way, clipped_sum, mean_gradient, unit_loss
+from dpose.training.graph import Record, ReplayedSums
 from dpose.training.guards import only_gradients
 from dpose.training.loader import Copies, Loader
 from dpose.training.plan import BoundPlan
@@ -64,6 +66,7 @@ class StepInputs:
             data and of what was released before.
         numbers: Of each unit, the number that says which process computes it (`dpose.privacy.merged.first_entries`);
             None for its own.
+        replayed: What micro-batches are replayed by, on a GPU; None if each is computed call by call.
     """
 
     task: Task
@@ -76,6 +79,7 @@ class StepInputs:
     ranks: ProcessGroup = ALONE
     transform: PreClipping | None = None
     numbers: Sequence[int] | None = None
+    replayed: ReplayedSums | None = None
 
     @property
     def device(self) -> torch.device:
@@ -273,32 +277,75 @@ def private_gradient(
         bound.sampling_rate,
         inputs.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
-    device = next(iter(params.values())).device
+    if bound.event is None:
+        raise ValueError(f"{bound.plan.method} adds no noise")
     grid = bound.plan.clip.grid
     like = inputs.transform.like(params) if inputs.transform else params
-    totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
+    noise: Stream | DrawnAhead | None = None
+    if ranks.first:
+        noise = inputs.noise.stream(Purpose.NOISE, step, context)
+        # on a GPU a thread draws this step's noise while its sums are computed, and no other step's
+        noise = noise_ahead(like, bound.event, noise) if inputs.replayed else noise
     # padded: a unit is computed in one and the same shape, whatever else was sampled
-    for batch in inputs.loader.micro_batches(
+    batches = inputs.loader.micro_batches(
         _share(sample, ranks, inputs.numbers), step, inputs.microbatch_size, padded=True
-    ):
-        part = clipped_part(inputs, params, batch.to(device))
-        for name, value in part.items():
-            totals[name] += grid.steps(value).to(device)
-        if on_micro_batch:
-            on_micro_batch()
+    )
+    totals = _totals(inputs, params, batches, on_micro_batch)
     if ranks.count > 1:
         totals = ranks.sum_to_first(totals)
         if not ranks.first:  # nothing: the update comes from the first process, with its noise
             return {name: torch.zeros_like(p) for name, p in params.items()}
-    sums = {name: grid.values(total) for name, total in totals.items()}
-    if bound.event is None:
-        raise ValueError(f"{bound.plan.method} adds no noise")
-    noisy = add_noise(sums, bound.event, inputs.noise.stream(Purpose.NOISE, step, context))
-    mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
+    # on the processor, where noise is drawn
+    sums = {name: grid.values(total) for name, total in moved(totals, torch.device("cpu")).items()}
+    noisy = add_noise(sums, bound.event, noise)
+    mean = {name: (value / bound.divisor).to(like[name].dtype) for name, value in noisy.items()}
+    mean = moved(mean, next(iter(params.values())).device)
     return inputs.transform.back(mean) if inputs.transform else mean
 
 
-def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch) -> Params:
+def _totals(
+    inputs: StepInputs,
+    params: Params,
+    batches: Iterable[UnitBatch],
+    on_micro_batch: Callable[[], None] | None,
+) -> Params:
+    """The clipped sum over all micro-batches, int64 in steps of the grid: private until it is noised."""
+    replayed, transform = inputs.replayed, inputs.transform
+    if replayed and not replayed.takes(transform):
+        replayed = None
+    device = next(iter(params.values())).device
+    totals: Params = {}
+    if replayed:
+        replayed.begin(params, transform)
+    else:
+        like = transform.like(params) if transform else params
+        totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
+    for batch in batches:
+        if replayed:
+            replayed.add(batch)
+        else:
+            part = clipped_part(inputs, params, batch.to(device))
+            for name, value in part.items():
+                totals[name] += inputs.bound.plan.clip.grid.steps(value).to(device)
+        if on_micro_batch:
+            on_micro_batch()
+    return replayed.totals() if replayed else totals
+
+
+def replayed_sums(inputs: StepInputs, record: Record) -> ReplayedSums:
+    """What replays micro-batches of these inputs, whatever their transform is."""
+
+    def compute(
+        params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
+    ) -> Params:
+        way: Way = "only fast" if only_fast else "fast"
+        part = clipped_part(replace(inputs, transform=transform), params, batch, way)
+        return {name: inputs.bound.plan.clip.grid.steps(value) for name, value in part.items()}
+
+    return ReplayedSums(compute, inputs.model, record)
+
+
+def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch, way: Way = "fast") -> Params:
     """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
     return clipped_sum(
         unit_loss(inputs.task, inputs.model),
@@ -306,12 +353,13 @@ def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch) -> Params
         batch.parts,
         inputs.bound.plan.clip,
         microbatch_size=None,  # the loader fills it up
+        way=way,
         transform=inputs.transform,
         mixed=is_mixed(inputs.task),
     )
 
 
-def add_noise(sums: Params, event: SampledGaussian, stream: Stream | None = None) -> Params:
+def add_noise(sums: Params, event: SampledGaussian, stream: Stream | DrawnAhead | None = None) -> Params:
     """The noised sum of one step: Gaussian noise of the event's scale on every coordinate of a clipped sum.
 
     **Guarantee.** Unit and neighbours: those of `clipped_sum`. Sensitivity: `event.sensitivity`, the bound of one
@@ -331,8 +379,20 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | None = None
         ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip.
     """
     stream = stream or AesNoise(Key.fresh()).stream(Purpose.NOISE)
+    stddev, grid_step = _law(event)
+    return add_gaussian(sums, stddev, stream, grid_step)
+
+
+def noise_ahead(like: Params, event: SampledGaussian, stream: Stream) -> DrawnAhead:
+    """The noise that `add_noise` would draw from `stream` for sums of these shapes, drawn in a thread from now on."""
+    stddev, grid_step = _law(event)
+    return DrawnAhead(like, stddev, stream, grid_step)
+
+
+def _law(event: SampledGaussian) -> tuple[float, float | None]:
+    """The standard deviation of an event's noise, and the step of the grid that it is rounded to."""
     grid_step = Grid.of(event.sensitivity).step if event.type == ROUNDED else None
-    return add_gaussian(sums, event.sigma * event.sensitivity, stream, grid_step)
+    return event.sigma * event.sensitivity, grid_step
 
 
 def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int64]]:
@@ -409,7 +469,8 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
         def over(of: Task, units: UnitDataset, label: bytes) -> StepInputs:
             loader = Loader(of, units, inputs.noise, inputs.loader.threads, label)
             open_loaders.enter_context(contextlib.closing(loader))
-            return replace(inputs, task=of, loader=loader)
+            # what is replayed is the loss that was recorded
+            return replace(inputs, task=of, loader=loader, replayed=inputs.replayed if of is task else None)
 
         views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
         private = plain = projection = None

@@ -38,13 +38,21 @@ from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
 from dpose.training.folder import write_run_folder
 from dpose.training.gradients import trainable_params
+from dpose.training.graph import recorder
 from dpose.training.guards import check_model
 from dpose.training.loader import Loader
 from dpose.training.local_state import keep_places
 from dpose.training.optim import ONE_STEP, OptimizerConfig
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.reproducibility import check_alike, digest_of, environment, settings_in_force
+from dpose.training.reproducibility import (
+    CALL_BY_CALL,
+    HOW,
+    check_alike,
+    digest_of,
+    environment,
+    settings_in_force,
+)
 from dpose.training.resume import (
     caveats,
     choose_key,
@@ -56,7 +64,7 @@ from dpose.training.resume import (
 )
 from dpose.training.run import ReplayError, Run
 from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
-from dpose.training.step import StepInputs, open_parts
+from dpose.training.step import StepInputs, open_parts, replayed_sums
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitDataset
 
@@ -116,6 +124,8 @@ def train(
     with contextlib.ExitStack() as held:
         inputs = _step_inputs(request, data)
         held.callback(inputs.loader.close)
+        if inputs.replayed:
+            held.callback(inputs.replayed.close)
         with exact_arithmetic(inputs.device) if plan.kind.private else contextlib.nullcontext():
             dry_run(inputs, data.public, request.optimizer)  # as the steps will be computed
         if ranks.first:
@@ -165,7 +175,11 @@ def _step_inputs(request: RunRequest, data: RunData) -> StepInputs:
     context = hashlib.sha256(bytes.fromhex(data.bound.sha256) + data.content).digest()
     numbers = tuple(first_entries(data.own.data))
     engine = (request.task, request.model, loader, data.bound, nothing, context)
-    return StepInputs(*engine, microbatch_size=1, ranks=request.ranks, numbers=numbers)
+    inputs = StepInputs(*engine, microbatch_size=1, ranks=request.ranks, numbers=numbers)
+    # the residual loss is another one than is looked at before the first step
+    captured = request.plan.kind.private and request.plan.private_loss == "plain"
+    record = recorder(inputs.device) if captured else None
+    return replace(inputs, replayed=replayed_sums(inputs, record)) if record else inputs
 
 
 def _take_all_steps(run: Run, inputs: StepInputs) -> None:
@@ -178,6 +192,7 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     run.config = describe_run(request, data.bound, run.entry.id, fitted, known, learnt)
     run.around = environment(inputs.device, fitted, run.ranks.count, *code_of(request, data))
     run.around |= settings_in_force(run.config, (request.task, data.own.source, data.public))
+    run.around[HOW] = inputs.replayed.how if inputs.replayed else CALL_BY_CALL
     check_alike(run.around, run.ranks)
     run.around["the first weights"] = run.ranks.bytes_from_first(digest_of(run.model.state_dict())).hex()
     while run.ended is None:

@@ -1,6 +1,6 @@
 """The sums of a private step that take its time, written once for each kind of device.
 
-    kernels = get("cpu")                            # or "reference": torch's own operations, on any device
+    kernels = get("cpu")                            # or "gpu", or "reference": torch's own operations, on any device
     kernels = for_device(rows.device)               # what steps take
     kernels.truncate_sum(rows, factors, totals, squares)
 
@@ -12,6 +12,8 @@ whatever the other units are and wherever in the batch it stands.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Name = Literal["reference", "cpu"]
+Name = Literal["reference", "cpu", "gpu"]
 
 BITS = 24
 """A unit's contribution has at most 2^24 steps in any coordinate: each is a float32 number without a fraction."""
@@ -75,6 +77,12 @@ class Kernels(Protocol):
             squares: (U,) float64, in squared steps; added to. Exact up to 2^53.
         """
 
+    def take_back(self, rows: Tensor, factors: Tensor, totals: Tensor, within: Tensor) -> None:
+        """Subtract from `totals` what `truncate_sum` added of each unit that is not `within`, (U,) bool.
+
+        Rows are read where there is such a unit, and not otherwise.
+        """
+
 
 @cache
 def get(name: Name) -> Kernels:
@@ -83,7 +91,7 @@ def get(name: Name) -> Kernels:
     Raises:
         ValueError: there are none.
     """
-    if name not in ("reference", "cpu"):
+    if name not in ("reference", "cpu", "gpu"):
         raise ValueError(f"no kernels are called {name!r}")
     kernels: Kernels = importlib.import_module(f"{__name__}.{name}").KERNELS
     return kernels
@@ -91,4 +99,15 @@ def get(name: Name) -> Kernels:
 
 def for_device(device: torch.device) -> Kernels:
     """The kernels that steps take on `device`."""
-    return get("cpu" if device.type == "cpu" else "reference")
+    if device.type == "cpu":
+        return get("cpu")
+    return get("gpu" if device.type == "cuda" and _compiles() else "reference")
+
+
+@cache
+def _compiles() -> bool:
+    """Whether kernels of a GPU can be compiled; said once where they cannot."""
+    if importlib.util.find_spec("triton") is None:
+        warnings.warn("a GPU is slower without the package triton: sums of units are torch's", stacklevel=3)
+        return False
+    return True

@@ -1,0 +1,209 @@
+"""Clipped sums of micro-batches by replaying one recorded computation: a private step on a GPU without its launches.
+
+    replayed = ReplayedSums(compute, model, Captures())
+    replayed.begin(params, transform)              # once a step
+    replayed.add(batch)                            # for every micro-batch
+    totals = replayed.totals()
+
+A micro-batch of one number of views has one shape whatever was sampled, so that its thousands of launches can be
+recorded once, as a CUDA graph, and replayed. A replay reads and writes the addresses that were recorded. So everything
+that changes is copied into buffers of fixed addresses before it: weights, the transform's tensors, the micro-batch.
+What is not copied, frozen weights and buffers of the model, is held to its addresses, and recorded anew where they are
+others.
+
+**Guarantee.** That of `compute`, which is what is recorded. A replay sees no unit of another micro-batch: all of it is
+overwritten before a replay, and after it every unit is emptied (weight 0), so that it adds nothing if it is replayed
+again. Totals begin at zero with every step, for an empty sample too. Recording runs on empty units. Copies and replays
+follow one another on one stream; a batch that is still being copied keeps its memory (torch's pinned blocks wait for
+the copy), or one unit's numbers could stand in another's place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dpose.training.clip import Params, PreClipping
+from dpose.units import UnitBatch
+
+Record = Callable[[Callable[[], None]], Callable[[], None]]
+"""Runs a function once or more, and returns what does the same again."""
+
+_WARM_UP = 3
+
+
+class Compute(Protocol):
+    """What is recorded: a micro-batch's clipped sum in whole steps of the grid, without a question to the host."""
+
+    def __call__(
+        self, params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
+    ) -> Params:
+        """int64 sums by name. With `only_fast`, RuntimeError where per-unit gradients take the plain way."""
+
+
+@runtime_checkable
+class FittedTransform(Protocol):
+    """A transform that a replay can follow from one fit to the next."""
+
+    def tensors(self) -> Params:
+        """All that changes from fit to fit and its results depend on; what else it holds is recorded as it is."""
+
+    def with_tensors(self, tensors: Params) -> PreClipping:
+        """The same transform, made of these."""
+
+
+class Captures:
+    """Records CUDA graphs, which share one pool of memory: only one of them runs at a time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, run: Callable[[], None]) -> Callable[[], None]:
+        """See `Record`. Kernels are compiled and chosen before anything is captured.
+
+        Raises:
+            RuntimeError: `run` does what a graph cannot hold.
+        """
+        beside: Any = torch.cuda.Stream  # without types
+        beside = beside()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(_WARM_UP):
+                run()
+        torch.cuda.current_stream().wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            run()
+        self._pool = self._pool or graph.pool()
+        return graph.replay
+
+
+def recorder(device: torch.device) -> Record | None:
+    """How a run's micro-batches are recorded on `device`; None where they are computed call by call."""
+    return Captures() if device.type == "cuda" else None
+
+
+@dataclass(frozen=True)
+class _Program:
+    place: UnitBatch
+    replay: Callable[[], None]
+
+
+class ReplayedSums:
+    """The totals of a step's micro-batches, each replayed in the program of its shape.
+
+    Args:
+        compute: What is recorded.
+        model: Whose frozen weights and buffers `compute` reads.
+        record: `Captures()`; a function that returns `run` itself stands in for it where there is no GPU.
+    """
+
+    def __init__(self, compute: Compute, model: torch.nn.Module, record: Record) -> None:
+        self._compute, self._model, self._record = compute, model, record
+        self._refused = False
+        self.close()
+
+    @property
+    def how(self) -> str:
+        """How micro-batches are computed, for what a key is bound to."""
+        return "call by call, from fixed buffers" if self._refused else "captured and replayed"
+
+    def close(self) -> None:
+        """Let go of all programs and buffers."""
+        self._layout: object = None
+        self._programs: dict[object, _Program] = {}
+        self._params: Params = {}
+        self._totals: Params = {}
+        self._transform: PreClipping | None = None
+        self._tensors: Params = {}
+
+    def takes(self, transform: PreClipping | None) -> bool:
+        """Whether it can follow this transform."""
+        return transform is None or isinstance(transform, FittedTransform)
+
+    def begin(self, params: Params, transform: PreClipping | None) -> None:
+        """Begin a step at these weights, with this transform: totals are zero."""
+        own: Params = transform.tensors() if isinstance(transform, FittedTransform) else {}
+        layout = (type(transform), _shapes(params), _shapes(own), _held_at(self._model, params))
+        if layout != self._layout:
+            self.close()
+            self._layout = layout
+            self._params, self._tensors = (
+                {n: torch.empty_like(t) for n, t in g.items()} for g in (params, own)
+            )
+            like = transform.like(params) if transform else params
+            self._totals = {n: torch.zeros_like(t, dtype=torch.int64) for n, t in like.items()}
+        for places, values in ((self._params, params), (self._tensors, own)):
+            for name, value in values.items():
+                places[name].copy_(value)
+        # made of the buffers, which hold the transform's numbers by now
+        self._transform = (
+            transform.with_tensors(self._tensors) if isinstance(transform, FittedTransform) else None
+        )
+        for total in self._totals.values():
+            total.zero_()
+
+    def add(self, batch: UnitBatch) -> None:
+        """Add the clipped gradients of a micro-batch's units to the totals."""
+        shape = [(t.shape, t.dtype) for t in tree_leaves(batch.parts)]
+        key = tuple(shape)
+        if key not in self._programs:
+            self._programs[key] = self._recorded(batch)
+        program = self._programs[key]
+        for place, value in zip(tree_leaves(program.place.parts), tree_leaves(batch.parts), strict=True):
+            # a copy out of pinned memory is waited for by no one but what comes behind it on the device
+            from_host = place.is_cuda and not value.is_cuda
+            place.copy_(value.pin_memory() if from_host else value, non_blocking=True)
+        program.replay()
+        _empty(program.place)
+
+    def totals(self) -> Params:
+        """The sums since `begin`, int64, in steps of the grid. Private until they are noised."""
+        return {name: total.clone() for name, total in self._totals.items()}
+
+    def _recorded(self, batch: UnitBatch) -> _Program:
+        place = _empty_like(batch, next(iter(self._params.values())).device)
+
+        def run(*, only_fast: bool = True) -> None:
+            part = self._compute(self._params, place, self._transform, only_fast=only_fast)
+            for name, value in part.items():
+                self._totals[name].add_(value)
+
+        if not self._refused:
+            try:
+                return _Program(place, self._record(run))
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self._refused = True
+                warnings.warn(f"steps are computed call by call, more slowly: {error}", stacklevel=3)
+        return _Program(place, lambda: run(only_fast=False))
+
+
+def _held_at(model: torch.nn.Module, params: Params) -> list[int]:
+    """Where in memory all that is not trained lies."""
+    held = (*model.named_parameters(), *model.named_buffers())
+    return [tensor.data_ptr() for name, tensor in held if name not in params]
+
+
+def _empty_like(batch: UnitBatch, device: torch.device) -> UnitBatch:
+    """A micro-batch of that shape, of empty units, in memory of its own."""
+    targets = {name: torch.zeros_like(t, device=device) for name, t in batch.targets.items()}
+    inputs, weights = (torch.zeros_like(t, device=device) for t in (batch.inputs, batch.weights))
+    return UnitBatch(inputs, targets, weights)
+
+
+def _shapes(tensors: Params) -> list[object]:
+    return [(name, t.shape, t.stride(), t.dtype, t.device) for name, t in tensors.items()]
+
+
+def _empty(place: UnitBatch) -> None:
+    """Empty every unit, and leave numbers that would show in whatever read them."""
+    for tensor in tree_leaves(place.parts):
+        tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
+    place.weights.zero_()

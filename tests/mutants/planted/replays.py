@@ -1,0 +1,123 @@
+"""Faults of what is replayed on a GPU: stale buffers, units that stay, noise of another step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mutants.planted.patches import Patches, Planted
+
+GRAPH = "training/test_graph.py::"
+
+
+def stale(what: str) -> Callable[[Patches], None]:
+    """Buffers are filled at the first step alone."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def begin(self: Any, params: Any, transform: Any) -> None:
+            before = {name: value.clone() for name, value in getattr(self, what).items()}
+            original(self, params, transform)
+            held = getattr(self, what)
+            for name, value in before.items():
+                if name in held and held[name].shape == value.shape:
+                    held[name].copy_(value)
+
+        return begin
+
+    return lambda patch: patch.replace("dpose.training.graph:ReplayedSums.begin", make)
+
+
+def recorded_on_units(patch: Patches) -> None:
+    patch.replace("dpose.training.graph:_empty_like", lambda original: lambda batch, device: batch)
+
+
+def noise_of_the_step_before(patch: Patches) -> None:
+    """What a thread has drawn is kept for the next step, too."""
+    kept: list[Any] = []
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def take(self: Any, *given: Any) -> Any:
+            kept.extend([list(original(self, *given))] if not kept else [])
+            return iter([noise.clone() for noise in kept[0]])
+
+        return take
+
+    patch.replace("dpose.privacy.gaussian_noise:DrawnAhead.take", make)
+
+
+def next_steps_noise(patch: Patches) -> None:
+    """The stream of the next step is opened, too, before this step's update is known."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(inputs: Any, params: Any, step: int, chain: bytes = b"", *more: Any) -> Any:
+            purpose = patch.get("dpose.privacy.noise:Purpose").NOISE
+            inputs.noise.stream(purpose, step + 1, inputs.context + chain)
+            return original(inputs, params, step, chain, *more)
+
+        return called
+
+    patch.replace("dpose.training.step:private_gradient", make)
+
+
+REPLAYS = (
+    Planted(
+        "a replay reads the weights of the step before",
+        stale("_params"),
+        (f"{GRAPH}test_steps_that_are_replayed_are_todays_to_the_last_bit",),
+    ),
+    Planted(
+        "a replay reads the subspace or the scales of the fit before",
+        stale("_tensors"),
+        (f"{GRAPH}test_steps_that_are_replayed_are_todays_to_the_last_bit",),
+    ),
+    Planted(
+        "totals go on from the step before",
+        stale("_totals"),
+        (f"{GRAPH}test_an_empty_sample_has_totals_of_zero_whatever_was_before",),
+    ),
+    Planted(
+        "buffers keep their units after a replay",
+        lambda patch: patch.nothing("dpose.training.graph:_empty"),
+        (f"{GRAPH}test_buffers_hold_no_unit_after_a_replay",),
+    ),
+    Planted(
+        "warm-up and capture run on a micro-batch of units",
+        recorded_on_units,
+        (f"{GRAPH}test_recording_adds_no_unit",),
+    ),
+    Planted(
+        "the plain way is recorded",
+        lambda patch: patch.argument("dpose.training.step:clipped_part", "way", lambda _: "fast"),
+        (f"{GRAPH}test_the_plain_way_is_never_recorded",),
+    ),
+    Planted(
+        "frozen weights that moved are read where they were",
+        lambda patch: patch.result("dpose.training.graph:_held_at", lambda found, *_: [0 for _ in found]),
+        (f"{GRAPH}test_frozen_weights_that_are_elsewhere_are_recorded_anew",),
+    ),
+    Planted(
+        "units are looked at call by call alone, and not in what steps replay",
+        lambda patch: patch.nothing("dpose.training.batch_invariance:_adds_up", True),
+        (f"{GRAPH}test_units_are_seen_to_be_apart_in_what_steps_replay",),
+    ),
+    Planted(
+        "noise drawn ahead serves the next step, too",
+        noise_of_the_step_before,
+        (f"{GRAPH}test_steps_that_are_replayed_are_todays_to_the_last_bit",),
+    ),
+    Planted(
+        "the next step's noise is drawn before this step's update is known",
+        next_steps_noise,
+        (f"{GRAPH}test_a_replayed_step_draws_its_own_noise_and_no_other_steps",),
+    ),
+    Planted(
+        "a key goes on whether steps are captured or not",
+        lambda patch: patch.constant("dpose.training.trainer:CALL_BY_CALL", "captured and replayed"),
+        (f"{GRAPH}test_a_killed_run_that_replays_goes_on_under_its_key_and_not_call_by_call",),
+    ),
+    Planted(
+        "units over the bound stay in the sum",
+        lambda patch: patch.nothing("dpose.training.clip:Grid.take_back"),
+        ("training/test_grid.py",),
+    ),
+)
