@@ -118,8 +118,7 @@ class Runner:
                 units,
                 PLAN,
                 Path(folder) / "run",
-                seed=seed,
-                options=RunOptions(state_dir=Path(folder), console=Console(quiet=True)),
+                options=RunOptions(seed=seed, state_dir=Path(folder), console=Console(quiet=True)),
             )
         found = weigh(adversaries, included, self.family, float(self.bound.epsilon or 0.0), self.alpha)
         return {"flagged": found.flagged, "bound": found.bound, "by": list(found.refuted)}

@@ -56,8 +56,7 @@ def audited(folder, fault, seed, plan=PLAN):
             units,
             plan,
             folder / "run",
-            seed=seed,
-            options=RunOptions(state_dir=folder, console=Console(quiet=True)),
+            options=RunOptions(seed=seed, state_dir=folder, console=Console(quiet=True)),
         )
     return SimpleNamespace(run=run, adversaries=adversaries, included=included)
 
@@ -119,8 +118,7 @@ def test_input_canaries_are_learnt_where_they_are_in(dots, tmp_path):
         plan,
         tmp_path / "run",
         outsiders=outsiders,
-        seed=0,
-        options=RunOptions(state_dir=tmp_path, console=Console(quiet=True)),
+        options=RunOptions(seed=0, state_dir=tmp_path, console=Console(quiet=True)),
     )
     assert adversary.scores.shape == (12,)
     assert (adversary.calibration.shape, adversary.absent.shape) == ((4,), (4,))

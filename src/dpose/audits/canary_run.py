@@ -44,7 +44,6 @@ def canary_run(
     *,
     outsiders: Sequence[View] = (),
     optimizer: OptimizerConfig | None = None,
-    seed: int | None = None,
     options: RunOptions | None = None,
 ) -> tuple[Run, list[Adversary]]:
     """Train on units with canaries among them and score the canaries.
@@ -59,7 +58,6 @@ def canary_run(
         out: The run folder to make.
         outsiders: For input canaries: further pictures of the same kind that are not trained on.
         optimizer: As `train` takes it.
-        seed: As `train` takes it.
         options: As `train` takes them.
 
     Raises:
@@ -70,9 +68,7 @@ def canary_run(
     canaries = units.canaries
 
     def trained() -> Run:
-        return train(
-            marked, model, private=units, plan=plan, out=out, optimizer=optimizer, seed=seed, options=options
-        )
+        return train(marked, model, private=units, plan=plan, out=out, optimizer=optimizer, options=options)
 
     if isinstance(canaries, GradientCanaries):
         parameter = add_parameter(model, len(canaries))

@@ -32,7 +32,7 @@ def compare(
     console.print(f"Drawn into {out}", soft_wrap=True)
 
 
-def export(
+def export_onnx_file(
     run: Annotated[Path, typer.Argument(help="A run or model folder.")],
     out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
     pictures: Annotated[
@@ -98,7 +98,7 @@ def report(
     console.print(f"Written: {path}", soft_wrap=True)
 
 
-def verify(
+def verify_artefacts(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""

@@ -21,7 +21,7 @@ def with_annotations(data: str, annotations: str | None) -> str:
     return str(DataSpec.parse(data).with_option("annotations", annotations)) if annotations else data
 
 
-def check(
+def check_labels(
     data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
     out: Annotated[Path | None, option("The contact sheet; default: check-NAME.png in this folder.")] = None,
     annotations: Annotations = None,

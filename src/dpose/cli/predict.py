@@ -136,7 +136,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Written:
+class OutputFiles:
     """Options for what is written besides."""
 
     json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.")] = None
@@ -157,7 +157,7 @@ def predict(
     *,
     people: People,
     drawing: Drawing,
-    written: Written,
+    written: OutputFiles,
 ) -> None:
     """Find people in pictures and video, and draw their joints.
 
@@ -168,7 +168,7 @@ def predict(
     people.check()
     drawing.check()
     from dpose.media.kinds import left_out
-    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.annotate import LabelFiles, annotate, find_files, names_several
     from dpose.runs.drawn_people import Look
     from dpose.runs.predict import joint_table
 
@@ -182,12 +182,14 @@ def predict(
         files,
         out,
         boxes,
-        skeleton=drawing.skeleton,
-        results=written.json,
-        yolo=written.yolo,
-        label_studio=written.label_studio,
-        look=Look(drawing.threshold, drawing.canvas == "blank", drawing.hide_faces),
-        smooth=drawing.smooth,
+        labels=LabelFiles(**vars(written)),
+        look=Look(
+            drawing.threshold,
+            drawing.canvas == "blank",
+            drawing.hide_faces,
+            drawing.skeleton,
+            drawing.smooth,
+        ),
         called=chosen.called,
         console=console,
     )

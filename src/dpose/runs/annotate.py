@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,11 +21,14 @@ from dpose.media.video_writer import WRITABLE
 from dpose.pose.boxes import Boxes, whole_picture
 from dpose.pose.data.yolo import check_label_names, write_yolo
 from dpose.pose.people import PeopleFinder, has_head
+from dpose.pose.skeletons import Skeleton
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
-from dpose.runs.found_people import requested_joints
 
 RESULTS = ".results.json"
 """A file with this ending receives COCO's results format: a list of the people alone."""
+
+PLAIN = Look()
+"""Joints on the picture, as the finder has them."""
 
 
 def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[tuple[Path, Path]]:
@@ -59,18 +63,46 @@ def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[t
     return list(found.items())
 
 
+@dataclass(frozen=True)
+class LabelFiles:
+    """Files of labels to write besides the drawn ones.
+
+    Attributes:
+        json: COCO's form: images (a frame is one too), annotations with keypoints (x, y, score), score, box and, in
+            videos, track, and a category with the joints' names; the annotations alone where the name ends in
+            `RESULTS`.
+        yolo: A folder of YOLO-pose labels (`dpose.pose.data.yolo.write_yolo`), as of its training split.
+        label_studio: Label Studio's tasks as JSON (`label_studio_tasks`).
+    """
+
+    json: Path | None = None
+    yolo: Path | None = None
+    label_studio: Path | None = None
+
+    def write(self, document: Mapping[str, Any], skeleton: Skeleton, called: str) -> None:
+        """Write the people of `document`, whose joints are those of `skeleton`, found by the model `called`.
+
+        Raises:
+            DposeError: a file cannot be written.
+        """
+        if self.json is not None:
+            content = document["annotations"] if self.json.name.endswith(RESULTS) else document
+            write_atomic(self.json, json.dumps(content, allow_nan=False) + "\n")
+        if self.yolo is not None:
+            write_yolo(self.yolo, document, skeleton, "train")
+        if self.label_studio is not None:
+            tasks = label_studio_tasks(document, f"dpose {called}".strip())
+            write_atomic(self.label_studio, json.dumps(tasks, allow_nan=False) + "\n")
+
+
 def annotate(
     finder: PeopleFinder,
     files: Sequence[tuple[Path, Path]],
     out: Path | None,
     boxes: Boxes = whole_picture,
     *,
-    skeleton: str | None = None,
-    results: Path | None = None,
-    yolo: Path | None = None,
-    label_studio: Path | None = None,
-    look: Look | None = None,
-    smooth: bool = False,
+    labels: LabelFiles = LabelFiles(),
+    look: Look = PLAIN,
     called: str = "",
     console: Console,
 ) -> Annotated:
@@ -86,14 +118,8 @@ def annotate(
         out: The drawn file where there is one source and this has a suffix, else a folder. Where None, "NAME-pose"
             beside the one source.
         boxes: Where people are; None for a picture leaves it to the finder.
-        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.requested_joints`).
-        results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y,
-            score), score, box and, in videos, track, and a category with the joints' names; the annotations alone where
-            its name ends in `RESULTS`.
-        yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
-        label_studio: A JSON file of Label Studio's tasks to write (`label_studio_tasks`).
+        labels: Files of labels to write besides.
         look: How they are drawn.
-        smooth: Smooth the joints of videos (`dpose.pose.tracks`).
         called: The model's name, for Label Studio.
         console: Where progress goes.
 
@@ -102,13 +128,12 @@ def annotate(
             or has nothing of the finder's; faces are to be hidden by a finder that knows no head; or a file cannot be
             written.
     """
-    look = look or Look()
     if look.hide_faces and not has_head(finder.skeleton):
         raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")
-    work = DrawnPeople(finder, requested_joints(finder.skeleton, skeleton), boxes, look, smooth)
+    work = DrawnPeople(finder, boxes, look)
     done = work.done
     targets, names = _targets(files, out), _names(files)
-    if yolo is not None:
+    if labels.yolo is not None:
         check_label_names(
             name.as_posix()
             for (path, _), name in zip(files, names, strict=True)
@@ -136,15 +161,7 @@ def annotate(
         raise DposeError(
             "files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}"
         )
-    if results is not None:
-        alone = results.name.endswith(RESULTS)
-        content = done.document["annotations"] if alone else done.document
-        write_atomic(results, json.dumps(content, allow_nan=False) + "\n")
-    if yolo is not None:
-        write_yolo(yolo, done.document, work.way.target, "train")
-    if label_studio is not None:
-        tasks = label_studio_tasks(done.document, f"dpose {called}".strip())
-        write_atomic(label_studio, json.dumps(tasks, allow_nan=False) + "\n")
+    labels.write(done.document, work.way.target, called)
     return done
 
 

@@ -24,7 +24,7 @@ from dpose.pose.people import FoundPerson, FramesFinder, PeopleFinder, hide_face
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
 from dpose.pose.tracks import Smoother, Tracker
-from dpose.runs.found_people import Document, Found, mapped, person_box
+from dpose.runs.found_people import Document, Found, mapped, person_box, requested_joints
 
 FRAMES, MOST_BYTES = 16, 256 << 20
 """Frames of a video that are predicted at once, and the memory that they may take."""
@@ -43,11 +43,15 @@ class Look:
         threshold: Joints with a lower score are not drawn.
         blank: Whether the skeletons are drawn alone, without the picture.
         hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.people`).
+        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.requested_joints`).
+        smooth: Smooth the joints of videos (`dpose.pose.tracks`).
     """
 
     threshold: float = 0.0
     blank: bool = False
     hide_faces: bool = False
+    skeleton: str | None = None
+    smooth: bool = False
 
 
 @dataclass
@@ -142,15 +146,17 @@ class DrawnPeople:
 
     Args:
         finder: Of people and their joints.
-        way: See above.
         boxes: Where people are.
         look: How they are drawn.
-        smooth: Smooth the joints of videos.
+
+    Raises:
+        DposeError: the skeleton of `look` is none, or has nothing of the finder's.
     """
 
-    def __init__(self, finder: PeopleFinder, way: JointMap, boxes: Boxes, look: Look, smooth: bool) -> None:
-        self.finder, self.way, self.boxes, self.look, self.smooth = finder, way, boxes, look, smooth
-        self._document = Document(way)
+    def __init__(self, finder: PeopleFinder, boxes: Boxes, look: Look) -> None:
+        self.finder, self.boxes, self.look = finder, boxes, look
+        self.way: JointMap = requested_joints(finder.skeleton, look.skeleton)
+        self._document = Document(self.way)
         self.done = Annotated(look=look, document=self._document.values)
 
     def picture(self, path: Path, name: PurePath, target: Path) -> None:
@@ -186,7 +192,7 @@ class DrawnPeople:
         _check_size(path, info.width, info.height)
         at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
         numbered = enumerate(reader)
-        film = _Film(self.finder.skeleton, self.smooth, info.frames)
+        film = _Film(self.finder.skeleton, self.look.smooth, info.frames)
         with video_file(target, info) as writer:
             while frames := [
                 _Frame(number, image, {"frame": number, "time": float(time)}, time)
@@ -240,7 +246,7 @@ class DrawnPeople:
         elif self.look.hide_faces:
             # both as found and as smoothed: a filter lags behind a quick head
             image, hidden = hide_faces(image, poses, self.finder.skeleton)
-            if self.smooth:
+            if self.look.smooth:
                 image, _ = hide_faces(image, [person.pose for person in people], self.finder.skeleton)
             self.done.faces += hidden
         for person in found:

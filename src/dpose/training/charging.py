@@ -115,7 +115,7 @@ def _agree(request: RunRequest, data: RunData) -> None:
     """
     params = trainable_params(request.model).items()
     shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in params]
-    settings = (request.seed, request.resume, request.options.microbatch_size)
+    settings = (request.options.seed, request.options.resume, request.options.microbatch_size)
     request.ranks.agree(
         {
             DATA: data.content,
@@ -150,10 +150,10 @@ def price_run(request: RunRequest, data: RunData) -> RunCharges:
         DposeError: a budget has no room for it, the folder lacks its ledger, or the first weights learnt from the same
             pictures without a guarantee.
     """
-    options, plan, seeded = request.options, request.plan, request.seed is not None
+    options, plan, seeded = request.options, request.plan, request.options.seed is not None
     trial = options.trial
     account = charges(trial.account if trial else options.state_dir)
-    before = account if request.resume else None
+    before = account if options.resume else None
     entry = run_charge(
         request.folder, data.bound, data.own, options, opened=data.opened, seeded=seeded, known=before
     )

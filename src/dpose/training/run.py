@@ -136,7 +136,7 @@ class Run:
         self.log_lacks_steps = False
         self.around: dict[str, str] = {}
         trial = request.options.trial
-        self.fresh_key = Key.fresh() if request.seed is None else Key.from_seed(request.seed)
+        self.fresh_key = Key.fresh() if request.options.seed is None else Key.from_seed(request.options.seed)
         if trial:
             self.fresh_key = trial.key
         # what the ledger says in the end: its last hash, how many steps count by it, and how many by the account

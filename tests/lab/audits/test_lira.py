@@ -120,8 +120,7 @@ def test_positive_control_an_overfitted_model_gives_its_few_units_away(tmp_path)
             plan,
             tmp_path / str(k),
             optimizer=OptimizerConfig("adam", lr=0.004),
-            seed=k,
-            options=RunOptions(threads=1, state_dir=tmp_path, console=Console(quiet=True)),
+            options=RunOptions(seed=k, threads=1, state_dir=tmp_path, console=Console(quiet=True)),
         )
         rows.append(scores)
     shadows = ScoredUnits(np.stack(rows[:5]), np.stack(coins[:5]))

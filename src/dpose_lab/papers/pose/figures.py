@@ -204,12 +204,11 @@ def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> 
                     for c in clip_norms
                     if (t := Training(method, strategy, c, e)) in values
                 },
-                epsilons,
-                clip_norms,
+                ("epsilon", epsilons),
+                ("C", clip_norms),
                 f"{method}, {strategy}: {whose}",
                 span,
                 ".1f",
-                names=("epsilon", "C"),
                 missing="not run",
             )
     caption = f"{_metric(design)} by clipping norm C and epsilon, one scale of colours" + (

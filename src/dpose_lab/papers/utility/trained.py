@@ -69,9 +69,11 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
             plan=TrainingPlan(**how["plan"]),
             out=Path(place) / "run",
             optimizer=OptimizerConfig(**how["optimizer"]),
-            seed=seed,
             options=RunOptions(
-                start=find_model(MODEL), state_dir=Path(place) / "state", console=Console(quiet=True)
+                seed=seed,
+                start=find_model(MODEL),
+                state_dir=Path(place) / "state",
+                console=Console(quiet=True),
             ),
         )
     if run.interrupted:

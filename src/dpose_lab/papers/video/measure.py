@@ -149,9 +149,8 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
             plan=plan,
             out=Path(place) / "run",
             optimizer=OptimizerConfig(lr=2e-3),
-            seed=seed,
             options=RunOptions(
-                state_dir=Path(place) / "state", console=quiet, microbatch_size=BATCH * units.views
+                seed=seed, state_dir=Path(place) / "state", console=quiet, microbatch_size=BATCH * units.views
             ),
         )
     if run.interrupted:
