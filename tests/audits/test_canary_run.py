@@ -9,12 +9,10 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
-from dpose.audits.canary_run import canary_run
-from dpose.audits.faults import FAULTS, VISIBLE, planted
+from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
+from dpose.audits.faults import FAULTS, UNSEEN, VISIBLE, planted, undetected_words
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.training.canaries import (
     PARAMETER,
     CanaryUnits,

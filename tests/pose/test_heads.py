@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from dpose.pose.heads import adapt_head, resize, temper
-from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.model import PoseConfig, PoseModel, adapt_head, resize, temper
 from dpose.pose.skeletons import COCO, MPII
 from refusals import refused
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.attackers import true_positives
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.tradeoff import approximate
 from dpose.report.charts import (
     MeasuredRates,
@@ -20,7 +20,7 @@ from dpose.report.charts import (
     paired_dots,
     trade_off_chart,
 )
-from dpose.report.palette import LIGHT, PALETTE
+from dpose.report.inline import LIGHT, PALETTE
 from dpose.report.plots import DARK_INK, PALE_INK, bars, curves, heat_map, sheet, svg
 
 HOSTILE = '"><script>alert(1)</script> $\\frac{x}$ _\x00\u202e'

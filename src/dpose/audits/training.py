@@ -14,13 +14,11 @@ import torch
 from rich.console import Console
 
 from dpose.account import note_weights
-from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
-from dpose.audits.faults import FAULTS, check_fault, planted
+from dpose.audits.canary_run import BLACK_BOX, PIXEL, WHITE_BOX, ToyTask, ToyUnits, canary_run
+from dpose.audits.faults import FAULTS, check_fault, planted, undetected_words
 from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
 from dpose.audits.report import write_audit_report
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import undetected_words
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
@@ -31,7 +29,7 @@ from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.sections import AuditResult
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import build_model, open_units

@@ -41,7 +41,7 @@ def export_onnx_file(
     ] = None,
 ) -> None:
     """Write a model as ONNX, after checking that it finds every joint where the model does."""
-    from dpose.runs.export import export_run
+    from dpose.pose.export import export_run
 
     done = export_run(run, out, pictures or [])
     plain_console().print(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpose.cli.data import Annotations, with_annotations
-from dpose.cli.options import option, plain_console, unset
-from dpose.cli.run_options import Limit
+from dpose.cli.options import Limit, option, plain_console, unset
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ def evaluate(
     choice.check(run, out, with_noise=noised.epsilon is not None)
     query = noised.query()
     if choice.predictions is not None:
-        from dpose.runs.scoring import score_file
+        from dpose.runs.evaluate import score_file
 
         console.print(score_file(choice.predictions, spec, console))
         return

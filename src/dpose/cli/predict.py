@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dpose.pose.boxes import Boxes
-    from dpose.runs.predict import Predictor
+    from dpose.runs.annotate import Predictor
 
 TORCHVISION = "torchvision"
 
@@ -68,7 +68,7 @@ class People:
     def boxes(self, console: Console) -> Boxes:
         """Where people are: what was typed, a file's, labels', a detector's, or for the model to find."""
         from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
-        from dpose.runs.predict import parse_box
+        from dpose.runs.annotate import parse_box
 
         if self.box:
             return FixedBox(parse_box(self.box))
@@ -168,9 +168,8 @@ def predict(
     people.check()
     drawing.check()
     from dpose.media.kinds import left_out
-    from dpose.runs.annotate import LabelFiles, annotate, find_files, names_several
+    from dpose.runs.annotate import LabelFiles, annotate, find_files, joint_table, names_several
     from dpose.runs.drawn_people import Look
-    from dpose.runs.predict import joint_table
 
     run, sources = _split(sources)
     left: list[Path] = []
@@ -208,8 +207,7 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     that come with dpose, unless a file or folder is called so.
     """
     from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
-    from dpose.pose.folder import CONFIG, find_model
-    from dpose.pose.hub import PREFIX
+    from dpose.pose.folder import CONFIG, PREFIX, find_model
     from dpose.pose.weights_file import SUFFIXES
 
     first, on_hub = Path(paths[0]).expanduser(), paths[0].startswith(PREFIX)
@@ -224,7 +222,7 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:
-    from dpose.runs.predict import bundled_predictor, model_predictor
+    from dpose.runs.annotate import bundled_predictor, model_predictor
 
     if run is not None:
         return model_predictor(run, flip_test=flip)

@@ -34,7 +34,7 @@ def show_statement(
 
 def check_statement(artefact: Artefact) -> None:
     """Hold a statement to the published JSON Schema, and compute its numbers again."""
-    from dpose.privacy.rounding import upper
+    from dpose.privacy.ranges import upper
     from dpose.privacy.statement import SCHEMA
     from dpose.runs.statement_files import open_statement
 
@@ -126,8 +126,7 @@ def export_statement(
     out: Out = None,
 ) -> None:
     """The statement in the form of others, after checking that it adds up."""
-    from dpose.privacy.registry import registry_entry
-    from dpose.runs.statement_files import card_metadata, open_statement
+    from dpose.runs.statement_files import card_metadata, open_statement, registry_entry
 
     if registry == model_card:
         raise DposeError("form-missing", "in which form?", fix="give --registry or --model-card")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpose.cli.cluster import CARRYING, Carrying, Cluster, Engine, places_in
-from dpose.cli.options import command_line, option, plain_console
+from dpose.cli.options import TRAIN, Seed, check_given, command_line, option, plain_console
 from dpose.cli.remote import stored_run
-from dpose.cli.run_options import TRAIN, Seed, check_given
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:

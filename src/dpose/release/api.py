@@ -37,7 +37,7 @@ from dpose.release.config import (
 )
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
-from dpose.release.grid import Shape
+from dpose.release.grid import Shape, is_tensor
 from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
@@ -48,7 +48,6 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import PEAKS, AnyPlan, bind, release_statement
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
-from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from dpose.media.drawing import picture_grid
 from dpose.media.images import encode_image
-from dpose.privacy.rounding import as_given
-from dpose.report.inline import showable
-from dpose.report.palette import LIGHT, SERIES
+from dpose.privacy.ranges import as_given
+from dpose.report.inline import LIGHT, SERIES, showable
 from dpose.report.results import Figure
 
 WIDTH = 400

@@ -21,10 +21,19 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.elsewhere import is_elsewhere
-from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
-from dpose.pose.hub import PREFIX
-from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
+from dpose.pose.folder import PREFIX, find_model, load_model
+from dpose.pose.model import (
+    PoseConfig,
+    PoseModel,
+    Strategy,
+    adapt_head,
+    apply_strategy,
+    change_codec,
+    divisible,
+    fold_batchnorm,
+    resize,
+    temper,
+)
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
@@ -325,7 +334,7 @@ def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | SubjectUnits
         input_size=model.input_size,
         regions=regions_for(model),
         augment=augment(config),
-        unit="image" if people else cast(UnitKind, unit),
+        unit="image" if people else cast("UnitKind", unit),
         limit=None if people else limit,
     )
     if not people:

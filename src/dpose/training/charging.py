@@ -23,14 +23,13 @@ from dpose.privacy.keys import keys_kept
 from dpose.privacy.ledger import head_kept
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import large_delta, upper
 from dpose.privacy.sections import PublicInput
 from dpose.training.checkpoint import checkpoints
 from dpose.training.first_weights import Inherited, first_of, inherited
+from dpose.training.folder import run_id_of
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
-from dpose.training.local_state import run_id_of
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.reproducibility import code_digest

@@ -17,8 +17,8 @@ from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.first_weights import FirstWeights
+from dpose.training.folder import Places
 from dpose.training.guards import LearntFrom
-from dpose.training.local_state import Places
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts

@@ -27,8 +27,8 @@ from dpose.account.reservations import CountedSteps, LedgerTakenError
 from dpose.errors import DposeError
 from dpose.privacy.keys import StoredKey
 from dpose.privacy.noise import Key
-from dpose.privacy.queries import Query
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.charging import RunCharges, RunData
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint

@@ -36,11 +36,10 @@ from dpose.training.closed_form import solvable
 from dpose.training.distributed import process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
-from dpose.training.folder import write_run_folder
+from dpose.training.folder import keep_places, write_run_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_model
 from dpose.training.loader import Loader
-from dpose.training.local_state import keep_places
 from dpose.training.optim import ONE_STEP, OptimizerConfig
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan

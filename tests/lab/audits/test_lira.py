@@ -7,7 +7,7 @@ from rich.console import Console
 from scipy.stats import norm
 
 from dots import Dots, DotsTask
-from dpose.audits.one_run import epsilon_bound, guess
+from dpose.audits.findings import epsilon_bound, guess
 from dpose.training.canaries import toss_coins
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions

@@ -63,9 +63,9 @@ def _checked_on_one_side(patch: Patches, check: str) -> None:
 
         return called
 
-    patch.seen_by("dpose.runs.tune_problem", "split_sides", split_sides)
+    patch.seen_by("dpose.runs.tune_config", "split_sides", split_sides)
     patch.seen_by(
-        "dpose.runs.tune_problem",
+        "dpose.runs.tune_config",
         check,
         lambda original: lambda units, _every, *rest: original(units, split[-1].training, *rest),
         "open_problem",
@@ -111,7 +111,7 @@ CHOOSING = (
     Planted(
         "choosing: a score without noise",
         lambda patch: patch.argument(
-            "dpose.runs.unit_scores:noised_trial_score",
+            "dpose.runs.group_scores:noised_trial_score",
             "stream",
             lambda _: SimpleNamespace(gaussian=lambda shape, scale: np.zeros(shape)),
         ),
@@ -120,7 +120,7 @@ CHOOSING = (
     Planted(
         "choosing: a person on both sides",
         lambda patch: patch.seen_by(
-            "dpose.privacy.train_score_split", "KnownPictures", lambda _: type("Nobody", (), {})
+            "dpose.privacy.tuning", "KnownPictures", lambda _: type("Nobody", (), {})
         ),
         ("runs/test_tune.py::test_sides_share_nobody_and_depend_on_names_alone",),
     ),

@@ -12,9 +12,8 @@ import torch
 from rich.console import Console
 
 from dpose.action.data.units import VideoSet, VideoUnits
-from dpose.action.metrics import AttributeResult, Top1Result
 from dpose.action.model import ActionConfig, fresh_model
-from dpose.action.task import ActionTask, AttributeTask
+from dpose.action.task import ActionTask, AttributeResult, AttributeTask, Top1Result
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
