@@ -74,7 +74,7 @@ GUARDED = {
     ),
     "studio/jobs.py": Guarded(
         ("studio/test_views.py", "studio/test_security.py", "studio/test_release.py"),
-        ("Child.lines", "Child.stop", "answer", "release_memory"),
+        ("Child.lines", "Child.stop", "answer", "release_memory", "Jobs", "ReleaseJob.hear"),
     ),
     "studio/opened.py": Guarded(
         ("studio/test_security.py", "studio/test_release.py"),
@@ -95,9 +95,6 @@ GUARDED = {
             ),
             *("_file_json", "_job_json", "make_app"),
         ),
-    ),
-    "studio/jobs.py": Guarded(
-        ("studio/test_views.py", "studio/test_release.py"), ("Jobs", "ReleaseJob.hear")
     ),
     "studio/preview.py": Guarded(("studio/test_release.py",), ("_noise", "_of_clip", "plan_for")),
     "studio/settings.py": Guarded(("studio/test_release.py",), ("up_the_ladder", "wanted", "drawn_box")),

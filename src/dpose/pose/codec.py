@@ -11,19 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.correction import CorrectedCodec
-from dpose.pose.heatmap import HeatmapCodec, inside
 from dpose.pose.outputs import CodecSettings, Outputs
-from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
 from dpose.pose.skeletons import SKELETONS
 
@@ -193,6 +189,8 @@ class RegressionCodec:
         The target of a score is exp(-d^2 / (2 sigma^2)), d the distance in pixels between the predicted and the
         labelled position; no gradient goes through it to the position. A joint outside the picture has weight 0.
         """
+        from dpose.pose.heatmap import inside
+
         shares, scores = outputs
         places, weight = inside(keypoints.to(shares.dtype), visible, self.input_size)
         size = self._extent(shares)
@@ -234,20 +232,39 @@ class RegressionCodec:
         return like.new_tensor([width, height])
 
 
+def _heatmap(**settings: Any) -> Callable[[CodecSettings], Codec]:
+    def make(config: CodecSettings) -> Codec:
+        from dpose.pose.heatmap import HeatmapCodec
+
+        return HeatmapCodec.of(config, **settings)
+
+    return make
+
+
+def _blazepose(config: CodecSettings) -> Codec:
+    from dpose.pose.blaze_codec import BlazePoseCodec
+
+    return BlazePoseCodec.of(config)
+
+
+def _rtmpose(config: CodecSettings) -> Codec:
+    from dpose.pose.rtmpose import RtmposeCodec
+
+    return RtmposeCodec.of(config)
+
+
 CODECS: dict[str, CodecEntry] = {
     "simcc": CodecEntry(SimccCodec.of),
-    "heatmap": CodecEntry(HeatmapCodec.of),
-    "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, growth="transposed")),
+    "heatmap": CodecEntry(_heatmap()),
+    "heatmap-deconv": CodecEntry(_heatmap(growth="transposed")),
     "regression": CodecEntry(RegressionCodec.of),
-    "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
-    "rtmpose": CodecEntry(RtmposeCodec.of, maps=False),
+    "blazepose": CodecEntry(_blazepose, maps=False),
+    "rtmpose": CodecEntry(_rtmpose, maps=False),
     # weights of other libraries, trained with other positions for a cell
-    "vitpose": CodecEntry(partial(HeatmapCodec.of, growth="interpolated", places="corners"), maps=False),
-    "vitpose-classic": CodecEntry(
-        partial(HeatmapCodec.of, growth="transposed", places="corners"), maps=False
-    ),
-    "heatmap-msra": CodecEntry(partial(HeatmapCodec.of, places="first"), maps=False),
-    "heatmap-udp": CodecEntry(partial(HeatmapCodec.of, places="corners"), maps=False),
+    "vitpose": CodecEntry(_heatmap(growth="interpolated", places="corners"), maps=False),
+    "vitpose-classic": CodecEntry(_heatmap(growth="transposed", places="corners"), maps=False),
+    "heatmap-msra": CodecEntry(_heatmap(places="first"), maps=False),
+    "heatmap-udp": CodecEntry(_heatmap(places="corners"), maps=False),
 }
 """Codecs by name. The first is the default for configurations and backbones that name none."""
 
