@@ -8,7 +8,8 @@ from torch.func import grad, vmap
 from dpose.pose.blaze_codec import HEAT_SIGMA, BlazePoseCodec, heat_loss
 from dpose.pose.blazepose import POINTS, SIDE, STRIDE
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.model import PoseConfig, PoseModel, adapt_head
+from dpose.pose.heads import adapt_head
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import BLAZEPOSE, LSP, MPII, SKELETONS, skeleton_of
 from pose.astronauts import astronauts
 from refusals import refused

@@ -19,7 +19,8 @@ from dpose.pose.blaze_people import (
 from dpose.pose.crops import Box, crop_transform, transform_points
 from dpose.pose.data import Augment, open_data
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.model import PoseConfig, PoseModel, adapt_head
+from dpose.pose.heads import adapt_head
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
 from dpose.runs.data import regions_for
 from refusals import refused

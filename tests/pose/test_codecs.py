@@ -17,17 +17,9 @@ from dpose.pose import export as export_module
 from dpose.pose.backbones import BACKBONES, Backbone, register_backbone
 from dpose.pose.codec import CODECS, codec_of, codecs_for, register_codec
 from dpose.pose.folder import load_model, save_model
+from dpose.pose.heads import adapt_head, change_codec, resize, temper
 from dpose.pose.heatmap import HeatmapCodec, peaks
-from dpose.pose.model import (
-    PoseConfig,
-    PoseModel,
-    adapt_head,
-    apply_strategy,
-    change_codec,
-    fold_batchnorm,
-    resize,
-    temper,
-)
+from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.predict import predict_image, predict_outputs
 from dpose.pose.simcc import SimccCodec
 from dpose.pose.skeletons import COCO, MPII

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from dpose.pose.model import PoseConfig, PoseModel, adapt_head, resize, temper
+from dpose.pose.heads import adapt_head, resize, temper
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 from refusals import refused
 

@@ -9,7 +9,8 @@ import torch
 
 from dpose.pose.codec import codec_of
 from dpose.pose.folder import load_model, save_model
-from dpose.pose.model import PoseConfig, PoseModel, adapt_head, apply_strategy, fold_batchnorm, resize
+from dpose.pose.heads import adapt_head, resize
+from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.rtmpose import BETA, CspNext, GatedAttention
 from exact_units import check_exact, shake, units
 from refusals import refused

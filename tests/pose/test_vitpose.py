@@ -12,16 +12,8 @@ from dpose.cli import main
 from dpose.pose.backbones import backbone_named
 from dpose.pose.codec import codec_of
 from dpose.pose.folder import load_model, save_model
-from dpose.pose.model import (
-    LIGHT,
-    PoseConfig,
-    PoseModel,
-    adapt_head,
-    apply_strategy,
-    change_codec,
-    fold_batchnorm,
-    resize,
-)
+from dpose.pose.heads import adapt_head, change_codec, resize
+from dpose.pose.model import LIGHT, PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.timm_models import HighestBranch
 from exact_units import check_exact, shake, units
 from refusals import refused

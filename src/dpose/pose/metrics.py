@@ -322,8 +322,8 @@ def oks(
 def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.float64]:
     """Compute the score that ranks people, (N,) in [0, 1]: box score times the mean of the joints' scores above `KEPT`.
 
-    A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.codec.Codec.decode`), so the
-    product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
+    A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.outputs.Codec.decode`), so
+    the product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
 
     Args:
         box_scores: (N,), in [0, 1].

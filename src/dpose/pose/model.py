@@ -2,15 +2,12 @@
 
 The backbone is TinyViT (Wu et al. 2022) by default (`dpose.pose.backbones`), and so is the head of the codec
 SimCC (Li et al. 2022; `dpose.pose.codec`).
-
-Changes of a trained model's head: for another skeleton or picture size, a softer one, or one of another codec.
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -18,14 +15,13 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import Backbone, backbone_named
-from dpose.pose.codec import DEFAULT, Codec, codec_of, codecs_for
+from dpose.pose.codec import DEFAULT, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
-from dpose.pose.outputs import Outputs
-from dpose.pose.skeletons import SKELETONS, joint_map, skeleton_from_dict, skeleton_named, skeleton_to_dict
+from dpose.pose.outputs import Codec, Outputs
+from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 
 Strategy = Literal["light", "finetune", "full", "scratch", "head"]
 
@@ -321,159 +317,3 @@ def _same_kind(value: Any, default: Any) -> bool:
     if isinstance(default, float):
         return type(value) in (int, float)
     return type(value) is type(default)
-
-
-def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | None = None) -> PoseModel:
-    """Return a copy of a model that predicts another skeleton's joints.
-
-    The head's last layer that tells joints apart (SimCC's 1x1 convolution, `Codec.joint_layers`) has rows of
-    weights and biases of each joint. Joints with the same name in both skeletons keep theirs: twelve from COCO to MPII,
-    the limbs. All others are initialised as in a new model: MPII's upper neck and head top have no COCO joint, and
-    pelvis and thorax are rows of their own, not the middle of others. What is shared by all joints, as SimCC's layers
-    from a joint's map to bins, stays.
-
-    Args:
-        model: Any pose model; not changed.
-        skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        generator: Draws the new rows; torch's own by default.
-
-    Returns:
-        The copy, in the same mode and on the same device; every parameter that trained still does.
-    """
-    joints = len(skeleton_named(skeleton))
-    adapted = copy.deepcopy(model)
-    if skeleton == model.config.skeleton:
-        return adapted
-    codec = model.codec
-    if codec.joint_layers is None:
-        adapted.config = replace(model.config, skeleton=skeleton)
-        codec_of(adapted.config)  # refuses joints that the codec does not support
-        return adapted
-    if not codec.joint_layers:
-        raise DposeError(
-            "skeleton-unsupported",
-            f"has a head for {model.config.skeleton}'s joints alone",
-            f"codec {model.config.codec}",
-        )
-    shared = joint_map(model.config.skeleton, skeleton).shared
-    for name, rows in codec.joint_layers.items():
-        old = adapted.head.get_submodule(name)
-        new = _with_rows(old, rows * joints, codec.fresh, generator)
-        with torch.no_grad():
-            for source, target in shared:
-                mine, theirs = (slice(joint * rows, (joint + 1) * rows) for joint in (target, source))
-                for kind, parameter in new.named_parameters():
-                    parameter[mine] = old.get_parameter(kind)[theirs]
-        adapted.head.set_submodule(name, new)
-    adapted.config = replace(adapted.config, skeleton=skeleton)
-    return adapted
-
-
-def _with_rows(old: nn.Module, rows: int, fresh: float, generator: torch.Generator | None) -> nn.Module:
-    """Return a new layer like `old` with so many rows: torch's uniform initialisation, scaled by `fresh`."""
-    bias = cast(Any, old).bias is not None
-    if isinstance(old, nn.Conv2d):
-        shape: dict[str, Any] = {"stride": old.stride, "padding": old.padding, "bias": bias}
-        new: nn.Conv2d | nn.Linear = nn.Conv2d(old.in_channels, rows, cast(Any, old.kernel_size), **shape)
-    else:
-        assert isinstance(old, nn.Linear), f"no rule for the rows of {type(old).__name__}"
-        new = nn.Linear(old.in_features, rows, bias=bias)
-    reach = fresh * new.weight[0].numel() ** -0.5  # torch's own reach: the root of a row's inputs
-    with torch.no_grad():
-        for parameter in new.parameters():
-            parameter.uniform_(-reach, reach, generator=generator)
-    new = new.to(old.weight.device, old.weight.dtype)
-    new.train(old.training)
-    new.requires_grad_(old.weight.requires_grad)
-    return new
-
-
-def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseModel:
-    """Return a copy of a model for pictures of another size, or with another stride.
-
-    The backbone keeps its weights. SimCC's two layers that turn a joint's map into bins are resampled, linearly over
-    rows, columns and bins, each sum over cells scaled to their new number: a share of the picture's height and width
-    stays the same share. Heads without such layers fit any map and stay as they are. Features of larger people differ
-    from those the model was trained on: train the copy.
-
-    Args:
-        model: Any pose model; not changed.
-        input_size: (H, W), multiples of the stride.
-        stride: One of the backbone's.
-    """
-    config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
-    made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
-    wanted, tensors = made.state_dict(), dict(model.state_dict())
-    for layer in model.codec.bin_layers:
-        for name in (f"head.{layer}.weight", f"head.{layer}.bias"):
-            tensors[name] = _resampled(tensors[name], model.config, config, len(wanted[name]))
-    other = [n for n, t in wanted.items() if n not in tensors or tensors[n].shape != t.shape]
-    if other:
-        raise DposeError(
-            "input-size-fixed",
-            f"has weights for pictures of {model.config.input_size[0]}x{model.config.input_size[1]} alone ({other[0]})",
-            model.config.preset,
-            "leave model.input_size and model.stride out, or start from others: --init imagenet, --strategy scratch",
-        )
-    made.load_state_dict({name: tensors[name] for name in wanted})
-    return made
-
-
-def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
-    """Return the layers of a model's head that `temper` divides."""
-    layers = codec_of(config).bin_layers
-    if not layers:
-        raise DposeError(
-            "temperature-without-bins",
-            f"divides logits of bins, which {config.codec} does not have",
-            f"model.temperature={temperature:g}",
-            "leave it out",
-        )
-    return layers
-
-
-def change_codec(model: PoseModel, codec: str) -> PoseModel:
-    """Return a copy of a model with an untrained head of another codec, drawn by torch's generator."""
-    made = PoseModel(replace(model.config, codec=codec, sigma=0.0))
-    backbone = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
-    made.load_state_dict({**made.state_dict(), **backbone})
-    return made.to(next(model.parameters()).device).train(model.training)
-
-
-def temper(model: PoseModel, temperature: float) -> PoseModel:
-    """Return a copy of a model whose logits are divided by `temperature`: same predictions, less confident above 1.
-
-    Guo et al. 2017, "On calibration of modern neural networks", section 4.2: temperature scaling, of the last two
-    layers' weights and biases. A model that has seen its public pictures many times is overconfident on other people's,
-    and their first gradients say little else. Clipped to a norm and noised, they carry little of where joints are:
-    dividing before the first private step spends the budget on that instead (docs/lab/results.md).
-
-    Args:
-        model: Any pose model; not changed.
-        temperature: A number that was chosen without private data, or whose choice is declared.
-
-    Returns:
-        The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
-    """
-    if not 0 < temperature < math.inf:
-        raise DposeError("temperature-not-positive", "a temperature is a positive number", str(temperature))
-    layers = divisible(model.config, temperature)
-    tempered = copy.deepcopy(model)
-    with torch.no_grad():
-        for layer in layers:
-            for parameter in tempered.head.get_submodule(layer).parameters(recurse=False):
-                parameter.div_(temperature)
-    return tempered
-
-
-def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> Tensor:
-    """Resample a layer's weights (bins, cells) or bias (bins,) to other numbers of cells and bins, share by share."""
-    if values.ndim == 1:
-        return F.interpolate(values[None, None], size=bins, mode="linear")[0, 0]
-    (h, w), (rows, columns) = (
-        tuple(n * config.upsample for n in config.backbone.map_size(config.input_size))
-        for config in (old, new)
-    )
-    cube = values.view(1, 1, -1, h, w)
-    cube = F.interpolate(cube, size=(bins, rows, columns), mode="trilinear")
-    return cube.view(bins, -1) * (h * w / (rows * columns))

@@ -11,7 +11,6 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
-from dpose.pose.correction import fit_directions, with_correction
 from dpose.pose.data import (
     Augment,
     PoseUnits,
@@ -22,18 +21,16 @@ from dpose.pose.data import (
 )
 from dpose.pose.elsewhere import is_elsewhere
 from dpose.pose.folder import PREFIX, find_model, load_model
-from dpose.pose.model import (
-    PoseConfig,
-    PoseModel,
-    Strategy,
+from dpose.pose.heads import (
     adapt_head,
-    apply_strategy,
     change_codec,
     divisible,
-    fold_batchnorm,
+    fit_directions,
     resize,
     temper,
+    with_correction,
 )
+from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file

@@ -36,7 +36,7 @@ class Recipe:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
         temperature: What the logits of weights from the public run are divided by before the private one: they have
-            seen few pictures often, and are too sure of others (`dpose.pose.model.temper`).
+            seen few pictures often, and are too sure of others (`dpose.pose.heads.temper`).
         quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
             grows with it, and at small budgets that is most of what moves them.
         chosen_on: What was read to choose it, by the kind of data; for the statements of runs on such data.
@@ -194,7 +194,7 @@ class ModelChoice(BaseModel):
             registered (`dpose.pose.codec`). By default that of the model that `init` names, else the preset's
             own. A model of another codec keeps its backbone and gets a fresh head.
         temperature: What the logits of first weights for poses are divided by before the first step (`temper` in
-            `dpose.pose.model`); None for 1, as they are.
+            `dpose.pose.heads`); None for 1, as they are.
         init_data: Data sets that these first weights have learnt from, names with commas between them, or "unknown";
             added to what they say themselves (`dpose.training.trained_on`). Private data of such a set are refused.
         init_licence: The licence of the first weights, for the statement; that of weights of dpose is known.
