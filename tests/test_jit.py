@@ -44,7 +44,9 @@ def test_a_kernel_calls_others_and_keeps_its_name():
 def test_numba_is_loaded_at_the_first_call_that_is_worth_it():
     code = (
         "import sys, numpy as np\n"
-        "import dpose.privacy.gaussian_noise, dpose.privacy.discrete as discrete, dpose.release.partition as kernels\n"
+        "import dpose.privacy.gaussian_noise\n"
+        "from dpose.privacy import discrete\n"
+        "from dpose.release import partition\n"
         "from dpose import jit\n"
         "pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)\n"
         "words, digits = pixels.reshape(-1, 350).astype(np.uint16), np.full(30, 99, np.uint16)\n"

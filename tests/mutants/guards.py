@@ -296,7 +296,7 @@ GUARDED = {
     "runs/tune.py": Guarded(
         ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
     ),
-    "runs/tune_config.py": Guarded(
+    "runs/tune_problem.py": Guarded(
         ("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials", "open_problem")
     ),
     "privacy/discrete.py": Guarded(("test_jit.py", *EXACT)),

@@ -42,7 +42,8 @@ from dpose.runs import group_scores as by_unit
 from dpose.runs import tune
 from dpose.runs.group_scores import noised_trial_score, unit_scores
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
-from dpose.runs.tune_config import TuningConfig, priced_trials
+from dpose.runs.tune_config import TuningConfig
+from dpose.runs.tune_problem import priced_trials
 from dpose.runs.verify import verify_run
 from dpose.training import run as loops
 from quick import quick  # noqa: F401

@@ -207,7 +207,8 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     that come with dpose, unless a file or folder is called so.
     """
     from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
-    from dpose.pose.folder import CONFIG, PREFIX, find_model
+    from dpose.pose.folder import CONFIG, find_model
+    from dpose.pose.hub import PREFIX
     from dpose.pose.weights_file import SUFFIXES
 
     first, on_hub = Path(paths[0]).expanduser(), paths[0].startswith(PREFIX)

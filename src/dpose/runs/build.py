@@ -20,7 +20,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.elsewhere import is_elsewhere
-from dpose.pose.folder import PREFIX, find_model, load_model
+from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import (
     adapt_head,
     change_codec,
@@ -30,6 +30,7 @@ from dpose.pose.heads import (
     temper,
     with_correction,
 )
+from dpose.pose.hub import PREFIX
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS

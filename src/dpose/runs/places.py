@@ -10,7 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.pose.backbones import shipped_weights
-from dpose.pose.folder import PREFIX
+from dpose.pose.hub import PREFIX
 from dpose.runs.build import resolved
 from dpose.runs.config import RunConfig, filled_in, without_none
 from dpose.runs.data import IMAGENET, any_spec

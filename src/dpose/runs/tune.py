@@ -53,9 +53,8 @@ from dpose.runs.group_scores import noised_trial_score
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import task_entry
-from dpose.runs.tune_config import (
-    DEFAULTED,
-    TuningConfig,
+from dpose.runs.tune_config import DEFAULTED, TuningConfig
+from dpose.runs.tune_problem import (
     TuningProblem,
     facts_of_tuning,
     open_problem,

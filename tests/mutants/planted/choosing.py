@@ -63,9 +63,9 @@ def _checked_on_one_side(patch: Patches, check: str) -> None:
 
         return called
 
-    patch.seen_by("dpose.runs.tune_config", "split_sides", split_sides)
+    patch.seen_by("dpose.runs.tune_problem", "split_sides", split_sides)
     patch.seen_by(
-        "dpose.runs.tune_config",
+        "dpose.runs.tune_problem",
         check,
         lambda original: lambda units, _every, *rest: original(units, split[-1].training, *rest),
         "open_problem",
