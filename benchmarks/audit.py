@@ -10,7 +10,7 @@ all of 59 are flagged, the power is at least 0.95, with confidence 95 %. Seeds a
 commands that release files, whose keys are the operating system's). Each cell is one line of the file; a cell that
 stands there with the same source code, level and sizes is not run again.
 
-Training runs use the real engine on a task without pictures (`dpose.audits.toy_task`): what is audited is sampling,
+Training runs use the real engine on a task without pictures (`dpose.audits.canary_run`): what is audited is sampling,
 clip, sum, noise and divisor, and gradient canaries depend on nothing else.
 """
 
@@ -30,15 +30,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dpose.audits.canary_run import canary_run
-from dpose.audits.faults import FAULTS, planted
+from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
+from dpose.audits.faults import FAULTS, UNSEEN, planted
 from dpose.audits.findings import code_version, weigh
 from dpose.audits.noise_family import Family
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.trials import Trials
-from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main as run_command
-from dpose.privacy.rounding import as_given, lower
+from dpose.privacy.ranges import as_given, lower
 from dpose.training.canaries import CanaryUnits, GradientCanaries, toss_coins
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -118,8 +116,7 @@ class Runner:
                 units,
                 PLAN,
                 Path(folder) / "run",
-                seed=seed,
-                options=RunOptions(state_dir=Path(folder), console=Console(quiet=True)),
+                options=RunOptions(seed=seed, state_dir=Path(folder), console=Console(quiet=True)),
             )
         found = weigh(adversaries, included, self.family, float(self.bound.epsilon or 0.0), self.alpha)
         return {"flagged": found.flagged, "bound": found.bound, "by": list(found.refuted)}

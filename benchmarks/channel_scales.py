@@ -22,8 +22,7 @@ from torch import Tensor
 from dpose.pose.blazepose import ScaledConv
 from dpose.pose.data import Augment, open_data
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseModel, adapt_head
 from dpose.pose.skeletons import MPII
 from dpose.pose.task import PoseTask
 from dpose.runs.data import regions_for

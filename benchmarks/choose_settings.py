@@ -40,8 +40,7 @@ from shrinkage import noise_in_weights, shrink
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
-from dpose.pose.heads import temper
-from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm, temper
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic

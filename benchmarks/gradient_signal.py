@@ -27,7 +27,7 @@ from dpose.pose.data import Augment, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, trainable_params, unit_loss
 from dpose.training.plan import TrainingPlan

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose import jit
+from dpose.privacy.gaussian_noise import rounded_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.rounded_gaussian import rounded_gaussian
 from dpose.training.kernels import cpu
 from dpose_scene.data import render_at
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from dpose.privacy.accounting import Accountant, epsilon, noise_multiplier
 from dpose.privacy.events import SampledGaussian
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.tuning import selection_epsilon
 

@@ -36,7 +36,7 @@ from dpose.media.video import probe, read_frames
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.gaussian import largest_mu
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.rounding import lower
+from dpose.privacy.ranges import lower
 from dpose.privacy.statement import Neighbours
 from dpose.release.config import Projection
 from dpose.release.grid import Shape

@@ -35,12 +35,11 @@ from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.data import DataSpec, open_labels
 from dpose.pose.evaluate import finder_of
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.metrics import PCKhResult
-from dpose.pose.oks import oks
+from dpose.pose.metrics import PCKhResult, oks
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import joint_map
+from dpose.runs.evaluate import pictures_of
 from dpose.runs.pose import scored, scored_whole
-from dpose.runs.scoring import pictures_of
 
 FOUND = 0.5
 """The OKS above which a person counts as found."""

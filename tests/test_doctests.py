@@ -12,7 +12,7 @@ MODULES = (
     "dpose.privacy.accounting",
     "dpose.privacy.events",
     "dpose.privacy.gaussian",
-    "dpose.privacy.rounding",
+    "dpose.privacy.ranges",
     "dpose.privacy.selection",
     "dpose.privacy.statement",
     "dpose.privacy.words",
@@ -21,7 +21,7 @@ MODULES = (
     "dpose.privacy.neighbours",
     "dpose.privacy.ranges",
     "dpose.runs.config",
-    "dpose.tensors",
+    "dpose.release.grid",
     "dpose.training.plan",
 )
 

@@ -89,7 +89,7 @@ def test_what_one_function_refuses_is_told_apart():
     assert same == {
         ("dpose/release/archive.py", "archive-damaged"),
         ("dpose/release/linear.py", "video-length-differs"),
-        ("dpose/studio/children.py", "decoding-limit-passed"),
+        ("dpose/studio/jobs.py", "decoding-limit-passed"),
     }
 
 

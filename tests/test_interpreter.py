@@ -113,7 +113,7 @@ def test_the_studios_processes(folder):
     assert "picture" in script(
         folder,
         f"""
-from dpose.studio.children import answer
+from dpose.studio.jobs import answer
 print(answer("decode", {{"source": {str(photo)!r}, "roots": [{str(room)!r}], "room": {str(room)!r}}}))
 """,
     )
@@ -148,9 +148,9 @@ def test_a_file_of_the_folder_does_not_say_where_compiled_code_is_read_from(fold
         """
 import numpy as np
 from dpose import jit
-from dpose.release import kernels
+from dpose.release import partition
 jit._spared = jit.WORTH
-kernels.block_sums(np.zeros((32, 32, 3), np.uint8), 16)
+partition.block_sums(np.zeros((32, 32, 3), np.uint8), 16)
 """,
     )
     assert not (folder / "planted").exists()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dpose import jit
 from dpose.jit import kernel
-from dpose.privacy import coins
-from dpose.release import kernels
+from dpose.privacy import discrete
+from dpose.release import partition
 from tiers import rest_slow
 
 STEP = 3
@@ -44,11 +44,13 @@ def test_a_kernel_calls_others_and_keeps_its_name():
 def test_numba_is_loaded_at_the_first_call_that_is_worth_it():
     code = (
         "import sys, numpy as np\n"
-        "import dpose.privacy.rounded_gaussian, dpose.privacy.coins as coins, dpose.release.kernels as kernels\n"
+        "import dpose.privacy.gaussian_noise\n"
+        "from dpose.privacy import discrete\n"
+        "from dpose.release import partition\n"
         "from dpose import jit\n"
         "pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)\n"
         "words, digits = pixels.reshape(-1, 350).astype(np.uint16), np.full(30, 99, np.uint16)\n"
-        "def both(): return [kernels.block_sums(pixels, 16), *coins.compare_bits(words, digits)]\n"
+        "def both(): return [partition.block_sums(pixels, 16), *discrete.compare_bits(words, digits)]\n"
         "plain = both()\n"
         "assert 'numba' not in sys.modules\n"
         "jit._spared = jit.WORTH\n"
@@ -86,8 +88,8 @@ def test_sums_are_the_same_either_way(height, width, channels, block, kind, seed
     )
     ways = []
     for spare in (True, False):
-        with mock.patch.object(kernels, "without_numba", lambda values, spare=spare: spare):
-            ways.append(kernels.block_sums(pixels, block))
+        with mock.patch.object(partition, "without_numba", lambda values, spare=spare: spare):
+            ways.append(partition.block_sums(pixels, block))
     assert ways[0].dtype == ways[1].dtype == np.int64
     np.testing.assert_array_equal(*ways)
     assert ways[0][0, 0, 0] == pixels[:block, :block, 0].sum(dtype=np.int64)
@@ -103,8 +105,8 @@ def test_coins_fall_the_same_either_way(rows, count, seed):
     )
     ways = []
     for spare in (True, False):
-        with mock.patch.object(coins, "without_numba", lambda values, spare=spare: spare):
-            ways.append(coins.compare_bits(words, digits))
+        with mock.patch.object(discrete, "without_numba", lambda values, spare=spare: spare):
+            ways.append(discrete.compare_bits(words, digits))
     for plain, compiled in zip(*ways, strict=True):
         assert plain.dtype == compiled.dtype
         np.testing.assert_array_equal(plain, compiled)
@@ -220,7 +222,7 @@ def test_what_is_cached_is_of_one_kind_of_processor(installed, tmp_path):
 
 def test_a_kernel_is_named_alike_in_every_process():
     code = (
-        "import sys; from dpose_scene import albedo; from dpose.privacy import rounded_gaussian as drawn;"
+        "import sys; from dpose_scene import albedo; from dpose.privacy import gaussian_noise as drawn;"
         "print(albedo.albedo.digest, drawn._fast.digest)"
     )
     seen = {

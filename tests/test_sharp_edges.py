@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpose.audits.faults import FAULTS
-from dpose.audits.undetected_faults import UNSEEN
+from dpose.audits.faults import FAULTS, UNSEEN
 from dpose.cli.app import root
 from dpose_lab.audits.mechanisms import MECHANISMS
 

@@ -2,7 +2,7 @@
 
     python tools/measure_spectrum.py --lspet ../shared/data/lspet
 
-prints the numbers that stand in `dpose.release.prior`. Photographs: the public split of LSPET, and those that
+prints the numbers that stand in `dpose.release.choosing`. Photographs: the public split of LSPET, and those that
 scikit-image carries, but for astronaut, coffee, chelsea and rocket, on which releases are evaluated. Rendered:
 `studio`, people who are nobody. Films: `studio` too; their camera stands still. What anybody releases has no part.
 """
@@ -119,7 +119,7 @@ def movement() -> tuple[float, float]:
 def main(
     lspet: Annotated[Path, typer.Option(help="The folder that holds images/ and joints.mat.")],
 ) -> None:
-    """Print the numbers of `dpose.release.prior`."""
+    """Print the numbers of `dpose.release.choosing`."""
     console = Console()
     found: dict[str, dict[str, list[NDArray[np.float64]]]] = {}
     counts: dict[str, int] = {}

@@ -99,7 +99,11 @@ class Training(Plain):
             public_view=PublicView("pixelize", width=86.0),
         )
         options = RunOptions(
-            state_dir=root / "state", microbatch_size=16, threads=1, console=Console(quiet=True)
+            resume=(folder / "config.json").exists(),
+            state_dir=root / "state",
+            microbatch_size=16,
+            threads=1,
+            console=Console(quiet=True),
         )
         with finished_or_not():
             train(
@@ -110,7 +114,6 @@ class Training(Plain):
                 plan=plan,
                 out=folder,
                 optimizer=OptimizerConfig("adam", lr=0.3),
-                resume=(folder / "config.json").exists(),
                 options=options,
             )
 

@@ -34,8 +34,7 @@ from dpose.runs.statement_files import check_schema, open_statement
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
-from dpose.training.folder import RunLog, updates_of
-from dpose.training.local_state import kept_places
+from dpose.training.folder import RunLog, kept_places, updates_of
 from fuzzing import samples
 from fuzzing.mutations import (
     any_bytes,

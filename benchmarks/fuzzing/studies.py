@@ -20,9 +20,8 @@ from dpose.audits import training
 from dpose.errors import DposeError
 from dpose.studio import opened, worker
 from dpose.studio.app import Studio, make_app
-from dpose.studio.roots import Roots
+from dpose.studio.roots import Roots, Workplace
 from dpose.studio.security import HEADER, Door
-from dpose.studio.workplace import Workplace
 from fuzzing import labels, samples
 from fuzzing.commands import PICTURES, at_home, ran
 from fuzzing.hostile import LEADING_OUT

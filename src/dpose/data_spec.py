@@ -202,7 +202,7 @@ class Spec:
             return data_folder(url)
         path = local_path(self.root) if self.root.startswith("file:") else Path(self.root).expanduser()
         if path.suffix.lower() == ".zip" and path.is_file():
-            from dpose.unpacked import unpacked
+            from dpose.fetched import unpacked
 
             return unpacked(path)
         return path

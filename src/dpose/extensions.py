@@ -10,12 +10,13 @@ tree that is not installed has no entry points: there the packages that come wit
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from dpose.errors import DposeError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 HERE = Path(__file__).parent
 SHIPPED = ("dpose_lab", "dpose_scene")
 """The packages that come with dpose."""
@@ -45,6 +47,24 @@ def extensions(group: str) -> tuple[ModuleType, ...]:
             if error.name != name.partition(".")[0]:  # else it was installed once, and deleted since
                 raise
     return tuple(found)
+
+
+class Registry(UserDict[str, T]):
+    """Objects by name. One that is given as "module:name" is imported when it is looked up.
+
+    >>> Registry({"root": "math:sqrt"})["root"](9)
+    3.0
+    """
+
+    def __init__(self, objects: Mapping[str, T | str]) -> None:
+        super().__init__(cast("Mapping[str, T]", objects))
+
+    def __getitem__(self, name: str) -> T:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            found = self.data[name] = getattr(import_module(module), attribute)
+        return found
 
 
 def source_files() -> list[tuple[str, Path]]:

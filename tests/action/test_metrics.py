@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpose.action.metrics import Attributes, Top1, average_precision, f1_score
+from dpose.action.task import Attributes, Top1, average_precision, f1_score
 
 
 def test_top1():

@@ -9,12 +9,10 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
-from dpose.audits.canary_run import canary_run
-from dpose.audits.faults import FAULTS, VISIBLE, planted
+from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
+from dpose.audits.faults import FAULTS, UNSEEN, VISIBLE, planted, undetected_words
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.training.canaries import (
     PARAMETER,
     CanaryUnits,
@@ -56,8 +54,7 @@ def audited(folder, fault, seed, plan=PLAN):
             units,
             plan,
             folder / "run",
-            seed=seed,
-            options=RunOptions(state_dir=folder, console=Console(quiet=True)),
+            options=RunOptions(seed=seed, state_dir=folder, console=Console(quiet=True)),
         )
     return SimpleNamespace(run=run, adversaries=adversaries, included=included)
 
@@ -119,8 +116,7 @@ def test_input_canaries_are_learnt_where_they_are_in(dots, tmp_path):
         plan,
         tmp_path / "run",
         outsiders=outsiders,
-        seed=0,
-        options=RunOptions(state_dir=tmp_path, console=Console(quiet=True)),
+        options=RunOptions(seed=0, state_dir=tmp_path, console=Console(quiet=True)),
     )
     assert adversary.scores.shape == (12,)
     assert (adversary.calibration.shape, adversary.absent.shape) == ((4,), (4,))

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom
 
-from dpose.audits.one_run import LARGEST, Guesses, epsilon_bound, guess, p_value, p_value_curve, refuted
+from dpose.audits.findings import LARGEST, Guesses, epsilon_bound, guess, p_value, p_value_curve, refuted
 from dpose.privacy.tradeoff import approximate, gaussian
 from quick import quick  # noqa: F401
 

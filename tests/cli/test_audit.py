@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpose_scene.data as synthetic_module
-from dpose.audits.undetected_faults import UNSEEN
+from dpose.audits.faults import UNSEEN
 from dpose.cli import main
 from dpose.media.images import write_image
 from dpose.pose.folder import load_model

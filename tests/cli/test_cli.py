@@ -17,7 +17,7 @@ import scipy.io
 from rich.console import Console
 
 import dpose.pose.folder as pose_folder
-import dpose.runs.predict
+import dpose.runs.annotate
 import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.account import PAGE, Budget, State, charges, set_budget
@@ -108,9 +108,9 @@ class TestRun:
         shutil.copytree(files.SHIPPED / "nano", tmp_path / "shipped" / "other")
         monkeypatch.setattr(files, "SHIPPED", tmp_path / "shipped")
         monkeypatch.setattr(pose_folder, "PREDICTOR", default)
-        used, real = [], dpose.runs.predict.load_model
+        used, real = [], dpose.runs.annotate.load_model
         monkeypatch.setattr(
-            dpose.runs.predict, "load_model", lambda folder: used.append(folder) or real(folder)
+            dpose.runs.annotate, "load_model", lambda folder: used.append(folder) or real(folder)
         )
         for name in ("one.png", "two.png"):
             cv2.imwrite(name, np.full((60, 40, 3), 90, np.uint8))

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dpose.runs.predict as predict_module
+import dpose.runs.annotate as predict_module
 from clips import write
 from dpose.cli import main
 from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader
-from dpose.runs.predict import Predictor
+from dpose.runs.annotate import Predictor
 from walkers import Walkers
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dpose.cli import main, settings
 from dpose.cli.app import root, table
-from dpose.cli.run_options import RUN, TRAIN
+from dpose.cli.options import RUN, TRAIN
 from dpose.cli.settings import parsed, put, settings_of, spelling
 from dpose.runs.config import RunConfig
 from refusals import refused

@@ -13,8 +13,7 @@ import pytest
 
 from dpose.account import charges
 from dpose.cli import main
-from dpose.engines import AHEAD, ATTEMPTS, engine, run_items
-from dpose.engines.code import worker_code
+from dpose.engines import AHEAD, ATTEMPTS, engine, run_items, worker_code
 from dpose.engines.local import LocalEngine
 from dpose.errors import DposeError
 from dpose.media.images import encode_image

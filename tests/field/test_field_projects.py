@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpose.cli import main
+from dpose.fetched import unpacked_folder
 from dpose.pose.data.spec import DataSpec, open_data, open_labels
 from dpose.pose.skeletons import MPII
-from dpose.unpacked import unpacked_folder
 from labelled import HEIGHT, WIDTH, coco, pictures
 from refusals import refused
 

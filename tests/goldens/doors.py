@@ -111,8 +111,7 @@ def train_on_dots(method: str, out: Path, seed: int | None = 7, lr: float = 0.5,
         plan=dpose.TrainingPlan(method, **{**settings, **plan}),
         out=out,
         optimizer=dpose.OptimizerConfig("sgd", lr=lr, schedule="constant", warmup=0.0),
-        seed=seed,
-        options=dpose.RunOptions(console=Console(quiet=True)),
+        options=dpose.RunOptions(seed=seed, console=Console(quiet=True)),
     )
 
 

@@ -19,8 +19,7 @@ from archives import edited
 from dpose.files import file_digest
 from dpose.media.images import decode_pixels, encode_image
 from dpose.media.tags import extract_text
-from dpose.privacy.entries import EntryType, read_ledger
-from dpose.privacy.seal import sealed_alone
+from dpose.privacy.entries import EntryType, read_ledger, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import FILE, NAME, SEAL, SUMS, bound_to, sealed_video, sidecar_of, stamp
 from run_folders import sealed_again

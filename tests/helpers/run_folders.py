@@ -17,11 +17,9 @@ import numpy as np
 import pytest
 
 from dpose.pose.metrics import PCKh
-from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger
+from dpose.privacy.entries import GENESIS, Entry, EntryType, Seal, read_ledger, run_digests
 from dpose.privacy.ledger import Ledger, keep_head
-from dpose.privacy.queries import Query
-from dpose.privacy.seal import Seal, run_digests
-from dpose.privacy.sections import About
+from dpose.privacy.sections import About, Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.reporting import write_run_report
 from dpose.training.first_weights import Inherited

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-ROOT = str(Path(importlib.util.find_spec("dpose").submodule_search_locations[0]))  # type: ignore[union-attr,index]
+ROOT = str(Path(importlib.util.find_spec("dpose").submodule_search_locations[0])) + os.sep  # type: ignore[union-attr,index]
+"""With its separator, so that dpose_lab and dpose_scene, which stand beside it, are not counted."""
 
 
 PLAN: dict[str, Any] = {

@@ -60,7 +60,7 @@ WARM = (
 )
 ROOMS = (
     *("dpose.training.trainer", "dpose.release.api", "dpose.release.batch", "dpose.runs.demo"),
-    *("dpose.audits.one_run", "dpose_scene.data", "dpose_lab.commands"),
+    *("dpose.audits.findings", "dpose_scene.data", "dpose_lab.commands"),
 )
 """What children need not import, and what of dpose leads to the rest of it."""
 

@@ -10,7 +10,7 @@ from skimage.data import astronaut
 from dpose.pose.blaze_people import (
     BlazePeople,
     PersonRegions,
-    Settings,
+    SearchSettings,
     _merged,
     _tiles,
     region_of,
@@ -25,7 +25,7 @@ from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
 from dpose.runs.data import regions_for
 from refusals import refused
 
-FEW = Settings(tiles=(0.6,))
+FEW = SearchSettings(tiles=(0.6,))
 """One size of tiles: quick."""
 
 
@@ -78,7 +78,7 @@ def test_in_a_box_a_person_is_found_however_turned(model, rendered):
 def test_two_people_beside_one_another_are_two(model):
     """The astronaut twice in one picture: two people, each once, surest first."""
     picture = np.ascontiguousarray(np.hstack([astronaut(), np.full((512, 60, 3), 90, np.uint8), astronaut()]))
-    easy = Settings(tiles=FEW.tiles, present=0.3)  # the last bits of a processor decide nothing
+    easy = SearchSettings(tiles=FEW.tiles, present=0.3)  # the last bits of a processor decide nothing
     people = BlazePeople(load_model(find_model("blazepose:full")), easy)(picture)
     assert len(people) == 2
     noses = sorted(person.pose.keypoints[0, 0] for person in people)
@@ -162,7 +162,7 @@ def test_regions_that_agree_are_one_and_count_together():
 
 @pytest.mark.parametrize("size", [(480, 640), (300, 120), (64, 64)])
 def test_tiles_cover_the_picture(size):
-    tiles = list(_tiles(size, Settings()))
+    tiles = list(_tiles(size, SearchSettings()))
     height, width = size
     for share, group in itertools.groupby(tiles, key=lambda t: round(t[2] - t[0], 6)):
         group = np.array(list(group))
@@ -171,7 +171,7 @@ def test_tiles_cover_the_picture(size):
         assert group[:, 3].max() == pytest.approx(height - 0.5)
         for axis in (0, 1):
             starts = np.unique(group[:, axis].round(6))
-            assert np.diff(starts).max(initial=0) <= Settings().step * share + 1e-6
+            assert np.diff(starts).max(initial=0) <= SearchSettings().step * share + 1e-6
 
 
 def test_units_are_cropped_where_their_person_is_found_and_upright(rendered):

@@ -6,8 +6,9 @@ import torch
 from torch.func import functional_call, grad, vmap
 
 from dpose.pose.codec import base_of
-from dpose.pose.correction import FAR, CorrectedHead, fit_directions, with_correction
+from dpose.pose.correction import FAR, CorrectedHead
 from dpose.pose.folder import load_model, save_model
+from dpose.pose.heads import fit_directions, with_correction
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy
 from dpose.pose.task import PoseTask
 from refusals import refused

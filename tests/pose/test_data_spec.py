@@ -123,7 +123,9 @@ def test_a_limit_that_leaves_nothing_is_refused(limit):
 
 def test_an_empty_split_is_refused_with_its_reasons(monkeypatch, tmp_path):
     def nobody(root, split, *, input_size, augment, unit):
-        return PoseUnits([], input_size=input_size, report=["3 left out: people without a visible joint"])
+        units = PoseUnits([], input_size=input_size)
+        units.report = ("3 left out: people without a visible joint",)
+        return units
 
     source = module.PoseDataset(splits=("private",), default={"train": "private"}, open=nobody)
     monkeypatch.setitem(module.SOURCES, "lspet", source)

@@ -103,9 +103,11 @@ class TestUnits:
         crops, _ = units_of(unit="crop")
         assert crops.content_hashes(3) == crops.content_hashes(5) != crops.content_hashes(0)
 
-    def test_pictures_without_people_are_no_units(self):
-        units, _ = units_of((1, 0, 2))
-        assert [units.unit_id(i) for i in range(len(units))] == ["im0", "im2"]
+    def test_a_picture_without_people_is_an_image_without_views_and_no_crop(self):
+        images, _ = units_of((1, 0, 2))
+        assert [len(images.load(i, rng())) for i in range(3)] == [1, 0, 2]
+        crops, _ = units_of((1, 0, 2), unit="crop")
+        assert [crops.unit_id(i).partition("/")[0][:3] for i in range(len(crops))] == ["im0", "im2", "im2"]
 
     def test_more_people_than_max_views_give_a_random_choice(self):
         units, _ = units_of((MAX_VIEWS + 4,))

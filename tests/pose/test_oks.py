@@ -6,7 +6,7 @@ import pytest
 from pycocotools import coco
 from pycocotools.cocoeval import COCOeval
 
-from dpose.pose.oks import KEPT, OKS, joint_similarity, oks, oks_nms, person_score
+from dpose.pose.metrics import KEPT, OKS, joint_similarity, oks, oks_nms, person_score
 from dpose.pose.skeletons import COCO
 
 SIGMAS = COCO.sigmas

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.privacy.coins import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss_alike
+from dpose.privacy.discrete import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss_alike
 from dpose.privacy.noise import AesNoise, Key, Purpose
 
 fractions = st.fractions(min_value=Fraction(1, 10**9), max_value=500)

@@ -9,8 +9,8 @@ from scipy.stats import binom, norm
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian import gaussian_epsilon
-from dpose.privacy.group_privacy import MOST, _losses, group_epsilons
 from dpose.privacy.neighbours import Relation
+from dpose.privacy.sections import MOST, _losses, group_epsilons
 
 DELTA = 1e-5
 

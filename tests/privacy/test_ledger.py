@@ -10,11 +10,9 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
-from dpose.privacy.entries import Entry, EntryType, plan_digest
+from dpose.privacy.entries import Entry, EntryType, Seal, check_sealed, plan_digest
 from dpose.privacy.ledger import Ledger, hold_run, read_ledger, spent, verify_ledger
-from dpose.privacy.queries import Query
-from dpose.privacy.seal import Seal, check_sealed
-from dpose.privacy.sections import PlantedCanaries
+from dpose.privacy.sections import PlantedCanaries, Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
 from dpose.training.plan import TrainingPlan

@@ -11,9 +11,8 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.gaussian_noise import add_gaussian, rounded_gaussian
 from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Origin, Purpose, Stream
-from dpose.privacy.rounded_gaussian import rounded_gaussian
 
 
 def noise(seed: int = 1) -> AesNoise:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpose.privacy import rounded_gaussian as module
+from dpose.privacy import gaussian_noise as module
+from dpose.privacy.gaussian_noise import MOST, STRIPS, V_BITS, X_BITS, rounded_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.rounded_gaussian import MOST, STRIPS, V_BITS, X_BITS, rounded_gaussian
 
 
 def stream(seed=0, step=0):

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dpose
-from dpose.privacy.rounding import as_given, between, lower, upper
+from dpose.privacy.ranges import as_given, between, lower, upper
 
 ROOT = Path(dpose.__file__).parent
 NUMBERS = st.one_of(

@@ -7,9 +7,8 @@ from itertools import combinations
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy import seal as seals
-from dpose.privacy.entries import GENESIS
-from dpose.privacy.seal import Seal, open_seal, run_digests, sealed_alone
+from dpose.privacy import entries as seals
+from dpose.privacy.entries import GENESIS, Seal, open_seal, run_digests, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
 from refusals import refused
 

@@ -12,7 +12,6 @@ from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.events import ROUNDED, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.queries import Query
 from dpose.privacy.sections import (
     UNSTATED,
     About,
@@ -22,6 +21,7 @@ from dpose.privacy.sections import (
     GroupResult,
     PlantedCanaries,
     PublicInput,
+    Query,
     group_section,
 )
 from dpose.privacy.statement import SCHEMA, Kind, PrivacyStatement, statement_schema

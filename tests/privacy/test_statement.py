@@ -16,8 +16,8 @@ from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import true_positives
 from dpose.privacy.events import ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours, Relation
-from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.privacy.words import WARNING
 from refusals import refused

@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.release import pixelization
 from dpose.release.archive import pack_archive, restore_file, unpack
-from dpose.release.choosing import best_choice, curve_lines, grid_choices
+from dpose.release.choosing import LUMA, Channel, best_choice, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
 from dpose.release.colour_planes import make_planes
 from dpose.release.embed import read_sidecar, stamped_picture
@@ -22,7 +22,6 @@ from dpose.release.explain import explain_release
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.pixelization import PixelizationPlan, cell_choices, choose_cells
-from dpose.release.prior import LUMA, Channel
 from dpose.release.record import recorded_plan
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection

@@ -574,7 +574,7 @@ class TestVerify:
             earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))
             return [earlier, entry]
 
-        monkeypatch.setattr("dpose.release.recount.charges", altered)
+        monkeypatch.setattr("dpose.release.recompute.charges", altered)
         with refused(("account-cost-differs", "account-count-differs")):
             verify_release(Path("out/000001.png"))
 

@@ -17,8 +17,8 @@ from dpose.cli import main
 from dpose.media.images import read_pixels
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.ranges import upper
 from dpose.privacy.renyi import zcdp_epsilon
-from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend

@@ -18,8 +18,8 @@ from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.video import probe
+from dpose.privacy.entries import sealed_alone
 from dpose.privacy.neighbours import CELL_FORMS
-from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.embed import (

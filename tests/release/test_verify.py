@@ -18,13 +18,13 @@ from dpose.files import file_digest
 from dpose.media.images import encode_image
 from dpose.media.tags import extract_text
 from dpose.media.video import probe
+from dpose.privacy.entries import sealed_alone
 from dpose.privacy.events import Gaussian
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.ranges import exact_text
-from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
-from dpose.release import archive, check_pixels, embed
+from dpose.release import archive, embed, noise_tests
 from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.embed import (
     FILE,
@@ -214,10 +214,10 @@ class TestExchangedPictures:
 
     def test_one_gray_level_of_a_jpeg_is_let_pass_and_two_are_not(self, tmp_path):
         made = pixelize(GREY, 50, 1, 16)
-        shown = check_pixels.decode_pixels(check_pixels.encoded(made.frames[0], ".jpg"), "a").astype(int)
-        check_pixels.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
+        shown = noise_tests.decode_pixels(noise_tests.encoded(made.frames[0], ".jpg"), "a").astype(int)
+        noise_tests.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
         with refused("archive-does-not-follow", where="2 gray"):
-            check_pixels.check_restored(
+            noise_tests.check_restored(
                 np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a"
             )
 

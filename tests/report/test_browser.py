@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpose.report.tiles import PosePair
+from dpose.report.page import PosePair
 from dpose.runs.reporting import write_run_report
 from tiers import rest_slow
 

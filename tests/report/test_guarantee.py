@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from dpose.privacy.attackers import true_positives
-from dpose.privacy.queries import Query
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.methods import METHODS
 from refusals import refused

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.report.numbers import MINUS, MISSING, brief, change, day, percentage
+from dpose.report.inline import MINUS, MISSING, brief, change, day, percentage
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from dpose.report.tiles import PosePair
+from dpose.report.page import PosePair
 from dpose.runs.reporting import write_run_report
 from refusals import refused
 

@@ -10,7 +10,7 @@ from dpose.pose.data.units import PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
-from dpose.report.tiles import BUDGET, LARGEST, PosePair, tiles_of
+from dpose.report.page import BUDGET, LARGEST, PosePair, tiles_of
 from dpose.runs.reporting import pose_tiles
 from refusals import refused
 
@@ -105,11 +105,11 @@ def test_pictures_stay_within_their_budget(monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
     pairs = [PosePair(str(k), noise, noise) for k in range(12)]
     budget = size(tiles_of(pairs)) // 2
-    monkeypatch.setattr("dpose.report.tiles.BUDGET", budget)
+    monkeypatch.setattr("dpose.report.page.BUDGET", budget)
     tiles = tiles_of(pairs)
     assert len(tiles) == 12
     assert size(tiles) <= budget
-    monkeypatch.setattr("dpose.report.tiles.BUDGET", 1000)
+    monkeypatch.setattr("dpose.report.page.BUDGET", 1000)
     with pytest.raises(ValueError, match="do not fit"):
         tiles_of(pairs)
 

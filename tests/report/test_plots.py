@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.attackers import true_positives
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.tradeoff import approximate
 from dpose.report.charts import (
     MeasuredRates,
@@ -20,7 +20,7 @@ from dpose.report.charts import (
     paired_dots,
     trade_off_chart,
 )
-from dpose.report.palette import LIGHT, PALETTE
+from dpose.report.inline import LIGHT, PALETTE
 from dpose.report.plots import DARK_INK, PALE_INK, bars, curves, heat_map, sheet, svg
 
 HOSTILE = '"><script>alert(1)</script> $\\frac{x}$ _\x00\u202e'
@@ -36,7 +36,16 @@ def drawn_charts(text="x"):
     rising = ((0.0, 0.0), (0.2, 0.6), (1.0, 1.0))
     point = MeasuredRates((0.05, 0.1, 0.2), (0.3, 0.4, 0.5))
     figure, ((panel,),) = sheet(1, 1, text)
-    heat_map(panel, {(1, 1): 0.1, (2, 1): 0.9}, (1, 2), (1, 2), text, (0, 1), ".1f", missing="not run")
+    heat_map(
+        panel,
+        {(1, 1): 0.1, (2, 1): 0.9},
+        ("b", (1, 2)),
+        ("n", (1, 2)),
+        text,
+        (0, 1),
+        ".1f",
+        missing="not run",
+    )
     return {
         "line": line_by_step([(1, 1.0), (2, 3.0)], text, y_title=text, above=[(1, text)], above_title=text),
         "bound": bound_on_attacks(approximate(8.0, 1e-5), text, text, approximate(1.0, 1e-5)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpose.report.public_view_leakage import LINES, measured
+from dpose.report.sections import LINES, measured
 from dpose.training.public_view import WIDTHS
 
 METHODS = {"fdp-sgd", "fpdp-sgd", "public-only"}

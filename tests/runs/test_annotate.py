@@ -1,6 +1,7 @@
 import copy
 import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +21,7 @@ from dpose.pose.export import OnnxModel
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import COCO, skeleton_of
-from dpose.runs.annotate import annotate, find_files, names_several
+from dpose.runs.annotate import LabelFiles, annotate, find_files, names_several
 from dpose.runs.drawn_people import GAIT, Look
 from quick import quick  # noqa: F401
 from refusals import refused
@@ -57,7 +58,11 @@ def clip(path, count=4):
 
 def run(model, sources, out, boxes=whole_picture, **options):
     finder = module.ModelPeople(for_prediction(model)) if isinstance(model, PoseModel) else model
-    return annotate(finder, find_files([str(s) for s in sources]), out, boxes, console=quiet(), **options)
+    labels = LabelFiles(**{n: options.pop(n) for n in ("json", "yolo", "label_studio") if n in options})
+    look = options.pop("look", Look())
+    look = replace(look, **{n: options.pop(n) for n in ("skeleton", "smooth") if n in options})
+    files = find_files([str(s) for s in sources])
+    return annotate(finder, files, out, boxes, labels=labels, look=look, console=quiet(), **options)
 
 
 def quiet():
@@ -119,7 +124,7 @@ class TestPictures:
 
 class TestJson:
     def test_it_is_cocos_form_with_the_joints_named(self, model, folder, tmp_path):
-        run(model, [folder], tmp_path / "out", FixedBox((10, 10, 40, 50)), results=tmp_path / "r.json")
+        run(model, [folder], tmp_path / "out", FixedBox((10, 10, 40, 50)), json=tmp_path / "r.json")
         document = json.loads((tmp_path / "r.json").read_text())
         assert [(i["id"], i["file_name"]) for i in document["images"]] == [
             (7, "7.jpg"),
@@ -133,7 +138,7 @@ class TestJson:
 
     def test_equal_names_of_two_folders_stay_two(self, model, folder, tmp_path):
         several = [folder / "b.png", folder / "deep" / "b.png"]
-        done = run(model, several, tmp_path / "out", yolo=tmp_path / "y", results=tmp_path / "r.json")
+        done = run(model, several, tmp_path / "out", yolo=tmp_path / "y", json=tmp_path / "r.json")
         assert [image["file_name"] for image in done.document["images"]] == ["b.png", "deep/b.png"]
         labels = tmp_path / "y" / "labels" / "train"
         assert sorted(str(p.relative_to(labels)) for p in labels.rglob("*.txt")) == ["b.txt", "deep/b.txt"]
@@ -149,7 +154,7 @@ class TestJson:
         from pycocotools.coco import COCO
         from pycocotools.cocoeval import COCOeval
 
-        done = run(model, [folder], tmp_path / "out", FixedBox((10, 10, 40, 50)), results=tmp_path / name)
+        done = run(model, [folder], tmp_path / "out", FixedBox((10, 10, 40, 50)), json=tmp_path / name)
         written = json.loads((tmp_path / name).read_text())
         people = written if isinstance(written, list) else written["annotations"]
         assert isinstance(written, list) == (name == "r.results.json")
@@ -181,7 +186,7 @@ class TestJson:
             [pose_fixtures / "coco"],
             tmp_path / "out",
             LabelledBoxes(labels),
-            results=tmp_path / "r.json",
+            json=tmp_path / "r.json",
         )
         result, problems = score_results(tmp_path / "r.json", labels)
         assert (result.predictions, len(problems)) == (12, 0)
@@ -190,7 +195,7 @@ class TestJson:
 class TestVideo:
     def test_a_video_keeps_its_frames_times_and_length(self, model, tmp_path):
         source = clip(tmp_path / "a.mp4")
-        done = run(model, [source], tmp_path / "b.mp4", results=tmp_path / "r.json")
+        done = run(model, [source], tmp_path / "b.mp4", json=tmp_path / "r.json")
         one, two = source, tmp_path / "b.mp4"
         assert [t for _, t in VideoReader(one)] == [t for _, t in VideoReader(two)]
         assert (probe(one).rate, probe(one).length) == (probe(two).rate, probe(two).length)
@@ -241,7 +246,7 @@ class TestPeople:
         return tmp_path / "two.png"
 
     def document(self, grey, tmp_path, places=((40, 40), (110, 42)), **options):
-        run(Walkers(places), [grey], tmp_path / "o.png", results=tmp_path / "r.json", **options)
+        run(Walkers(places), [grey], tmp_path / "o.png", json=tmp_path / "r.json", **options)
         return json.loads((tmp_path / "r.json").read_text())
 
     def test_everybody_is_drawn_and_written_with_cocos_joints(self, grey, tmp_path):
@@ -278,7 +283,7 @@ class TestPeople:
         torch.manual_seed(0)
         mpii = PoseModel(PoseConfig("nano", (64, 64), skeleton="mpii")).eval()
         run(
-            mpii, [grey], tmp_path / "o.png", skeleton="coco", results=tmp_path / "r.json",
+            mpii, [grey], tmp_path / "o.png", skeleton="coco", json=tmp_path / "r.json",
             yolo=tmp_path / "y", label_studio=tmp_path / "l.json",
         )  # fmt: skip
         document = json.loads((tmp_path / "r.json").read_text())
@@ -308,7 +313,7 @@ class TestPeople:
         assert person["keypoints"][:2] == [120, 22]
 
     def test_nobody_is_said_and_the_picture_is_written_undrawn(self, grey, tmp_path):
-        done = run(Walkers([]), [grey], tmp_path / "o.png", results=tmp_path / "r.json")
+        done = run(Walkers([]), [grey], tmp_path / "o.png", json=tmp_path / "r.json")
         assert done.lines() == ["No people were found: 1 picture is written undrawn"]
         assert np.array_equal(read_image(tmp_path / "o.png"), read_image(grey))
         document = json.loads((tmp_path / "r.json").read_text())
@@ -355,7 +360,7 @@ class TestTracks:
 
     def test_people_keep_their_numbers(self, film, tmp_path):
         walkers = Walkers(self.walk)
-        done = run(walkers, [film], tmp_path / "b.mp4", results=tmp_path / "r.json")
+        done = run(walkers, [film], tmp_path / "b.mp4", json=tmp_path / "r.json")
         document = json.loads((tmp_path / "r.json").read_text())
         frames = {image["id"]: image["frame"] for image in document["images"]}
         assert len(frames) == 20

@@ -20,9 +20,9 @@ from dpose.privacy.noised_query import NoisedQuery
 from dpose.privacy.scores import check_scores, noised_query_of, query_of
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import config, noised_score, tasks
+from dpose.runs.group_scores import capped, counts_of, main_share, unit_joints, unit_scores
 from dpose.runs.noised_score import evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
-from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
 from dpose.training.folder import write_run_folder
 from dpose.units import View, pad_views
 from quick import quick  # noqa: F401

@@ -8,7 +8,7 @@ import pytest
 from dpose.runs.build import resolved
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun, run_config, shown_command, shown_settings, whole_config
-from dpose.training.local_state import Places, keep_places, kept_places
+from dpose.training.folder import Places, keep_places, kept_places
 from refusals import refused
 
 RUN = "0123456789abcdef" * 2

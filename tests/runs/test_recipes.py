@@ -10,9 +10,8 @@ from rich.console import Console
 import dpose_scene.data as synthetic
 from dpose import files
 from dpose.runs.build import first_weights
-from dpose.runs.config import RunConfig
-from dpose.runs.pretraining import _stage, public_stage, stage_data
-from dpose.runs.recipes import RECOMMENDED, filled_in
+from dpose.runs.config import RECOMMENDED, RunConfig, filled_in
+from dpose.runs.pose import _stage, public_stage, stage_data
 from dpose.runs.train import explain_task, train_task
 from dpose_scene.aids import SceneChoice
 from refusals import refused

@@ -11,7 +11,7 @@ from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.data import open_data
 from dpose.privacy.marks import marks_of
 from dpose.runs.account import identity_of_data
-from dpose.runs.scoring import score_file
+from dpose.runs.evaluate import score_file
 from quick import quick  # noqa: F401
 from refusals import refused
 

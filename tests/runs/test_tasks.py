@@ -22,8 +22,7 @@ from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
-from dpose.training.folder import read_statement
-from dpose.training.local_state import run_id_of
+from dpose.training.folder import read_statement, run_id_of
 from dpose.training.validation import metric_of_views
 from refusals import refused
 from shades import Meter, Shades, ShadeTask, entered, prepare

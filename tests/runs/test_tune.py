@@ -35,15 +35,15 @@ from dpose.privacy.keys import keys_kept
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
-from dpose.privacy.rounding import upper
-from dpose.privacy.train_score_split import split_sides
+from dpose.privacy.ranges import upper
 from dpose.privacy.trial_law import TrialLaw
+from dpose.privacy.tuning import split_sides
+from dpose.runs import group_scores as by_unit
 from dpose.runs import tune
-from dpose.runs import unit_scores as by_unit
+from dpose.runs.group_scores import noised_trial_score, unit_scores
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import priced_trials
-from dpose.runs.unit_scores import noised_trial_score, unit_scores
 from dpose.runs.verify import verify_run
 from dpose.training import run as loops
 from quick import quick  # noqa: F401

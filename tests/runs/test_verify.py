@@ -19,8 +19,7 @@ from dpose import files
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.privacy.entries import EntryType, read_ledger
-from dpose.privacy.queries import Query
-from dpose.privacy.sections import AuditResult, Deployment, GroupResult
+from dpose.privacy.sections import AuditResult, Deployment, GroupResult, Query
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_query
 from dpose.runs.verify import verify_run

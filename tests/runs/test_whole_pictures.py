@@ -11,7 +11,7 @@ import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.folder import find_model
-from dpose.runs import pose, scoring
+from dpose.runs import evaluate, pose
 from dpose.runs.account import identity_of_data
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.reading import score_of
@@ -87,7 +87,7 @@ def test_private_people_are_charged_first_and_a_budget_refuses(nano, monkeypatch
     def looked(*given, **named):
         raise AssertionError("too late")
 
-    monkeypatch.setattr(scoring, "score_whole_pictures", looked)
+    monkeypatch.setattr(evaluate, "score_whole_pictures", looked)
     with refused("budget-charge-unbounded"):
         whole(nano, "synthetic:ward:val")
 

@@ -7,9 +7,8 @@ pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
 from dpose.studio.app import Studio, make_app
-from dpose.studio.roots import Roots
+from dpose.studio.roots import Roots, Workplace
 from dpose.studio.security import HEADER, Door
-from dpose.studio.workplace import Workplace
 from studios import HOME, PORT, photo
 
 

@@ -20,7 +20,7 @@ from dpose.release.verify import verify_release
 from dpose.studio import jobs, worker
 from dpose.studio import opened as opened_files
 from dpose.studio import preview as previews
-from dpose.studio.children import Child, release_memory
+from dpose.studio.jobs import Child, release_memory
 from dpose.studio.roots import Roots
 from dpose.studio.settings import SEEN, drawn_box, up_the_ladder, wanted
 from refusals import refused
@@ -476,8 +476,8 @@ def test_a_release_has_a_limit_of_memory_and_says_when_it_is_hit(ask, opened, st
 
 def test_the_limit_of_memory_is_well_above_what_a_release_takes_and_below_what_there_is(monkeypatch):
     machine = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 28}
-    monkeypatch.setattr("dpose.studio.children.os.sysconf", machine.get)
-    monkeypatch.setattr("dpose.studio.children.os.cpu_count", lambda: 16)
+    monkeypatch.setattr("dpose.studio.jobs.os.sysconf", machine.get)
+    monkeypatch.setattr("dpose.studio.jobs.os.cpu_count", lambda: 16)
     assert release_memory(MAX_PIXELS, clip=False) == (3 << 30) + 250 * MAX_PIXELS
     assert release_memory(10**6, clip=True) == (3 << 30) + (1000 + 16 * 20) * 10**6
     # measured, blocks of one pixel: below 100 bytes for each, beside 0.2 GB
@@ -572,7 +572,7 @@ def test_a_model_is_tried_on_what_was_opened(ask, opened, client, tmp_path, stud
         tasks.append((work, task, limits))
         return {"joints": [], "hashes": ["a", "b"]}
 
-    monkeypatch.setattr("dpose.studio.children.answer", answer)
+    monkeypatch.setattr("dpose.studio.jobs.answer", answer)
     (within / "config.json").touch()
     found = ask("predict", run="0/within", file=opened["id"], box=[-5, 1, 50, 60])
     ((work, task, limits),) = tasks

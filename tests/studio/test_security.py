@@ -14,12 +14,11 @@ from rich.console import Console
 
 from dpose.studio import opened as opened_files
 from dpose.studio.app import MOST_JSON, VIEWS
-from dpose.studio.children import answer
-from dpose.studio.roots import Roots
+from dpose.studio.jobs import answer
+from dpose.studio.roots import Roots, Workplace
 from dpose.studio.runs_view import folder_entries, run_list
 from dpose.studio.security import HEADER, LOOPBACK, Door
 from dpose.studio.server import _listen, serve_studio
-from dpose.studio.workplace import Workplace
 from refusals import refused
 from studios import HOME, PORT, photo
 
@@ -294,7 +293,7 @@ def test_work_files_are_their_owners_alone_and_go(tmp_path):
 
 def test_what_a_killed_studio_left_goes_at_the_next_start(tmp_path):
     code = (
-        "import os, sys, pathlib; from dpose.studio.workplace import Workplace; "
+        "import os, sys, pathlib; from dpose.studio.roots import Workplace; "
         "w = Workplace(pathlib.Path(sys.argv[1])); (w.room() / 'a.png').write_text('secret'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "studio")], check=False)

@@ -13,7 +13,7 @@ import pytest
 from clips import write
 from dpose.files import file_digest, locked_folder
 from dpose.studio import jobs, runs_view
-from dpose.studio.children import Child, release_memory
+from dpose.studio.jobs import Child, release_memory
 from dpose.studio.roots import Roots
 from quick import quick  # noqa: F401  (a fixture)
 from refusals import refused

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.gaussian_noise import MOST, rounded_gaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
-from dpose.privacy.rounded_gaussian import MOST, rounded_gaussian
 from dpose.runs.explain import explain_plan
 from dpose.training.clip import Grid
 from dpose.training.methods import METHODS

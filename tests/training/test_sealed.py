@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from dots import train
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.queries import Query
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.evaluate import record_query
 from dpose.runs.group_scores import GroupScore, _record

@@ -43,8 +43,8 @@ from dpose.errors import DposeError
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.marks import NO_MARKS, Marks
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.renyi import APPROXIMATE_SHARE, converted, order_of_budget
-from dpose.privacy.rounding import as_given, lower, upper
 from dpose.units import Unit
 
 SLACK = 1e-9

@@ -37,7 +37,7 @@ from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.units import Unit
 
 DELTA = 1e-5

@@ -19,7 +19,7 @@ from dpose.files import file_json
 from dpose.privacy.canaries import Opening, kept_opening
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian, event_from_dict
-from dpose.privacy.rounding import lower, upper
+from dpose.privacy.ranges import lower, upper
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.canaries import canary_scores

@@ -12,16 +12,14 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from dpose.audits.faults import UNSEEN
 from dpose.audits.findings import BLIND, AuditFindings, AuditReport
 from dpose.audits.trials import OperatingPoint, Trials
-from dpose.audits.undetected_faults import UNSEEN
-from dpose.privacy.rounding import between, lower, upper
+from dpose.privacy.ranges import between, lower, upper
 from dpose.privacy.tradeoff import Floats, TradeOff, approximate
 from dpose.report.charts import MeasuredRates, Rates, trade_off, trade_off_chart
 from dpose.report.document import Report
-from dpose.report.inline import Mark, Strong, Warned
-from dpose.report.numbers import MISSING, at_least, at_most, day
-from dpose.report.palette import LIGHT
+from dpose.report.inline import LIGHT, MISSING, Mark, Strong, Warned, at_least, at_most, day
 from dpose.report.plots import Curve, png, sheet
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table, Text, cards
 

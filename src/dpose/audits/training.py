@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +14,11 @@ import torch
 from rich.console import Console
 
 from dpose.account import note_weights
-from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
-from dpose.audits.faults import FAULTS, check_fault, planted
+from dpose.audits.canary_run import BLACK_BOX, PIXEL, WHITE_BOX, ToyTask, ToyUnits, canary_run
+from dpose.audits.faults import FAULTS, check_fault, planted, undetected_words
 from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
 from dpose.audits.report import write_audit_report
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import undetected_words
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
@@ -31,7 +29,7 @@ from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.sections import AuditResult
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import build_model, open_units
@@ -51,7 +49,7 @@ from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
-from dpose.training.plan import TrainingPlan
+from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.statement import StatementFacts
 from dpose.units import View
 
@@ -161,7 +159,6 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             out,
             outsiders=outsiders,
             optimizer=config.optimizer,
-            seed=config.seed,
             options=_options(config, audit, start, caveats, console),
         )
         _without_canaries(out, model)
@@ -174,13 +171,24 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     controls = {}
     for name, fault in CONTROLS.items() if audit.controls else ():
         console.print(f"control: {name}", highlight=False)
-        units, its_task, its_model = _control(audit, canaries, len(real), config, rng)
-        usual = config.model_copy(update={"optimizer": OptimizerConfig()})
-        its_config = usual if audit.kind == "gradient" else config
-        scored = _faulty(fault, its_task, its_model, units, its_config, outsiders, console)
+        units, scored = _control(fault, audit, canaries, len(real), config, outsiders, rng, console)
         controls[name] = found(scored, units.canaries.included)
-    report = AuditReport(
-        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
+    report = _report(audit, bound, canaries, config.seed, findings, controls, family)
+    write_audit_report(report, out)
+    return report
+
+
+def _report(
+    audit: TrainingAudit,
+    bound: BoundPlan,
+    canaries: GradientCanaries | InputCanaries,
+    seed: int | None,
+    findings: AuditFindings,
+    controls: Mapping[str, AuditFindings],
+    family: Family,
+) -> AuditReport:
+    return AuditReport(
+        title=f"Audit of {bound.plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={
@@ -189,17 +197,15 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             "included": int(canaries.included.sum()),
             "coins": "independent, fair, tossed before training",
         },
-        seed=config.seed,
+        seed=seed,
         alpha=audit.alpha,
         planted=FAULTS[audit.plant].summary if audit.plant else "",
         unseen=undetected_words(audit.plant),
         findings=findings,
         controls=controls,
         family=family,
-        notes=_notes(audit, config.seed is not None),
+        notes=_notes(audit, seed is not None),
     )
-    write_audit_report(report, out)
-    return report
 
 
 def _options(
@@ -208,6 +214,7 @@ def _options(
     """What a canary run states besides its plan."""
     data = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     return RunOptions(
+        seed=config.seed,
         start=start,
         facts=StatementFacts(
             public=[f"{audit.canaries:,} {audit.kind} canaries, which are not real people"],
@@ -248,23 +255,27 @@ def _canaries(
 
 
 def _control(
+    fault: str,
     audit: TrainingAudit,
     canaries: GradientCanaries | InputCanaries,
     real: int,
     config: RunConfig,
+    outsiders: Sequence[View],
     rng: np.random.Generator,
-) -> tuple[CanaryUnits, Any, torch.nn.Module]:
-    """Units without content, fresh coins, and the task and model to train."""
+    console: Console,
+) -> tuple[CanaryUnits, list[Adversary]]:
+    """Train on units without content, with a fault and fresh coins: the units, and what the adversaries scored."""
     coins = toss_coins(audit.canaries, rng)
     if isinstance(canaries, GradientCanaries):
         # they push coordinates that no model's output depends on, so any model will do, and the smallest is fast
         task = ToyTask()
         units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins, blank=PIXEL))
-        return units, task, task.build_model()
+        usual = config.model_copy(update={"optimizer": OptimizerConfig()})
+        return units, _faulty(fault, task, task.build_model(), units, usual, outsiders, console)
     model, _, _ = build_model(config)
-    blank = blank_view(model)
-    units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank)
-    return units, PoseTask(model.config.skeleton, model.codec), model
+    units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank_view(model))
+    its_task = PoseTask(model.config.skeleton, model.codec)
+    return units, _faulty(fault, its_task, model, units, config, outsiders, console)
 
 
 def _faulty(
@@ -286,8 +297,7 @@ def _faulty(
             Path(folder) / "run",
             outsiders=outsiders,
             optimizer=config.optimizer,
-            seed=config.seed,
-            options=RunOptions(state_dir=Path(folder), console=console),
+            options=RunOptions(seed=config.seed, state_dir=Path(folder), console=console),
         )
     return adversaries
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
-
-if TYPE_CHECKING:
-    from dpose.privacy.neighbours import Neighbours
 
 Data = Annotated[str, typer.Argument(help="NAME[:ROOT][:SPLIT], as a run would read them.")]
 Delta = Annotated[float | None, option("The delta of the epsilons shown. Default: the runs' own, or 1e-5.")]
@@ -41,7 +39,46 @@ Account = Annotated[
 Limit = Annotated[int | None, option("Only so many units of the data, chosen by name.", min=1)]
 
 
-def show(
+@dataclass(frozen=True)
+class BudgetChange:
+    """A budget to set or to lift before the account is shown."""
+
+    budget: Annotated[float | None, option("As account budget set DATA --epsilon, at --delta or 1e-5.")] = (
+        None
+    )
+    no_budget: Annotated[bool, option("As account budget lift DATA.", "--no-budget")] = False
+    unit: Unit = None
+    owner: Owner = ""
+
+    def make(self, data: str | None, delta: float | None, limit: int | None, account: str | None) -> None:
+        """Set or lift the budget of `data`, where either was asked for.
+
+        Raises:
+            DposeError: options do not go together, or the budget may not be changed.
+        """
+        from dpose.account.words import DELTA
+
+        wanted = self.budget is not None or self.no_budget
+        if wanted and (data is None or (self.budget is not None and self.no_budget)):
+            raise DposeError(
+                "budget-incomplete",
+                "a budget needs its data, and is set or lifted",
+                fix="see dpose account --help",
+            )
+        if data is not None and self.budget is not None:
+            budget_set(data, self.budget, delta or DELTA, self.unit, self.owner, limit, account)
+        elif data is not None and self.no_budget:
+            budget_lift(data, self.owner, limit, account)
+        elif self.unit is not None or self.owner:
+            raise DposeError(
+                "option-needs-budget",
+                "are for a budget",
+                "--unit and --owner",
+                "see dpose account budget set --help",
+            )
+
+
+def show_account(
     data: Annotated[
         str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all that the account knows by default.")
     ] = None,
@@ -61,19 +98,13 @@ def show(
     delta: Delta = None,
     limit: Limit = None,
     account: Account = None,
-    budget: Annotated[
-        float | None, option("As account budget set DATA --epsilon, at --delta or 1e-5.")
-    ] = None,
-    no_budget: Annotated[bool, option("As account budget lift DATA.", "--no-budget")] = False,
-    unit: Unit = None,
-    owner: Owner = "",
+    change: BudgetChange = BudgetChange(),
 ) -> None:
     """What read the pictures, and what it took of them: one epsilon for each kind of neighbours.
 
     The figure is of the picture that has given most; pictures that nothing read together compose in parallel. What
     has no bound for the chosen neighbours counts as infinite, and the words say which and why.
     """
-    from dpose.account.words import DELTA
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 
     console = plain_console()
@@ -90,23 +121,7 @@ def show(
         raise DposeError(
             "limit-without-data", "needs the data that it is a part of", "--limit", "name them first"
         )
-    if (budget is not None or no_budget) and (data is None or (budget is not None and no_budget)):
-        raise DposeError(
-            "budget-incomplete",
-            "a budget needs its data, and is set or lifted",
-            fix="see dpose account --help",
-        )
-    if data is not None and budget is not None:
-        _set(data, budget, delta or DELTA, unit, owner, limit, account)
-    elif data is not None and no_budget:
-        _lift(data, owner, limit, account)
-    elif unit is not None or owner:
-        raise DposeError(
-            "option-needs-budget",
-            "are for a budget",
-            "--unit and --owner",
-            "see dpose account budget set --help",
-        )
+    change.make(data, delta, limit, account)
     if html is not None:
         from dpose.runs.account_page import write_account_page
 
@@ -135,12 +150,21 @@ def budget_set(
 
     It is kept by a filter: it holds for runs and releases that are chosen after seeing the results of earlier ones.
     """
-    _set(data, epsilon, delta, unit, owner, limit, account)
+    from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
+    from dpose.runs.account import set_budget_of
+
+    console = plain_console()
+    units = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
+    said = set_budget_of(data, epsilon, delta, console, units, owner=owner, limit=limit, where=account)
+    console.print(said, soft_wrap=True)
 
 
 def budget_lift(data: Data, owner: Owner = "", limit: Limit = None, account: Account = None) -> None:
     """Lift the budget of data. What was spent stays in the account."""
-    _lift(data, owner, limit, account)
+    from dpose.runs.account import lift_budget_of
+
+    console = plain_console()
+    console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)
 
 
 def accept(
@@ -155,28 +179,3 @@ def accept(
     from dpose.account import accept_account
 
     plain_console().print(accept_account(account, yes=yes), soft_wrap=True)
-
-
-def _set(
-    data: str,
-    epsilon: float,
-    delta: float,
-    unit: str | None,
-    owner: str,
-    limit: int | None,
-    account: str | None,
-) -> None:
-    from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
-    from dpose.runs.account import set_budget_of
-
-    console = plain_console()
-    units: Neighbours | None = Neighbours.parse(unit, ACCOUNT_FORMS, "--unit") if unit else None
-    said = set_budget_of(data, epsilon, delta, console, units, owner=owner, limit=limit, where=account)
-    console.print(said, soft_wrap=True)
-
-
-def _lift(data: str, owner: str, limit: int | None, account: str | None) -> None:
-    from dpose.runs.account import lift_budget_of
-
-    console = plain_console()
-    console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)

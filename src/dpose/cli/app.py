@@ -33,7 +33,7 @@ class CommandEntry:
     """A command.
 
     Attributes:
-        place: Its function, as "dpose.cli.train:train", whose docstring is its help.
+        place: Its function, as "dpose.cli.train:train_model", whose docstring is its help.
         example: What may be typed behind its words; the last line of its help.
         stores: Parameters that may be places in object stores, beside `out`, which are copied to and from this
             machine; `READS_STORES` if the function does that; empty if it takes none.
@@ -72,7 +72,7 @@ class GroupEntry:
 
 OWN: dict[str, CommandEntry | GroupEntry] = {
     "train": CommandEntry(
-        "dpose.cli.train:train",
+        "dpose.cli.train:train_model",
         "--data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
         "All settings: dpose train --settings",
         stores=READS_STORES,
@@ -92,20 +92,20 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "predict": CommandEntry(
         "dpose.cli.predict:predict", "photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png"
     ),
-    "export": CommandEntry("dpose.cli.artefacts:export", "runs/a pose.onnx"),
+    "export": CommandEntry("dpose.cli.artefacts:export_onnx_file", "runs/a pose.onnx"),
     "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),
     "report": CommandEntry("dpose.cli.artefacts:report", "runs/a"),
-    "verify": CommandEntry("dpose.cli.artefacts:verify", "runs/a", stores="run"),
+    "verify": CommandEntry("dpose.cli.artefacts:verify_artefacts", "runs/a", stores="run"),
     "keys": CommandEntry("dpose.cli.artefacts:keys", "runs/a --discard"),
     "demo": CommandEntry("dpose.cli.train:demo", "--out runs/demo"),
     "pixelize": CommandEntry(
-        "dpose.cli.release:pixelize",
+        "dpose.cli.release:pixelize_files",
         "street/ --epsilon 2 --neighbours pixels:16 --out released/",
         stores="paths",
     ),
     "restore": CommandEntry("dpose.cli.release:restore_archive", "released/a.npz --restore tv a.png"),
     "release-video": CommandEntry(
-        "dpose.cli.clips:release_video",
+        "dpose.cli.clips:release_videos",
         "ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4",
         stores="paths",
     ),
@@ -113,7 +113,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
         "dpose.cli.clips:obfuscate", "ward.mp4 --method face-blur --out blurred.mp4", stores="paths"
     ),
     "data": GroupEntry("Look at data before training on them."),
-    "data check": CommandEntry("dpose.cli.data:check", "coco:/data/coco:val"),
+    "data check": CommandEntry("dpose.cli.data:check_labels", "coco:/data/coco:val"),
     "data convert": CommandEntry("dpose.cli.data:convert", "coco:/data/coco:val --out coco-yolo"),
     "data cache": CommandEntry("dpose.cli.data:cache", "--clear"),
     "audit": GroupEntry("Attack the guarantee: a lower bound on epsilon beside the claim."),
@@ -139,7 +139,7 @@ has no bound: a budget refuses it.""",
         default="show",
     ),
     "account show": CommandEntry(
-        "dpose.cli.account:show", "lspet:/data/lspet:private --neighbours image:replace"
+        "dpose.cli.account:show_account", "lspet:/data/lspet:private --neighbours image:replace"
     ),
     "account accept": CommandEntry("dpose.cli.account:accept", "--yes"),
     "account budget": GroupEntry("Set or lift the most that may be taken of some data."),
@@ -153,13 +153,15 @@ has no bound: a budget refuses it.""",
         "--key hospital.pem | dpose statement verify runs/a --key hospital.pem.pub | dpose statement export runs/a "
         "--registry",
     ),
-    "statement show": CommandEntry("dpose.cli.statement:show", "runs/a"),
-    "statement check": CommandEntry("dpose.cli.statement:check", "runs/a"),
+    "statement show": CommandEntry("dpose.cli.statement:show_statement", "runs/a"),
+    "statement check": CommandEntry("dpose.cli.statement:check_statement", "runs/a"),
     "statement schema": CommandEntry("dpose.cli.statement:schema", "--out statement.schema.json"),
     "statement key": CommandEntry("dpose.cli.statement:key", "hospital.pem"),
-    "statement sign": CommandEntry("dpose.cli.statement:sign", "runs/a --key hospital.pem"),
-    "statement verify": CommandEntry("dpose.cli.statement:verify", "runs/a --key hospital.pem.pub"),
-    "statement export": CommandEntry("dpose.cli.statement:export", "runs/a --registry --out entry.yaml"),
+    "statement sign": CommandEntry("dpose.cli.statement:sign_statement", "runs/a --key hospital.pem"),
+    "statement verify": CommandEntry("dpose.cli.statement:verify_statement", "runs/a --key hospital.pem.pub"),
+    "statement export": CommandEntry(
+        "dpose.cli.statement:export_statement", "runs/a --registry --out entry.yaml"
+    ),
 }
 """The commands of this package by the words that call them, in the order of `--help`."""
 

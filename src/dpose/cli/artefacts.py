@@ -32,7 +32,7 @@ def compare(
     console.print(f"Drawn into {out}", soft_wrap=True)
 
 
-def export(
+def export_onnx_file(
     run: Annotated[Path, typer.Argument(help="A run or model folder.")],
     out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
     pictures: Annotated[
@@ -41,7 +41,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as ONNX, after checking that it finds every joint where the model does."""
-    from dpose.runs.export import export_run
+    from dpose.pose.export import export_run
 
     done = export_run(run, out, pictures or [])
     plain_console().print(
@@ -98,7 +98,7 @@ def report(
     console.print(f"Written: {path}", soft_wrap=True)
 
 
-def verify(
+def verify_artefacts(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.options import Settings, option
-from dpose.cli.run_options import RUN, TRAIN
-from dpose.privacy.rounding import between, lower, upper
+from dpose.cli.options import RUN, TRAIN, Settings, option
+from dpose.privacy.ranges import between, lower, upper
 
 if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport

@@ -45,7 +45,7 @@ RELEASE_VIDEO = Settings(
 Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs.")]
 
 
-def release_video(
+def release_videos(
     paths: Paths,
     output: OutputOptions,
     settings: Annotated[dict[str, Any], RELEASE_VIDEO],

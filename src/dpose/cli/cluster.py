@@ -25,7 +25,7 @@ Engine = Annotated[
 
 
 @dataclass(frozen=True)
-class Job:
+class ClusterJob:
     """How a job of a cluster is submitted.
 
     Attributes:
@@ -51,7 +51,7 @@ class Carrying:
     """
 
     microbatch_size: int | None = None
-    job: Job = Job()
+    job: ClusterJob = ClusterJob()
 
     def __post_init__(self) -> None:
         if self.microbatch_size is not None and self.microbatch_size < 1:
@@ -66,7 +66,7 @@ class Carrying:
         """
         mine = {f.name: settings.pop(f.name) for f in fields(cls) if f.name in settings}
         found = checked(cls, mine)
-        if engine != "slurm" and found.job != Job():
+        if engine != "slurm" and found.job != ClusterJob():
             raise DposeError(
                 "option-needs-slurm", "is a job's", "--set job. ...", "say --engine slurm with it"
             )
@@ -87,7 +87,7 @@ class Cluster:
     """
 
     engine: str
-    job: Job
+    job: ClusterJob
 
     def train(
         self,
@@ -220,7 +220,7 @@ class Cluster:
         log = _log_folder(folder)
         note = JobNote.read(log)
         assert note is not None  # as it was written
-        console.print(f"Job {note.id}, its log: {note.log}", soft_wrap=True)
+        console.print(f"ClusterJob {note.id}, its log: {note.log}", soft_wrap=True)
         if not self.job.wait:
             console.print(
                 f"To follow it: tail -f {note.log}; to end it: {note.ending}. Its exit code will be in {log / 'exit'}; "

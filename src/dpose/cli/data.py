@@ -21,7 +21,7 @@ def with_annotations(data: str, annotations: str | None) -> str:
     return str(DataSpec.parse(data).with_option("annotations", annotations)) if annotations else data
 
 
-def check(
+def check_labels(
     data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
     out: Annotated[Path | None, option("The contact sheet; default: check-NAME.png in this folder.")] = None,
     annotations: Annotations = None,
@@ -90,9 +90,8 @@ def cache(
     clear: Annotated[bool, option("Delete it.", "--clear")] = False,
 ) -> None:
     """What dpose keeps on this disk: decoded pictures, data from object stores; and how to be rid of them."""
-    from dpose.fetched import fetched_folder, forget_stored, stored_size
+    from dpose.fetched import fetched_folder, forget_stored, stored_size, unpacked_folder
     from dpose.pose.data.cache import SWITCH, picture_cache
-    from dpose.unpacked import unpacked_folder
 
     console = plain_console()
     for folder, how in ((fetched_folder(), "fetched from stores"), (unpacked_folder(), "unpacked")):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpose.cli.data import Annotations, with_annotations
-from dpose.cli.options import option, plain_console, unset
-from dpose.cli.run_options import Limit
+from dpose.cli.options import Limit, option, plain_console, unset
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -77,6 +76,60 @@ class NoisedScore:
         )
 
 
+@dataclass(frozen=True)
+class ScoreChoice:
+    """What is scored besides people in the labels' boxes by a model."""
+
+    whole_pictures: Annotated[
+        bool, option("Look for people in whole pictures; use no boxes.", "--whole-pictures")
+    ] = False
+    detections: Annotated[
+        str | None, option("For AP: a file with a detector's boxes (COCO results), relative to ROOT.")
+    ] = None
+    predictions: Annotated[
+        Path | None, option("Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON.")
+    ] = None
+    groups: Annotated[
+        bool, option("Score each group of people; private data need --epsilon.", "--groups")
+    ] = False
+    before: Annotated[
+        Path | None, option("With --groups: a model to compare with, such as one without privacy.")
+    ] = None
+
+    def check(self, run: Path | None, out: Path | None, *, with_noise: bool) -> None:
+        """Raise a DposeError if options do not go together."""
+        if run is not None and self.predictions is not None:
+            raise DposeError(
+                "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
+            )
+        if self.whole_pictures and (self.predictions or self.detections or with_noise or self.groups):
+            raise DposeError(
+                "whole-pictures-conflict",
+                "a score of whole pictures uses no boxes, is without noise and of everybody",
+                "--whole-pictures",
+                "leave out the other option",
+            )
+        if out is not None and (self.predictions or (self.groups and not with_noise)):
+            raise DposeError(
+                "out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out"
+            )
+        files = self.predictions is not None or self.detections is not None
+        if self.groups or self.before:
+            if files or not self.groups or (with_noise and self.before):
+                raise DposeError(
+                    "groups-conflict",
+                    "groups are of a model's own scores, with noise of one model by itself",
+                    "--groups",
+                )
+        elif with_noise and files:
+            raise DposeError(
+                "epsilon-with-predictions",
+                "noise goes on scores of a model, of each unit by itself",
+                "--epsilon",
+                "leave out the other file",
+            )
+
+
 def evaluate(
     data: Annotated[str, option("NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
     run: Annotated[
@@ -86,23 +139,9 @@ def evaluate(
         ),
     ] = None,
     annotations: Annotations = None,
-    whole_pictures: Annotated[
-        bool, option("Look for people in whole pictures; use no boxes.", "--whole-pictures")
-    ] = False,
-    detections: Annotated[
-        str | None, option("For AP: a file with a detector's boxes (COCO results), relative to ROOT.")
-    ] = None,
-    predictions: Annotated[
-        Path | None, option("Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON.")
-    ] = None,
     limit: Limit = None,
     out: Annotated[Path | None, option("A JSON file to write the score to, too.")] = None,
-    groups: Annotated[
-        bool, option("Score each group of people; private data need --epsilon.", "--groups")
-    ] = False,
-    before: Annotated[
-        Path | None, option("With --groups: a model to compare with, such as one without privacy.")
-    ] = None,
+    choice: ScoreChoice = ScoreChoice(),
     noised: NoisedScore = NoisedScore(),
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
@@ -116,53 +155,26 @@ def evaluate(
     """
     console = plain_console()
     spec = with_annotations(data, annotations)
-    if run is not None and predictions is not None:
-        raise DposeError(
-            "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
-        )
-    with_noise = noised.epsilon is not None
-    if whole_pictures and (predictions or detections or with_noise or groups):
-        raise DposeError(
-            "whole-pictures-conflict",
-            "a score of whole pictures uses no boxes, is without noise and of everybody",
-            "--whole-pictures",
-            "leave out the other option",
-        )
-    if out is not None and (predictions or (groups and not with_noise)):
-        raise DposeError("out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out")
-    if groups or before:
-        if predictions is not None or not groups or detections is not None or (with_noise and before):
-            raise DposeError(
-                "groups-conflict",
-                "groups are of a model's own scores, with noise of one model by itself",
-                "--groups",
-            )
-    elif with_noise and (predictions is not None or detections is not None):
-        raise DposeError(
-            "epsilon-with-predictions",
-            "noise goes on scores of a model, of each unit by itself",
-            "--epsilon",
-            "leave out the other file",
-        )
+    choice.check(run, out, with_noise=noised.epsilon is not None)
     query = noised.query()
-    if predictions is not None:
-        from dpose.runs.scoring import score_file
+    if choice.predictions is not None:
+        from dpose.runs.evaluate import score_file
 
-        console.print(score_file(predictions, spec, console))
+        console.print(score_file(choice.predictions, spec, console))
         return
     model = _model(run, console)
     if query is not None:
         from dpose.runs.group_scores import GROUPS
         from dpose.runs.noised_score import evaluate_noised
 
-        query = replace(query, groups=GROUPS) if groups else query
+        query = replace(query, groups=GROUPS) if choice.groups else query
         found: object = evaluate_noised(model, spec, query, limit=limit, out=out, console=console)
         console.print(found, highlight=False)
         return
-    if groups:
+    if choice.groups:
         from dpose.runs.group_scores import evaluate_groups, group_table
 
-        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
+        console.print(group_table(evaluate_groups(model, spec, choice.before, limit=limit, console=console)))
         return
     from dpose.runs.evaluate import evaluate_run
 
@@ -170,8 +182,8 @@ def evaluate(
         model,
         spec,
         limit=limit,
-        detections=detections,
-        whole_pictures=whole_pictures,
+        detections=choice.detections,
+        whole_pictures=choice.whole_pictures,
         out=out,
         console=console,
     )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpose.cli.options import Settings, option, plain_console, unset
-from dpose.cli.run_options import TRAIN
+from dpose.cli.options import TRAIN, Settings, option, plain_console, unset
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 

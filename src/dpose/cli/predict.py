@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dpose.pose.boxes import Boxes
-    from dpose.runs.predict import Predictor
+    from dpose.runs.annotate import Predictor
 
 TORCHVISION = "torchvision"
 
@@ -68,7 +68,7 @@ class People:
     def boxes(self, console: Console) -> Boxes:
         """Where people are: what was typed, a file's, labels', a detector's, or for the model to find."""
         from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
-        from dpose.runs.predict import parse_box
+        from dpose.runs.annotate import parse_box
 
         if self.box:
             return FixedBox(parse_box(self.box))
@@ -136,7 +136,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Written:
+class OutputFiles:
     """Options for what is written besides."""
 
     json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.")] = None
@@ -157,7 +157,7 @@ def predict(
     *,
     people: People,
     drawing: Drawing,
-    written: Written,
+    written: OutputFiles,
 ) -> None:
     """Find people in pictures and video, and draw their joints.
 
@@ -168,9 +168,8 @@ def predict(
     people.check()
     drawing.check()
     from dpose.media.kinds import left_out
-    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.annotate import LabelFiles, annotate, find_files, joint_table, names_several
     from dpose.runs.drawn_people import Look
-    from dpose.runs.predict import joint_table
 
     run, sources = _split(sources)
     left: list[Path] = []
@@ -182,12 +181,14 @@ def predict(
         files,
         out,
         boxes,
-        skeleton=drawing.skeleton,
-        results=written.json,
-        yolo=written.yolo,
-        label_studio=written.label_studio,
-        look=Look(drawing.threshold, drawing.canvas == "blank", drawing.hide_faces),
-        smooth=drawing.smooth,
+        labels=LabelFiles(**vars(written)),
+        look=Look(
+            drawing.threshold,
+            drawing.canvas == "blank",
+            drawing.hide_faces,
+            drawing.skeleton,
+            drawing.smooth,
+        ),
         called=chosen.called,
         console=console,
     )
@@ -222,7 +223,7 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:
-    from dpose.runs.predict import bundled_predictor, model_predictor
+    from dpose.runs.annotate import bundled_predictor, model_predictor
 
     if run is not None:
         return model_predictor(run, flip_test=flip)

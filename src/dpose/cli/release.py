@@ -61,7 +61,7 @@ PIXELIZE = Settings(
 )
 
 
-def pixelize(
+def pixelize_files(
     paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], PIXELIZE],

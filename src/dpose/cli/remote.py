@@ -67,7 +67,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
             command(**given)
             return
         from dpose.privacy.keys import state_folder
-        from dpose.studio.workplace import Workplace
+        from dpose.studio.roots import Workplace
 
         below, place = state_folder() / "stores", Workplace(state_folder() / "copies")
         copies = place.folder

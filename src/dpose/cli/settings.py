@@ -206,7 +206,7 @@ def _fields(module: str, node: ast.AST | None, before: str, only: tuple[str, ...
 
 
 def docstring_of(place: str) -> str:
-    """The docstring of a class or function, such as "dpose.cli.train:train"."""
+    """The docstring of a class or function, such as "dpose.cli.train:train_model"."""
     module, _, name = place.partition(":")
     _, node = _resolved(module, name)
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)

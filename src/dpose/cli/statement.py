@@ -18,7 +18,7 @@ Artefact = Annotated[
 Out = Annotated[Path | None, option("The file to write. Default: print it.")]
 
 
-def show(
+def show_statement(
     artefact: Artefact,
     json: Annotated[bool, option("As JSON.", "--json")] = False,
 ) -> None:
@@ -32,9 +32,9 @@ def show(
     console.print(statement.paragraph(), highlight=False)
 
 
-def check(artefact: Artefact) -> None:
+def check_statement(artefact: Artefact) -> None:
     """Hold a statement to the published JSON Schema, and compute its numbers again."""
-    from dpose.privacy.rounding import upper
+    from dpose.privacy.ranges import upper
     from dpose.privacy.statement import SCHEMA
     from dpose.runs.statement_files import open_statement
 
@@ -70,7 +70,7 @@ def key(file: Annotated[Path, typer.Argument(help="The file of the private key t
     )
 
 
-def sign(
+def sign_statement(
     artefact: Artefact,
     key: Annotated[Path, option("The private key, from dpose statement key.", "--key")],
 ) -> None:
@@ -88,7 +88,7 @@ def sign(
     )
 
 
-def verify(
+def verify_statement(
     artefact: Artefact,
     key: Annotated[Path, option("The expected signer's public key, from a source that you trust.", "--key")],
 ) -> None:
@@ -113,7 +113,7 @@ def verify(
         console.print(line, soft_wrap=True)
 
 
-def export(
+def export_statement(
     artefact: Artefact,
     registry: Annotated[
         bool, option("As an entry of OpenDP's Deployments Registry, in YAML.", "--registry")
@@ -126,8 +126,7 @@ def export(
     out: Out = None,
 ) -> None:
     """The statement in the form of others, after checking that it adds up."""
-    from dpose.privacy.registry import registry_entry
-    from dpose.runs.statement_files import card_metadata, open_statement
+    from dpose.runs.statement_files import card_metadata, open_statement, registry_entry
 
     if registry == model_card:
         raise DposeError("form-missing", "in which form?", fix="give --registry or --model-card")

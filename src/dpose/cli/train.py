@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpose.cli.cluster import CARRYING, Carrying, Cluster, Engine, places_in
-from dpose.cli.options import command_line, option, plain_console
+from dpose.cli.options import TRAIN, Seed, check_given, command_line, option, plain_console
 from dpose.cli.remote import stored_run
-from dpose.cli.run_options import TRAIN, Seed, check_given
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpose.training.run import Run
 
 
-def train(
+def train_model(
     settings: Annotated[dict[str, Any], TRAIN],
     *,
     out: Annotated[Path | None, option("The run folder to make; must not exist.")] = None,
@@ -85,6 +85,19 @@ LAWS_HELP = (
 )
 
 
+@dataclass(frozen=True)
+class TuningBudget:
+    """What a choice of settings may cost."""
+
+    epsilon: Annotated[
+        float | None,
+        option("Of everything: every trial, every score and the choice. Default: plan.epsilon of the file."),
+    ] = None
+    delta: Annotated[
+        float | None, option("Of everything, well below 1 / number of units. Default: the file's.")
+    ] = None
+
+
 def tune(
     *,
     out: Annotated[Path, option("The run folder of the best trial; must not exist.")],
@@ -96,13 +109,7 @@ def tune(
         ),
     ] = None,
     trials: Annotated[str, option(LAWS_HELP, metavar="LAW:MEAN")] = "geometric:10",
-    epsilon: Annotated[
-        float | None,
-        option("Of everything: every trial, every score and the choice. Default: plan.epsilon of the file."),
-    ] = None,
-    delta: Annotated[
-        float | None, option("Of everything, well below 1 / number of units. Default: the file's.")
-    ] = None,
+    budget: TuningBudget = TuningBudget(),
     explain: Annotated[
         bool, option("Say what one trial and all of them would cost; train and charge nothing.", "--explain")
     ] = False,
@@ -134,7 +141,7 @@ def tune(
         console.print(discard_tuning(out), soft_wrap=True)
         return
     assert config is not None
-    law, grid = TrialLaw.parse(trials), TuningConfig.from_yaml(config, epsilon, delta)
+    law, grid = TrialLaw.parse(trials), TuningConfig.from_yaml(config, budget.epsilon, budget.delta)
     if explain:
         console.print(explain_tuning(grid, law, console))
         return
@@ -142,7 +149,7 @@ def tune(
     if engine is not None:
         check_free(out, may_be_empty=True)
         memory = None if views is None else f"microbatch_size={views}"
-        given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--set": memory}
+        given = {"--trials": trials, "--epsilon": budget.epsilon, "--delta": budget.delta, "--set": memory}
         words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
         raise typer.Exit(Cluster(engine, carrying.job).tune(config, out, words, console))
     try:

@@ -8,17 +8,38 @@
 end, in any order. So many items are in work or waiting at a worker, and no more are taken from the stream: it may be of
 any length. A worker may die at any moment: its items are worked on again. An item that raises is not: it has failed,
 and the others go on.
+
+Which code a worker runs: digest of dpose's own source, and the versions of what decides its bits.
 """
 
 from __future__ import annotations
 
+import hashlib
+import platform
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 from typing import Any, Generic, Protocol, TypeVar
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.extensions import source_files
+
+DECIDING = ("numpy", "cryptography")
+"""Beside dpose's source and Python: what sums whole numbers, and what draws noise."""
+
+
+@cache
+def worker_code() -> str:
+    """Digest of everything that must be the same where an item is worked on again: 16 hexadecimal digits."""
+    digest = hashlib.sha256(platform.python_version().encode())
+    for name in DECIDING:
+        digest.update(f"{name} {metadata.version(name)}\n".encode())
+    for name, file in source_files():
+        digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 ATTEMPTS = 4
 """Number of attempts at an item whose workers die, before the item is taken to be the cause."""

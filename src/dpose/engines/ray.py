@@ -18,8 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from dpose.engines import WorkerDiedError, attempted
-from dpose.engines.code import worker_code
+from dpose.engines import WorkerDiedError, attempted, worker_code
 from dpose.errors import DposeError
 from dpose.interpreter import safe_path
 
@@ -253,7 +252,7 @@ def _worker_class() -> type:
 
     class Worker:
         def code(self) -> str:
-            from dpose.engines.code import worker_code
+            from dpose.engines import worker_code
 
             return worker_code()
 

@@ -16,8 +16,7 @@ from rich.console import Group
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.pose.metrics import bar_panels, for_json
-from dpose.pose.oks import joint_similarity
+from dpose.pose.metrics import bar_panels, for_json, joint_similarity
 from dpose.pose.skeletons import COCO, Skeleton
 
 COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
@@ -122,7 +121,7 @@ class KeypointAP:
     * No predictions at all are an AP of 0; `pycocotools` cannot load them.
     * Predictions may be for some of the joints only (`predicted`): the others are taken out of the labels, and people
       with no joint left are ignored. The result says so; it is not COCO's number.
-    * The score that ranks people is bounded (`dpose.pose.oks.person_score`); `HRNet` and `MMPose` multiply by raw
+    * The score that ranks people is bounded (`dpose.pose.metrics.person_score`); `HRNet` and `MMPose` multiply by raw
       maxima. OKS suppression is at 0.9, as theirs.
     * The table by joint has no counterpart there: each labelled person is paired with the prediction that COCOeval
       matches at OKS 0.50, over all areas; a person without one counts 0.

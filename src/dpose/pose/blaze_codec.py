@@ -29,7 +29,7 @@ BEND = 0.02
 
 @dataclass(frozen=True)
 class BlazePoseCodec:
-    """Codec of BlazePose's outputs (`dpose.pose.codec.Codec`).
+    """Codec of BlazePose's outputs (`dpose.pose.outputs.Codec`).
 
     The loss of a joint is Huber's of its distance, in shares of the picture's side, plus the cross-entropy of its heat
     map if the joint is a point of its own and lies in the picture.

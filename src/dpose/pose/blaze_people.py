@@ -188,7 +188,7 @@ _SEEN = 0.3
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """Settings of the search for people.
 
     Attributes:
@@ -216,7 +216,7 @@ class _Reading(FoundPerson):
 class BlazePeople:
     """Finds people with a model of BlazePose's codec (`dpose.pose.people.PeopleFinder`); refuses others."""
 
-    def __init__(self, model: PoseModel, settings: Settings = Settings()) -> None:
+    def __init__(self, model: PoseModel, settings: SearchSettings = SearchSettings()) -> None:
         codec = model.codec
         base = base_of(codec)
         if not isinstance(base, BlazePoseCodec):
@@ -335,7 +335,7 @@ def _side(region: Box) -> float:
     return float(region.corners[2] - region.corners[0])
 
 
-def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.float64]]:
+def _tiles(size: tuple[int, ...], settings: SearchSettings) -> Iterator[NDArray[np.float64]]:
     """Square tiles of a picture (H, W), overlapping, from large to small."""
     height, width = size
     for share in settings.tiles:

@@ -9,110 +9,22 @@ PoseModel(PoseConfig(codec="mine"))
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.correction import CorrectedCodec
-from dpose.pose.heatmap import HeatmapCodec, inside
-from dpose.pose.outputs import CodecSettings, Outputs
-from dpose.pose.rtmpose import RtmposeCodec
+from dpose.pose.outputs import Codec, CodecSettings, Outputs
 from dpose.pose.simcc import SimccCodec
 from dpose.pose.skeletons import SKELETONS
 
 if TYPE_CHECKING:
     from dpose.pose.backbones import Backbone
-
-
-class Codec(Protocol):
-    """Converts between a head's outputs and the positions of joints in the crop.
-
-    Positions are pixels of the crop, x then y; whole numbers are pixel centres. One codec belongs to one `PoseConfig`.
-    """
-
-    @property
-    def export_names(self) -> tuple[str, ...]:
-        """Names of the outputs in an exported file."""
-
-    @property
-    def sigma(self) -> float:
-        """Value of `PoseConfig.sigma`, or the codec's default where that is 0."""
-
-    @property
-    def joint_layers(self) -> Mapping[str, int] | None:
-        """Layers of the head whose rows belong to joints, one joint after another, and the number of rows of a joint.
-
-        All other layers are shared by the joints. Empty if the head is made for its joints and no others; None if one
-        head serves every skeleton that the codec supports.
-        """
-
-    @property
-    def fresh(self) -> float:
-        """Scale of the initial weights of a new joint, relative to torch's own initialisation of such a layer."""
-
-    @property
-    def untaught(self) -> tuple[str, ...]:
-        """Layers of the head that the loss does not reach. No strategy trains them, or they would drift."""
-
-    @property
-    def bin_layers(self) -> tuple[str, ...]:
-        """Linear layers of the head from a joint's map to the logits of an axis' bins; empty for codecs without bins.
-
-        Dividing all of them by a number divides the logits; resampling them makes a head for another size of pictures.
-        """
-
-    def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
-        """Create an untrained head.
-
-        Args:
-            channels: Channels of the feature map.
-            joints: Number of joints of the skeleton, J.
-            map_size: (h, w) of the feature map.
-
-        Returns:
-            A module from the backbone's result, a map (N, channels, h, w), to the outputs.
-        """
-
-    def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
-        """Compute the loss of each view, from that view alone; safe under `vmap(grad(...))`.
-
-        Args:
-            outputs: Outputs for V views.
-            keypoints: (V, J, 2) pixels. Those of joints that are not visible are never read, and may be NaN.
-            visible: (V, J); a joint counts where this is > 0.
-
-        Returns:
-            (V,), >= 0. The sum over joints divided by J, the number of joints of the skeleton and not of the visible
-            ones: no view's gradient is scaled up because few of its joints are visible.
-        """
-
-    def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """Return positions (N, J, 2) in pixels and scores (N, J) in [0, 1], in the outputs' dtype."""
-
-    def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
-        """Average the outputs for crops and for the same crops mirrored, in the geometry of the unmirrored crops.
-
-        Args:
-            outputs: Outputs for N crops.
-            mirrored: Outputs for the mirrored crops.
-            partner: (J,), for each joint the one that it becomes in a mirror.
-        """
-
-    def chance(self) -> float:
-        """Return the score to expect, in (0, 1), where the model knows nothing."""
-
-    def explain(self) -> str:
-        """Describe how `decode` finds a joint, as formulas with the outputs' names, for readers of an exported file.
-
-        Two codecs with the same text read outputs alike.
-        """
 
 
 @dataclass(frozen=True)
@@ -193,6 +105,8 @@ class RegressionCodec:
         The target of a score is exp(-d^2 / (2 sigma^2)), d the distance in pixels between the predicted and the
         labelled position; no gradient goes through it to the position. A joint outside the picture has weight 0.
         """
+        from dpose.pose.heatmap import inside
+
         shares, scores = outputs
         places, weight = inside(keypoints.to(shares.dtype), visible, self.input_size)
         size = self._extent(shares)
@@ -234,20 +148,39 @@ class RegressionCodec:
         return like.new_tensor([width, height])
 
 
+def _heatmap(**settings: Any) -> Callable[[CodecSettings], Codec]:
+    def make(config: CodecSettings) -> Codec:
+        from dpose.pose.heatmap import HeatmapCodec
+
+        return HeatmapCodec.of(config, **settings)
+
+    return make
+
+
+def _blazepose(config: CodecSettings) -> Codec:
+    from dpose.pose.blaze_codec import BlazePoseCodec
+
+    return BlazePoseCodec.of(config)
+
+
+def _rtmpose(config: CodecSettings) -> Codec:
+    from dpose.pose.rtmpose import RtmposeCodec
+
+    return RtmposeCodec.of(config)
+
+
 CODECS: dict[str, CodecEntry] = {
     "simcc": CodecEntry(SimccCodec.of),
-    "heatmap": CodecEntry(HeatmapCodec.of),
-    "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, growth="transposed")),
+    "heatmap": CodecEntry(_heatmap()),
+    "heatmap-deconv": CodecEntry(_heatmap(growth="transposed")),
     "regression": CodecEntry(RegressionCodec.of),
-    "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
-    "rtmpose": CodecEntry(RtmposeCodec.of, maps=False),
+    "blazepose": CodecEntry(_blazepose, maps=False),
+    "rtmpose": CodecEntry(_rtmpose, maps=False),
     # weights of other libraries, trained with other positions for a cell
-    "vitpose": CodecEntry(partial(HeatmapCodec.of, growth="interpolated", places="corners"), maps=False),
-    "vitpose-classic": CodecEntry(
-        partial(HeatmapCodec.of, growth="transposed", places="corners"), maps=False
-    ),
-    "heatmap-msra": CodecEntry(partial(HeatmapCodec.of, places="first"), maps=False),
-    "heatmap-udp": CodecEntry(partial(HeatmapCodec.of, places="corners"), maps=False),
+    "vitpose": CodecEntry(_heatmap(growth="interpolated", places="corners"), maps=False),
+    "vitpose-classic": CodecEntry(_heatmap(growth="transposed", places="corners"), maps=False),
+    "heatmap-msra": CodecEntry(_heatmap(places="first"), maps=False),
+    "heatmap-udp": CodecEntry(_heatmap(places="corners"), maps=False),
 }
 """Codecs by name. The first is the default for configurations and backbones that name none."""
 

@@ -13,27 +13,18 @@ the statistic X^T R of a regression. So one clipped and noised sum of it holds a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from dpose.errors import DposeError
-from dpose.pose.outputs import Outputs
-
-if TYPE_CHECKING:
-    from dpose.pose.codec import Codec
-    from dpose.pose.model import PoseModel
+from dpose.pose.outputs import Codec, Outputs
 
 FAR = 0.06
 """Distance, as a share of the picture's side, at which a joint's residual is cut off: beyond it labels are wrong or
 sides exchanged more often than a linear map could help."""
-FLOOR = 1e-3
-"""Share of the mean variance of all directions that is added to each before it is whitened."""
-TYPICAL = 0.7
-"""Quantile of public people's statistics that the scale c brings to a norm of 1."""
 
 
 class CorrectedHead(nn.Module):
@@ -89,7 +80,7 @@ class CorrectedHead(nn.Module):
 
 @dataclass(frozen=True)
 class CorrectedCodec:
-    """Codec of a model whose joints are corrected (`dpose.pose.codec.Codec`): the base's outputs, then moves.
+    """Codec of a model whose joints are corrected (`dpose.pose.outputs.Codec`): the base's outputs, then moves.
 
     Attributes:
         base: The codec of the outputs that are corrected.
@@ -174,64 +165,3 @@ class CorrectedCodec:
     def explain(self) -> str:
         """See `Codec`."""
         return f"{self.base.explain()}; then joint j is moved by {self.side} * moves[j, 0:2]"
-
-
-def with_correction(model: PoseModel, directions: int) -> PoseModel:
-    """Return a copy of a model whose joints are corrected linearly; the correction is 0 until it is fitted and solved.
-
-    Raises:
-        DposeError: the model has a correction already.
-    """
-    if model.config.directions:
-        raise DposeError(
-            "model-corrected-already",
-            "has a linear correction, which a second one would start from as if it were none",
-            model.config.preset,
-            "start from weights without one, or train these by another method",
-        )
-    made = type(model)(replace(model.config, directions=directions))
-    wanted = made.state_dict()
-    before = model.state_dict()
-    kept = {f"head.base.{name[5:]}" if name.startswith("head.") else name: t for name, t in before.items()}
-    made.load_state_dict({**wanted, **kept})
-    return made.to(next(model.parameters()).device).train(model.training)
-
-
-@torch.no_grad()
-def fit_directions(model: PoseModel, people: Iterable[tuple[Tensor, Tensor, Tensor]]) -> int:
-    """Fit the correction's centre, directions, scale and rates to public people, and set its weights to 0.
-
-    Args:
-        model: A model with `PoseConfig.directions`; changed in place.
-        people: Batches of crops (N, 3, H, W), keypoints (N, J, 2) in pixels of the crop, and visible (N, J).
-
-    Returns:
-        The number of people.
-    """
-    head, codec = model.head, model.codec
-    assert isinstance(head, CorrectedHead)
-    assert isinstance(codec, CorrectedCodec)
-    found = []
-    nn.init.zeros_(head.moves.weight)
-    for crops, keypoints, visible in people:
-        outputs = model(crops)
-        residual = codec.residuals(outputs, keypoints, visible)
-        length = residual.norm(dim=-1, keepdim=True)
-        found.append(
-            (codec.features(outputs[:-1]), residual * (FAR / length.clamp_min(FAR)), (visible > 0).double())
-        )
-    x, r, seen = (torch.cat(part).double() for part in zip(*found, strict=True))
-    mean = x.mean(0)
-    variances, vectors = torch.linalg.eigh((x - mean).T @ (x - mean) / len(x))
-    order = variances.argsort(descending=True)[: codec.directions]
-    basis = vectors[:, order] / (variances[order] + FLOOR * variances.mean()).clamp_min(1e-12).sqrt()
-    z = torch.cat([(x - mean) @ basis, torch.ones_like(x[:, :1])], 1)
-    r = r.flatten(1) / codec.joints
-    scale = torch.quantile(z.norm(dim=1) * r.norm(dim=1), TYPICAL).clamp_min(1e-9)
-    spread = torch.einsum("ni,nj->nij", z / scale, r).var(0).mean()
-    # a joint that few public people show would be magnified by one over its share
-    rates = seen.mean(0).clamp_min(1 / 8)
-    head.mean.copy_(mean)
-    head.basis.copy_(basis)
-    head.facts.copy_(torch.cat([torch.stack([scale, spread]), rates]))
-    return len(x)

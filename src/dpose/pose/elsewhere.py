@@ -24,9 +24,7 @@ from dpose.files import file_json
 from dpose.known_sets import sets_in
 from dpose.pose.backbones import RTMPOSE_SIZES, TIMM, VITPOSE, VITPOSE_SIZES, WEIGHTS
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.rtmpose import BETA
 from dpose.pose.skeletons import SKELETONS
-from dpose.pose.vitpose import PATCH
 from dpose.pose.weights_file import SUFFIXES, fill, read_checkpoint, read_tensors
 
 CONFIG = "config.json"
@@ -165,6 +163,8 @@ def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
             str(file),
             f"known: {', '.join(RTMPOSE_SIZES)}",
         )
+    from dpose.pose.rtmpose import BETA
+
     for axis in ("x", "y"):
         name = f"head.cls_{axis}.weight"
         tensors[name] = _needed(tensors, name, str(file)) * BETA
@@ -257,6 +257,8 @@ def _needed(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
 
 def _one_position_a_token(tensors: dict[str, Tensor], size: tuple[int, int]) -> None:
     """Add the position of a class token, which these networks lack, to all others: the same function."""
+    from dpose.pose.vitpose import PATCH
+
     name = "backbone.pos_embed"
     positions = tensors.get(name)
     tokens = (size[0] // PATCH) * (size[1] // PATCH)

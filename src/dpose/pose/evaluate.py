@@ -20,9 +20,8 @@ from dpose.pose.data.label_files import Problems, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.pictures import Picture
-from dpose.pose.metrics import PCKh, PCKhResult
+from dpose.pose.metrics import PCKh, PCKhResult, oks_nms, person_score
 from dpose.pose.model import PoseModel
-from dpose.pose.oks import oks_nms, person_score
 from dpose.pose.people import FoundPerson, ModelPeople, PeopleFinder
 from dpose.pose.predict import predict_people
 from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map

@@ -1,4 +1,7 @@
-"""A pose model as an ONNX file, checked against the torch model before it is written."""
+"""A pose model as an ONNX file, checked against the torch model before it is written.
+
+From a run folder to an ONNX file.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, write_atomic
+from dpose.files import file_bytes, file_text, write_atomic
+from dpose.media.images import read_image
 from dpose.pose.codec import codec_of
 from dpose.pose.crops import crop_transform, warp, whole_frame
+from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel, fold_batchnorm
 from dpose.pose.outputs import Outputs
 from dpose.pose.predict import predict_outputs
@@ -224,3 +229,41 @@ def _require(*names: str) -> None:
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise DposeError("package-missing", f"export needs {', '.join(missing)}", fix=_EXTRA)
+
+
+WINDOWS = 4
+"""Where no pictures are given: so many windows across, and as many down, of one photograph."""
+
+
+def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
+    """Export the model in `folder`, with its statement in the file's metadata where it has one.
+
+    Args:
+        folder: A run or model folder.
+        out: The ONNX file.
+        pictures: What the two models are compared on; windows of a photograph of scikit-image where there are none.
+
+    Raises:
+        DposeError: as `dpose.pose.export.export_onnx`; or a file cannot be read.
+    """
+    model = load_model(folder)
+    images = [read_image(path) for path in pictures]
+    if not images:
+        images = _windows(*model.config.input_size)
+    statement = folder / "privacy.json"
+    facts = {"dpose.privacy": file_text(statement)} if statement.exists() else {}
+    return export_onnx(model, out, images, facts)
+
+
+def _windows(height: int, width: int) -> list[NDArray[np.uint8]]:
+    """Windows of a photograph of a person, with the proportions of these sizes: uint8, (H, W, 3)."""
+    from skimage.data import astronaut
+
+    photograph = astronaut()
+    side = min(photograph.shape[:2]) * 3 // 4
+    high, wide = side * height // max(height, width), side * width // max(height, width)
+    tops, lefts = (
+        np.linspace(0, n - k, WINDOWS).astype(int)
+        for n, k in zip(photograph.shape[:2], (high, wide), strict=True)
+    )
+    return [photograph[top : top + high, left : left + wide] for top in tops for left in lefts]

@@ -162,7 +162,7 @@ def _quiet(layer: nn.Module, fresh: float) -> None:
 
 @dataclass(frozen=True)
 class HeatmapCodec:
-    """Codec by heat maps (`dpose.pose.codec.Codec`): the output is maps (N, J, h, w).
+    """Codec by heat maps (`dpose.pose.outputs.Codec`): the output is maps (N, J, h, w).
 
     Attributes:
         input_size: (H, W) in pixels.

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import Backbone, backbone_named
-from dpose.pose.codec import DEFAULT, Codec, codec_of, codecs_for
+from dpose.pose.codec import DEFAULT, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
-from dpose.pose.outputs import Outputs
+from dpose.pose.outputs import Codec, Outputs
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 
 Strategy = Literal["light", "finetune", "full", "scratch", "head"]

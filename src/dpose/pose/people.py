@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dpose.pose.crops import Box, whole_frame
 from dpose.pose.export import run_by_onnx
+from dpose.pose.metrics import person_score
 from dpose.pose.model import PoseModel
-from dpose.pose.oks import person_score
 from dpose.pose.predict import Pose, predict_frames
 from dpose.pose.skeletons import SKELETONS, Skeleton
 
@@ -89,7 +89,7 @@ class FramesFinder(Protocol):
 class ModelPeople:
     """Looks for one person in each box by a pose model, or takes the whole picture as one person.
 
-    A person's score is the box's times the mean of the joints' (`dpose.pose.oks.person_score`). The model is faster
+    A person's score is the box's times the mean of the joints' (`dpose.pose.metrics.person_score`). The model is faster
     after `dpose.pose.predict.for_prediction`; `flip_test` averages with the mirrored crop: a little better, at twice
     the cost.
     """
@@ -125,7 +125,7 @@ class ModelPeople:
         predicted = predict_frames(self._runs, images, corners, flip_test=self._flip_test)
         people = []
         for image, some, poses in zip(images, boxes, predicted, strict=True):
-            size = cast(tuple[int, int], image.shape[:2])
+            size = cast("tuple[int, int]", image.shape[:2])
             given = [Box(whole_frame(size).astype(np.float64), 1.0)] if some is None else some
             people.append(
                 [

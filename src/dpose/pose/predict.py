@@ -29,7 +29,7 @@ class Pose:
 
     Attributes:
         keypoints: (J, 2) float64, x and y in pixels of the picture; pixel centres are whole numbers.
-        scores: (J,) float64 in [0, 1] (the codec's, `dpose.pose.codec.Codec.decode`).
+        scores: (J,) float64 in [0, 1] (the codec's, `dpose.pose.outputs.Codec.decode`).
     """
 
     keypoints: NDArray[np.float64]

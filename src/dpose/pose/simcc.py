@@ -75,7 +75,7 @@ class SimccHead(nn.Module):
 
 @dataclass(frozen=True)
 class SimccCodec:
-    """Codec SimCC (`dpose.pose.codec.Codec`): outputs are x logits (N, J, W * k) and y logits (N, J, H * k).
+    """Codec SimCC (`dpose.pose.outputs.Codec`): outputs are x logits (N, J, W * k) and y logits (N, J, H * k).
 
     Attributes:
         input_size: (H, W) in pixels.

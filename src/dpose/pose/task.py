@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.func import functional_call
 
 from dpose.errors import DposeError
-from dpose.pose.codec import Codec, codec_of
-from dpose.pose.metrics import PCKh
+from dpose.pose.codec import codec_of
+from dpose.pose.metrics import OKS, PCKh
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.oks import OKS
-from dpose.pose.outputs import Outputs
+from dpose.pose.outputs import Codec, Outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map, skeleton_named
 from dpose.units import Precision, Result, UnitBatch, View, pad_views
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpose.pose.oks import joint_similarity
+from dpose.pose.metrics import joint_similarity
 from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, Skeleton

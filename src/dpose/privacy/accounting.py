@@ -31,13 +31,14 @@ from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import (
     MAX_SIGMA,
     MIN_SIGMA,
+    as_given,
     check_delta,
     check_epsilon,
     check_rate,
     check_steps,
+    not_below,
 )
 from dpose.privacy.renyi import ORDERS, converted, rdp_of_step, zcdp_epsilon
-from dpose.privacy.rounding import as_given, not_below
 
 MAX_BUDGET = 100.0
 """No noise is calibrated for a larger epsilon, which would give no useful protection."""

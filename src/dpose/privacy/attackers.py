@@ -20,7 +20,7 @@ from dpose.privacy.accounting import COARSE, FINE, MIN_DELTA, beyond_use
 from dpose.privacy.events import SampledGaussian, merge
 from dpose.privacy.fields import Decimal, StatementPart, statement_part
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 
 if TYPE_CHECKING:
     from dpose.privacy.tradeoff import Floats

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from dpose.errors import DposeError
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 
 TOLERANCE = 1e-3
 """How far below the target the epsilon of a calibrated sigma may lie, relatively."""

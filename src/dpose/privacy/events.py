@@ -34,9 +34,8 @@ from dpose.privacy.fields import (
     statement_part,
 )
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.ranges import check_rate, check_sigma
+from dpose.privacy.ranges import check_rate, check_sigma, not_below
 from dpose.privacy.renyi import in_two_steps, library_event, step_divergence
-from dpose.privacy.rounding import not_below
 
 SampledNoise: TypeAlias = Literal["poisson-gaussian", "poisson-rounded-gaussian"]
 FLOATING: SampledNoise = "poisson-gaussian"

@@ -19,8 +19,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dpose.errors import DposeError
-from dpose.privacy.ranges import check_delta, check_epsilon
-from dpose.privacy.rounding import as_given, lower
+from dpose.privacy.ranges import as_given, check_delta, check_epsilon, lower
 
 SMOOTHING = 4
 """Taken off the variance of discrete Gaussian noise, in squared units of its grid, before it counts as Gaussian."""

@@ -9,7 +9,8 @@ Steps are reserved before they sample, and a reservation is spent whether or not
 process that dies may have shown its last step to somebody. The hash of the last line (the head) also stands
 in the statement and in the user's state folder, because a chain alone does not show that its end was cut off.
 
-When the run's files are written, a seal binds them (`dpose.privacy.seal`); every later line is followed by a new one.
+When the run's files are written, a seal binds them (`dpose.privacy.entries`); every later line is followed by a new
+one.
 
 A ledger holds against accidents and against quiet editing of a run folder. It does not hold against an owner
 who also edits the statement and the state folder; those who run the training cannot be kept from lying about
@@ -34,10 +35,9 @@ from filelock import FileLock
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_json, private_folder, take_lock, write_atomic, write_private
-from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
+from dpose.privacy.entries import GENESIS, Entry, EntryType, Seal, last_seal, read_ledger, spent
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
-from dpose.privacy.seal import Seal, last_seal
 from dpose.privacy.sections import PlantedCanaries
 
 __all__ = [

@@ -30,8 +30,7 @@ from dpose.privacy.events import ExactEvent, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.gaussian import least_variance
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
-from dpose.privacy.ranges import check_delta
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given, check_delta
 
 GRID = 1 << 20
 """Sums of scores are whole numbers of 1 / GRID: a power of two, so that scaling a score by it rounds nothing."""

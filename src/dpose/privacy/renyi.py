@@ -19,8 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.ranges import check_delta
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given, check_delta
 
 ORDERS = tuple(
     [1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)]

@@ -26,9 +26,8 @@ from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noised_query import CONFIDENCE, NoisedQuery
-from dpose.privacy.queries import Query
-from dpose.privacy.ranges import exact_text
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, exact_text, upper
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 FOLDER = "evaluations"

@@ -5,7 +5,7 @@
     check_signature(Path("runs/a/privacy.json"), statement, Path("hospital.pem.pub"))
 
 What is signed is the digest of the whole file, byte for byte, and the seal that its statement names; the seal in turn
-binds weights, config, card and log, or what was released (`dpose.privacy.seal`).
+binds weights, config, card and log, or what was released (`dpose.privacy.entries`).
 
 **What a signature shows.** That somebody who has the private key signed just this file. **What it does not show.** That
 what the statement says is true; that the key belongs to the person named, which must be known from elsewhere; or when

@@ -43,12 +43,18 @@ from dpose.privacy.fields import (
     schema_of,
     statement_part,
 )
-from dpose.privacy.group_privacy import MOST
 from dpose.privacy.neighbours import BEYOND, BOX, Neighbours, StatedNeighbours
-from dpose.privacy.queries import Query
-from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, parse_decimal, parse_exact
-from dpose.privacy.rounding import not_below, upper
+from dpose.privacy.ranges import (
+    check_delta,
+    check_epsilon,
+    exact_text,
+    not_below,
+    parse_decimal,
+    parse_exact,
+    upper,
+)
 from dpose.privacy.sections import (
+    MOST,
     About,
     AuditResult,
     Deployment,
@@ -56,6 +62,7 @@ from dpose.privacy.sections import (
     GroupResult,
     PlantedCanaries,
     PublicInput,
+    Query,
     check_groups,
     group_section,
     largest_loss,
@@ -149,7 +156,7 @@ class PrivacyStatement(StatementPart):
             their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty if
             the statement is not bound to one.
-        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty if none does.
+        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.entries`); empty if none does.
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
             choice, and `n` counts the units that trials train on. None if it was not.
         deployment: Who releases what.

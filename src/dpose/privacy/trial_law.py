@@ -17,9 +17,9 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from dpose.errors import DposeError
-from dpose.privacy.coins import exp_bounds
+from dpose.privacy.discrete import exp_bounds
 from dpose.privacy.noise import Stream
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 
 NAMED_SHAPES = {"logarithmic": Fraction(0), "geometric": Fraction(1)}
 """The truncated negative binomial laws that have names of their own, by their shape eta."""

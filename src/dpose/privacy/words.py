@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.privacy.sections import UNSTATED
 
 WARNING = "WARNING: "

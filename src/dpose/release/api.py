@@ -10,10 +10,10 @@ All of them are counted (`counting`): a second release of one picture is refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from dpose.release.config import (
 )
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
-from dpose.release.grid import Shape
+from dpose.release.grid import Shape, is_tensor
 from dpose.release.items import Work
 from dpose.release.jobs import Job
 from dpose.release.linear import LinearPlan, ReleasedValues
@@ -48,7 +48,6 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import PEAKS, AnyPlan, bind, release_statement
 from dpose.release.published import PublishedPicturePlan
 from dpose.release.released import Shown
-from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,6 +88,36 @@ class Release:
             write_atomic(path, stamped_picture(released, path.suffix, self.statement))
 
 
+class ArrayTerms(TypedDict, total=False):
+    """Keywords of `release_array`, which `pixelize` takes too."""
+
+    seed: int | None
+    source: NoiseSource | None
+    caveats: Sequence[str]
+    public: bool
+    again: bool
+    about: About
+
+
+class FileTerms(TypedDict, total=False):
+    """Keywords of `release_video` that are not of its configuration."""
+
+    seed: int | None
+    keep_sound: bool
+    progress: Callable[[], None] | None
+    public: bool
+    again: bool
+    about: About
+
+
+class PixelizeSettings(PixelizationSettings, ArrayTerms, total=False):
+    """The other keywords of `pixelize`."""
+
+
+class VideoSettings(ProjectionSettings, FileTerms, total=False):
+    """The other keywords of `release_video`."""
+
+
 def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
@@ -97,13 +126,7 @@ def pixelize(
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    seed: int | None = None,
-    source: NoiseSource | None = None,
-    caveats: Sequence[str] = (),
-    public: bool = False,
-    again: bool = False,
-    about: About = NOT_SAID,
-    **settings: Unpack[PixelizationSettings],
+    **settings: Unpack[PixelizeSettings],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
 
@@ -152,15 +175,16 @@ def pixelize(
         RuntimeError: the source's key was used for a release before.
     """
     near = either(neighbours, protect, face_size)
-    return release_array(
-        image,
-        Pixelization.of(epsilon, near, block, **settings),
-        seed=seed,
-        source=source,
-        caveats=caveats,
-        public=public,
-        again=again,
-        about=about,
+    terms, chosen = _parted(settings, ArrayTerms)
+    return release_array(image, Pixelization.of(epsilon, near, block, **chosen), **terms)
+
+
+def _parted(settings: Mapping[str, Any], terms: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that are among `terms`, and those of a configuration."""
+    names = terms.__annotations__
+    return (
+        {name: value for name, value in settings.items() if name in names},
+        {name: value for name, value in settings.items() if name not in names},
     )
 
 
@@ -253,13 +277,7 @@ def release_video(
     *,
     protect: str | None = None,
     face_size: str | None = None,
-    seed: int | None = None,
-    keep_sound: bool = False,
-    progress: Callable[[], None] | None = None,
-    public: bool = False,
-    again: bool = False,
-    about: About = NOT_SAID,
-    **settings: Unpack[ProjectionSettings],
+    **settings: Unpack[VideoSettings],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
 
@@ -302,8 +320,9 @@ def release_video(
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
     near = either(neighbours, protect, face_size)
-    config = Projection.of(epsilon, delta, near, operator, **settings)
-    work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again)
+    terms, chosen = _parted(settings, FileTerms)
+    progress, about = terms.pop("progress", None), terms.pop("about", NOT_SAID)
+    work = Work(Projection.of(epsilon, delta, near, operator, **chosen), **terms)
     return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import CELL_FORMS, ONE_FRAME, RELEASE_FORMS, Neighbours
-from dpose.privacy.ranges import check_delta, parse_exact
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given, check_delta, parse_exact
 from dpose.release import projections
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape

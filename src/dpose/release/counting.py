@@ -40,7 +40,7 @@ from dpose.privacy.events import ExactEvent, Gaussian, Laplace
 from dpose.privacy.keys import state_folder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change

@@ -25,7 +25,7 @@ from dpose.errors import DposeError
 from dpose.files import file_digest, file_text, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
-from dpose.privacy.seal import Seal, open_seal, sealed_alone
+from dpose.privacy.entries import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import ReleasedValues
 from dpose.release.partition import Mask, RegionSums

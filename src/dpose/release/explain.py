@@ -7,8 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.events import Gaussian, Laplace
-from dpose.privacy.ranges import exact_text
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, exact_text, lower, upper
 from dpose.release.choosing import curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.explain import explain_release
 from dpose.release.grid import even_edges

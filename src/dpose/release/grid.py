@@ -1,13 +1,32 @@
-"""Sizes of pictures and clips, their cells, how groups of frames are blended, and what a box takes of cells."""
+"""Sizes of pictures and clips, their cells, how groups of frames are blended, and what a box takes of cells.
+
+Arrays or tensors: told apart without loading torch, which takes seconds.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from typing_extensions import TypeIs
+
+
+def is_tensor(value: object) -> TypeIs[Tensor]:
+    """Whether `value` is one of torch's tensors: where no one has loaded torch there are none.
+
+    >>> is_tensor([1, 2])
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,11 @@ from dpose.release.choosing import choose_grid
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import SEGMENT, Projection
-from dpose.release.grid import Shape, blend, edge
+from dpose.release.grid import Shape, blend, edge, is_tensor
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import OPERATORS, GridOperator, Values
 from dpose.release.projections import rounded_up
 from dpose.release.restoration import PAINTED, Restoration, restored_clip
-from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     import torch

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dpose.engines.code import worker_code
+from dpose.engines import worker_code
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_digest, json_text, leads_out, leads_outside, make_folder
 from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.noise import KEY_BYTES, Key
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.counting import alive, settings_digest
 from dpose.release.jobs import Job, known_names, record_names

@@ -26,7 +26,7 @@ from dpose.privacy.accounting import Accountant
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Laplace
 from dpose.privacy.noise import NoiseSource, Origin, Purpose, Stream
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.partition import Cells, RegionSums

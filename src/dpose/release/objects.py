@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dpose.errors import DposeError
 from dpose.privacy.accounting import cost
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.words import DETAILS_ONLY, WARNING
 from dpose.release.config import DETAIL
 from dpose.release.grid import Shape

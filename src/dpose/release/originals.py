@@ -17,7 +17,7 @@ from dpose.media.images import decode_pixels, read_bytes
 from dpose.media.video import VideoInfo
 from dpose.media.video_identity import checked_digest, video_hashes
 from dpose.privacy.marks import Marks, marks_of
-from dpose.tensors import is_tensor
+from dpose.release.grid import is_tensor
 
 
 @dataclass(frozen=True)

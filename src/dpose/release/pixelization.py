@@ -29,14 +29,13 @@ from dpose.privacy.renyi import zcdp_budget
 from dpose.release.choosing import AS_GOOD, PEAK, SIDES, Choice, best_choice, expected_choice, factors
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.config import CHOOSABLE, Pixelization
-from dpose.release.grid import Shape
+from dpose.release.grid import Shape, is_tensor
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import Sensitivity
 from dpose.release.partition import BlockSums, Cells, Mask, RegionSums
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.released import Layers, ReleasedSums, Shown, widened
 from dpose.release.restoration import PAINTED, restored_clip
-from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -34,8 +34,8 @@ from dpose.release.grid import (
     products,
     squares_of,
 )
-from dpose.release.kernels import sum_cells
 from dpose.release.operators import GridOperator, Sensitivity, Values, check_grid, register_operator
+from dpose.release.partition import sum_cells
 from dpose.release.planes import Observed, Plane
 
 PEAK = 255

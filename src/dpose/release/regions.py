@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.release.kernels import block_sums
-from dpose.release.partition import BlockSums, Mask
+from dpose.release.partition import BlockSums, Mask, block_sums
 
 Segmenter = Callable[[NDArray[Any]], NDArray[Any]]
 """From a released picture, (H, W, C), to a mask (H, W): above 0.5 (or above half of 255) is complex."""

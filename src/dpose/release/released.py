@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.release.colour import Colour, as_rgb
-from dpose.release.kernels import paint_blocks
 from dpose.release.mechanism import TYPES, Released
-from dpose.release.partition import BlockSums, Cells, Mask, RegionSums
+from dpose.release.partition import BlockSums, Cells, Mask, RegionSums, paint_blocks
 from dpose.release.planes import Observed, Plane
 from dpose.release.restoration import PAINTED, Restoration
 

@@ -25,11 +25,9 @@ from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.kinds import VIDEO_SUFFIXES
 from dpose.media.video import probe
-from dpose.privacy.ranges import exact_text
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
-from dpose.release.check_pixels import check_cells, check_grey, check_restored
 from dpose.release.embed import (
     FILE,
     SUMS,
@@ -42,14 +40,13 @@ from dpose.release.embed import (
 )
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import GIVEN
-from dpose.release.noise_tests import noise_verdict
+from dpose.release.noise_tests import check_cells, check_grey, check_restored, noise_verdict
 from dpose.release.objects import SoundPlan
 from dpose.release.partition import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import DECODED_VIDEO, SOUND
-from dpose.release.recompute import compare_numbers, compare_words, expected
+from dpose.release.recompute import ask_account, check_count, compare_numbers, compare_words, expected
 from dpose.release.record import recorded_plan
-from dpose.release.recount import ask_account, check_count
 from dpose.release.regions import PrivateRegions, PublicRegions, Regions
 from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RESTORING

@@ -15,11 +15,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from dpose.privacy.attackers import FALSE_POSITIVES
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.privacy.tradeoff import TradeOff
-from dpose.report.inline import showable
-from dpose.report.numbers import MISSING, at_most, brief
-from dpose.report.palette import LIGHT, SERIES
+from dpose.report.inline import LIGHT, MISSING, SERIES, at_most, brief, showable
 from dpose.report.plots import INK, Curve, formatted, legend_label, page_canvas, styled, svg
 
 POINTS = 200

@@ -14,9 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
-from dpose.report.inline import Inline, showable
-from dpose.report.numbers import day
-from dpose.report.palette import PALETTE
+from dpose.report.inline import PALETTE, Inline, day, showable
 from dpose.report.results import (
     Block,
     Bullets,

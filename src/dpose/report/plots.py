@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from dpose.media.drawing import picture_grid
 from dpose.media.images import encode_image
-from dpose.privacy.rounding import as_given
-from dpose.report.inline import showable
-from dpose.report.palette import LIGHT, SERIES
+from dpose.privacy.ranges import as_given
+from dpose.report.inline import LIGHT, SERIES, showable
 from dpose.report.results import Figure
 
 WIDTH = 400
@@ -262,14 +261,11 @@ def bars(
 def heat_map(
     axes: Axes,
     values: Mapping[tuple[Setting, Setting], float],
-    across: Sequence[Setting],
-    up: Sequence[Setting],
+    across: tuple[str, Sequence[Setting]],
+    up: tuple[str, Sequence[Setting]],
     title: str,
     span: tuple[float, float],
     write: str,
-    *,
-    names: tuple[str, str] = ("b", "n"),
-    low_is_good: bool = False,
     missing: str = "",
 ) -> None:
     """Numbers by two settings, good ones bright; cells that are not there stay empty.
@@ -277,35 +273,29 @@ def heat_map(
     Args:
         axes: To draw on.
         values: By (across, up).
-        across: The settings of the columns.
-        up: Those of the rows, the lowest first.
+        across: Name and values of the setting by columns.
+        up: Those of the setting by rows, the lowest first.
         title: Above it.
-        span: The ends of the colours: one for all panels, or noise would look like an effect.
+        span: The dull and the bright end of the colours: one for all panels, or noise would look like an effect.
         write: How a number is written.
-        names: Of the settings.
-        low_is_good: Which end is bright.
         missing: Stands in empty cells.
     """
-    field = np.array([[values.get((a, u), np.nan) for a in across] for u in up], np.float64)
-    low, high = span
-    axes.pcolormesh(
-        np.ma.masked_invalid(field),
-        cmap="viridis_r" if low_is_good else "viridis",
-        vmin=low,
-        vmax=high,
-    )
+    (column_name, columns), (row_name, rows), (dull, bright) = across, up, span
+    field = np.array([[values.get((a, u), np.nan) for a in columns] for u in rows], np.float64)
+    colours = "viridis" if dull <= bright else "viridis_r"
+    axes.pcolormesh(np.ma.masked_invalid(field), cmap=colours, vmin=min(span), vmax=max(span))
     for (row, column), value in np.ndenumerate(field):
         text, colour = missing, LIGHT["soft"]
         if np.isfinite(value):
-            dark = ((high - value) if low_is_good else (value - low)) < 0.6 * (high - low)
+            dark = abs(value - dull) < 0.6 * abs(bright - dull)
             text, colour = format(value, write), PALE_INK if dark else DARK_INK
         if text:
             axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6.5, color=colour)
-    axes.set_xticks(np.arange(len(across)) + 0.5, [as_given(a) for a in across])
-    axes.set_yticks(np.arange(len(up)) + 0.5, [as_given(u) for u in up])
+    axes.set_xticks(np.arange(len(columns)) + 0.5, [as_given(a) for a in columns])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [as_given(u) for u in rows])
     axes.grid(False)
-    axes.set_xlabel(names[0], fontsize=9)
-    axes.set_ylabel(names[1], fontsize=9)
+    axes.set_xlabel(column_name, fontsize=9)
+    axes.set_ylabel(row_name, fontsize=9)
     axes.set_title(title, fontsize=9)
     axes.tick_params(labelsize=8, length=0)
 

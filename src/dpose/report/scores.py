@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.charts import paired_dots
-from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
-from dpose.report.numbers import at_most, change, day, percentage
+from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned, at_most, change, day, percentage
 from dpose.report.results import Block, Figure, Group, Table, Text
 from dpose.report.run import Evaluation, RunRecord, Score, Watched
 

@@ -31,8 +31,7 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.protected import Identity
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given, large_delta
 from dpose.units import Unit
 
 EXAMPLE = SampledGaussian(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)

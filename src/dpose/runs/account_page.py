@@ -29,12 +29,12 @@ from dpose.account.words import (
 )
 from dpose.errors import DposeError
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
 from dpose.report.run import RunRecord
-from dpose.training.local_state import run_name
+from dpose.training.folder import run_name
 
 POINTS = 24
 """The most points of a chart: each is a composition of all that came before it."""

@@ -1,30 +1,133 @@
-"""`dpose predict` on pictures, folders, globs and video: drawn files out, and one JSON file of joints."""
+"""`dpose predict` on pictures, folders, globs and video: drawn files out, and one JSON file of joints.
+
+`dpose predict`: which model finds people, where they are looked for, and the table of one person's joints.
+"""
 
 from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, cast
 
-from rich.console import Console
+import numpy as np
+from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
+from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.media.kinds import kind_of
 from dpose.media.video_writer import WRITABLE
+from dpose.pose import folder
+from dpose.pose.blaze_codec import BlazePoseCodec
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.boxes import Boxes, whole_picture
+from dpose.pose.codec import base_of
 from dpose.pose.data.yolo import check_label_names, write_yolo
-from dpose.pose.people import PeopleFinder, has_head
+from dpose.pose.folder import find_model, load_model
+from dpose.pose.model import PoseModel
+from dpose.pose.people import ModelPeople, PeopleFinder, has_head
+from dpose.pose.predict import for_prediction
+from dpose.pose.skeletons import Skeleton
 from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
-from dpose.runs.found_people import requested_joints
+from dpose.runs.tasks import on_device
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What finds people, and what the command prints of it.
+
+    Attributes:
+        finder: On the device where there is one.
+        called: Its name.
+        chance: About what the joints' scores of an untrained model are; None if unknown.
+    """
+
+    finder: PeopleFinder
+    called: str
+    chance: float | None = None
+
+
+def bundled_predictor(*, flip_test: bool) -> Predictor:
+    """The finder of people that comes with dpose."""
+    name = folder.PREDICTOR
+    return model_predictor(find_model(name), flip_test=flip_test, called=name)
+
+
+def model_predictor(run: Path, *, flip_test: bool, called: str = "") -> Predictor:
+    """What finds people with the pose model of a run or model folder.
+
+    A model that was made from BlazePose looks for everybody; any other for one person in each box, or in the whole
+    picture.
+
+    Args:
+        run: The folder.
+        flip_test: Average with the mirrored crop; BlazePose reads everybody twice instead.
+        called: Its name; the backbone's where "".
+
+    Raises:
+        DposeError: the folder holds none that can be read.
+    """
+    model = load_model(run)
+    called = called or model.config.preset
+    if isinstance(base_of(model.codec), BlazePoseCodec):
+        return Predictor(BlazePeople(model), called)
+    ready = cast("PoseModel", on_device(for_prediction(model)))
+    return Predictor(ModelPeople(ready, flip_test=flip_test), called, model.codec.chance())
+
+
+def joint_table(document: Mapping[str, Any], chance: float | None = None) -> RenderableType | None:
+    """Joint, x, y (pixels of the picture) and score of the one person of a document, ready to print.
+
+    Args:
+        document: As `dpose.runs.drawn_people.Document` makes it.
+        chance: `Predictor.chance`: where most scores are near it, that is said.
+
+    Returns:
+        None unless there is exactly one person.
+    """
+    if len(document["annotations"]) != 1:
+        return None
+    joints = document["categories"][0]["keypoints"]
+    rows = np.asarray(document["annotations"][0]["keypoints"]).reshape(-1, 3)
+    table = Table()
+    for name in ("joint", "x", "y", "score"):
+        table.add_column(name, justify="left" if name == "joint" else "right")
+    for joint, (x, y, score) in zip(joints, rows, strict=True):
+        table.add_row(joint, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}")
+    if chance is None or float(np.median(rows[:, 2])) > 2 * chance:
+        return table
+    return Group(
+        table, f"Most scores are near {chance:.2f}, what a model gives that knows nothing: train it longer."
+    )
+
+
+def parse_box(text: str) -> tuple[float, float, float, float]:
+    """A box from "x0,y0,x1,y1".
+
+    Raises:
+        DposeError: it is none.
+    """
+    try:
+        x0, y0, x1, y1 = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise DposeError("box-malformed", "a box is x0,y0,x1,y1 in pixels", text) from error
+    if not (x1 > x0 and y1 > y0 and all(map(math.isfinite, (x0, y0, x1, y1)))):
+        raise DposeError("box-empty", "the box is empty", text, "x1 must exceed x0, y1 must exceed y0")
+    return x0, y0, x1, y1
+
 
 RESULTS = ".results.json"
 """A file with this ending receives COCO's results format: a list of the people alone."""
+
+PLAIN = Look()
+"""Joints on the picture, as the finder has them."""
 
 
 def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[tuple[Path, Path]]:
@@ -59,18 +162,46 @@ def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[t
     return list(found.items())
 
 
+@dataclass(frozen=True)
+class LabelFiles:
+    """Files of labels to write besides the drawn ones.
+
+    Attributes:
+        json: COCO's form: images (a frame is one too), annotations with keypoints (x, y, score), score, box and, in
+            videos, track, and a category with the joints' names; the annotations alone where the name ends in
+            `RESULTS`.
+        yolo: A folder of YOLO-pose labels (`dpose.pose.data.yolo.write_yolo`), as of its training split.
+        label_studio: Label Studio's tasks as JSON (`label_studio_tasks`).
+    """
+
+    json: Path | None = None
+    yolo: Path | None = None
+    label_studio: Path | None = None
+
+    def write(self, document: Mapping[str, Any], skeleton: Skeleton, called: str) -> None:
+        """Write the people of `document`, whose joints are those of `skeleton`, found by the model `called`.
+
+        Raises:
+            DposeError: a file cannot be written.
+        """
+        if self.json is not None:
+            content = document["annotations"] if self.json.name.endswith(RESULTS) else document
+            write_atomic(self.json, json.dumps(content, allow_nan=False) + "\n")
+        if self.yolo is not None:
+            write_yolo(self.yolo, document, skeleton, "train")
+        if self.label_studio is not None:
+            tasks = label_studio_tasks(document, f"dpose {called}".strip())
+            write_atomic(self.label_studio, json.dumps(tasks, allow_nan=False) + "\n")
+
+
 def annotate(
     finder: PeopleFinder,
     files: Sequence[tuple[Path, Path]],
     out: Path | None,
     boxes: Boxes = whole_picture,
     *,
-    skeleton: str | None = None,
-    results: Path | None = None,
-    yolo: Path | None = None,
-    label_studio: Path | None = None,
-    look: Look | None = None,
-    smooth: bool = False,
+    labels: LabelFiles = LabelFiles(),
+    look: Look = PLAIN,
     called: str = "",
     console: Console,
 ) -> Annotated:
@@ -86,14 +217,8 @@ def annotate(
         out: The drawn file where there is one source and this has a suffix, else a folder. Where None, "NAME-pose"
             beside the one source.
         boxes: Where people are; None for a picture leaves it to the finder.
-        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.requested_joints`).
-        results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y,
-            score), score, box and, in videos, track, and a category with the joints' names; the annotations alone where
-            its name ends in `RESULTS`.
-        yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
-        label_studio: A JSON file of Label Studio's tasks to write (`label_studio_tasks`).
+        labels: Files of labels to write besides.
         look: How they are drawn.
-        smooth: Smooth the joints of videos (`dpose.pose.tracks`).
         called: The model's name, for Label Studio.
         console: Where progress goes.
 
@@ -102,13 +227,12 @@ def annotate(
             or has nothing of the finder's; faces are to be hidden by a finder that knows no head; or a file cannot be
             written.
     """
-    look = look or Look()
     if look.hide_faces and not has_head(finder.skeleton):
         raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")
-    work = DrawnPeople(finder, requested_joints(finder.skeleton, skeleton), boxes, look, smooth)
+    work = DrawnPeople(finder, boxes, look)
     done = work.done
     targets, names = _targets(files, out), _names(files)
-    if yolo is not None:
+    if labels.yolo is not None:
         check_label_names(
             name.as_posix()
             for (path, _), name in zip(files, names, strict=True)
@@ -136,15 +260,7 @@ def annotate(
         raise DposeError(
             "files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}"
         )
-    if results is not None:
-        alone = results.name.endswith(RESULTS)
-        content = done.document["annotations"] if alone else done.document
-        write_atomic(results, json.dumps(content, allow_nan=False) + "\n")
-    if yolo is not None:
-        write_yolo(yolo, done.document, work.way.target, "train")
-    if label_studio is not None:
-        tasks = label_studio_tasks(done.document, f"dpose {called}".strip())
-        write_atomic(label_studio, json.dumps(tasks, allow_nan=False) + "\n")
+    labels.write(done.document, work.way.target, called)
     return done
 
 

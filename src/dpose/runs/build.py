@@ -11,7 +11,6 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
-from dpose.pose.correction import fit_directions, with_correction
 from dpose.pose.data import (
     Augment,
     PoseUnits,
@@ -22,7 +21,15 @@ from dpose.pose.data import (
 )
 from dpose.pose.elsewhere import is_elsewhere
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
+from dpose.pose.heads import (
+    adapt_head,
+    change_codec,
+    divisible,
+    fit_directions,
+    resize,
+    temper,
+    with_correction,
+)
 from dpose.pose.hub import PREFIX
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
@@ -325,7 +332,7 @@ def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | SubjectUnits
         input_size=model.input_size,
         regions=regions_for(model),
         augment=augment(config),
-        unit="image" if people else cast(UnitKind, unit),
+        unit="image" if people else cast("UnitKind", unit),
         limit=None if people else limit,
     )
     if not people:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text, write_atomic
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
 from dpose.runs.reading import score_of

@@ -14,8 +14,7 @@ from dpose.errors import DposeError
 from dpose.pose.data.spec import DataSpec
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
-from dpose.runs.config import RunConfig, TaskFacts
-from dpose.runs.recipes import RECIPES
+from dpose.runs.config import RECIPES, RunConfig, TaskFacts
 from dpose.training.first_weights import LICENCE
 from dpose.units import Unit
 

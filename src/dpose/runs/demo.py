@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dpose.files import check_free
 from dpose.pose.folder import find_model
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import train_run

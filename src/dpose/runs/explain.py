@@ -18,8 +18,7 @@ from dpose.privacy import memo
 from dpose.privacy.accounting import OF_RUNS, Accountant
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attackers
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, large_delta, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.units import Unit

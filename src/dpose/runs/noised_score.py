@@ -33,16 +33,15 @@ from dpose.privacy.noised_query import (
     ratio_of,
     shares_of,
 )
-from dpose.privacy.rounding import as_given, between, upper
+from dpose.privacy.ranges import as_given, between, upper
 from dpose.privacy.scores import score_statement
 from dpose.privacy.sections import EVERYBODY
 from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.evaluate import RecordedScore, record_score
-from dpose.runs.group_scores import members_of
+from dpose.runs.group_scores import counts_of, members_of, unit_joints, unit_scores
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import ScoredData, on_device, task_entry, task_of
-from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
 from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result, Task, UnitDataset

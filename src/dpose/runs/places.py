@@ -12,12 +12,11 @@ from dpose.files import file_json
 from dpose.pose.backbones import shipped_weights
 from dpose.pose.hub import PREFIX
 from dpose.runs.build import resolved
-from dpose.runs.config import RunConfig, without_none
+from dpose.runs.config import RunConfig, filled_in, without_none
 from dpose.runs.data import IMAGENET, any_spec
 from dpose.runs.data import in_a_folder as in_a_folder
-from dpose.runs.recipes import filled_in
 from dpose.runs.tasks import task_entry
-from dpose.training.local_state import Places, kept_places, run_id_of
+from dpose.training.folder import Places, kept_places, run_id_of
 from dpose.units import UnitDataset
 
 

@@ -24,7 +24,7 @@ from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.tasks import task_entry
 
 if TYPE_CHECKING:
-    from dpose.report.tiles import PosePair
+    from dpose.report.page import PosePair
 
 ZOOM = 2
 PICTURES = 12
@@ -166,7 +166,7 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Pose
 
     from dpose.media.drawing import draw_skeleton
     from dpose.pose.predict import predict_image
-    from dpose.report.tiles import PosePair
+    from dpose.report.page import PosePair
 
     skeleton = SKELETONS[model.config.skeleton]
     chosen = units.limit(Selection(count))

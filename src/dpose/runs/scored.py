@@ -37,8 +37,8 @@ from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import learnt_from
+from dpose.training.folder import run_name
 from dpose.training.guards import overlap
-from dpose.training.local_state import run_name
 from dpose.units import UnitDataset
 
 NOISED_SCORE = "noised score"

@@ -95,9 +95,9 @@ def train_run(
         out=out,
         public=found.public,
         optimizer=config.optimizer,
-        seed=config.seed,
-        resume=resume,
         options=RunOptions(
+            seed=config.seed,
+            resume=resume,
             start=replace(found.start, stated=config.model.init_licence or ""),
             validation_data=found.validation_data,
             facts=found.facts + StatementFacts(about=config.about),

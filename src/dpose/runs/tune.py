@@ -45,11 +45,11 @@ from dpose.known_sets import set_names_of
 from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, large_delta, lower, upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
 from dpose.privacy.tuning import Tuning
+from dpose.runs.group_scores import noised_trial_score
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import task_entry
@@ -61,11 +61,9 @@ from dpose.runs.tune_problem import (
     origin_of_tuning,
     priced_trials,
 )
-from dpose.runs.unit_scores import noised_trial_score
 from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
-from dpose.training.folder import read_statement, write_run_folder
-from dpose.training.local_state import keep_places, run_name
+from dpose.training.folder import keep_places, read_statement, run_name, write_run_folder
 from dpose.training.options import RunOptions, RunRequest, TuningTrial
 from dpose.training.run import TrainingDivergedError
 from dpose.training.statement import LedgerRecord, run_statement

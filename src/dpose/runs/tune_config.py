@@ -20,8 +20,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant
 from dpose.privacy.tuning import check_choosable
-from dpose.runs.config import RunConfig, read_yaml
-from dpose.runs.recipes import filled_in
+from dpose.runs.config import RunConfig, filled_in, read_yaml
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts
 

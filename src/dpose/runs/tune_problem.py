@@ -23,11 +23,9 @@ from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect, unit_of
-from dpose.privacy.ranges import check_delta
-from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.train_score_split import Sides, split_sides
+from dpose.privacy.ranges import as_given, check_delta, upper
 from dpose.privacy.trial_law import TrialLaw
-from dpose.privacy.tuning import Tuning, calibrated
+from dpose.privacy.tuning import Sides, Tuning, calibrated, split_sides
 from dpose.runs.config import RunConfig
 from dpose.runs.places import learnt_from
 from dpose.runs.tasks import PreparedRun, task_entry

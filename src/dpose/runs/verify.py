@@ -18,11 +18,10 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, file_text, leads_outside, unchanged
-from dpose.privacy.entries import Entry, EntryType, spent
+from dpose.privacy.entries import RUN_FILES, Entry, EntryType, check_sealed, spent
 from dpose.privacy.ledger import verify_ledger
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.scores import FOLDER, check_scores
-from dpose.privacy.seal import RUN_FILES, check_sealed
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.runs.verify_plan import check_follows
 from dpose.training.folder import model_card

@@ -22,11 +22,9 @@ from pydantic import TypeAdapter, ValidationError
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.privacy.attackers import LAST_DIGIT
-from dpose.privacy.entries import Entry, EntryType, plan_digest, spent
+from dpose.privacy.entries import Entry, EntryType, Seal, plan_digest, spent
 from dpose.privacy.events import SampledGaussian, event_from_dict
-from dpose.privacy.queries import Query
-from dpose.privacy.seal import Seal
-from dpose.privacy.sections import About, PlantedCanaries
+from dpose.privacy.sections import About, PlantedCanaries, Query
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.runs.config import RunConfig, task_facts
 from dpose.runs.data import any_spec

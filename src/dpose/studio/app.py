@@ -22,9 +22,8 @@ from dpose.errors import DposeError
 from dpose.files import file_text
 from dpose.studio.jobs import Jobs, ReleaseJob
 from dpose.studio.opened import OpenedFile, OpenedFiles
-from dpose.studio.roots import Roots
+from dpose.studio.roots import Roots, Workplace
 from dpose.studio.security import REPORT_POLICY, Door, Guard
-from dpose.studio.workplace import Workplace
 
 HERE = Path(__file__).parent
 MOST_JSON = 64 << 10
@@ -88,8 +87,8 @@ def _preview(studio: Studio, body: Body) -> dict[str, Any]:
 
 def _standing(studio: Studio, body: Body) -> dict[str, Any]:
     """Compare a planned release with the account."""
+    from dpose.studio.account_view import stands
     from dpose.studio.settings import wanted
-    from dpose.studio.standing import stands
 
     opened = studio.files.get(body.get("file"))
     return stands(opened, wanted(body, *opened.size, clip=opened.clip))
@@ -98,7 +97,7 @@ def _standing(studio: Studio, body: Body) -> dict[str, Any]:
 def _release(studio: Studio, body: Body) -> dict[str, Any]:
     """Queue the release of an opened file, or of all files of a folder with the settings of an opened one."""
     from dpose.media.images import MAX_PIXELS
-    from dpose.studio.children import release_memory
+    from dpose.studio.jobs import release_memory
     from dpose.studio.settings import wanted
 
     opened = studio.files.get(body.get("file"))
@@ -221,7 +220,7 @@ def _resume(studio: Studio, body: Body) -> dict[str, Any]:
 
 def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     """Try a run's model on an opened picture."""
-    from dpose.studio.children import answer
+    from dpose.studio.jobs import answer
     from dpose.studio.settings import drawn_box
 
     opened, folder = studio.files.get(body.get("file")), _folder(studio, body)
@@ -250,7 +249,7 @@ def _account(studio: Studio, body: Body) -> dict[str, Any]:
 def _history(studio: Studio, body: Body) -> dict[str, Any]:
     """Show the history of one opened picture or clip."""
     from dpose.studio import account_view
-    from dpose.studio.children import answer
+    from dpose.studio.jobs import answer
 
     opened = studio.files.get(body.get("file"))
     if "hashes" not in opened.facts:

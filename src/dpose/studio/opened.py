@@ -17,9 +17,8 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error
-from dpose.studio.children import DECODE_SECONDS, answer
-from dpose.studio.roots import Roots
-from dpose.studio.workplace import Workplace, open_private
+from dpose.studio.jobs import DECODE_SECONDS, answer
+from dpose.studio.roots import Roots, Workplace, open_private
 
 MOST_BYTES = 2 << 30
 """Largest size of a dropped file, bytes."""

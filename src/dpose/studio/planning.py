@@ -11,9 +11,9 @@ from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.attackers import loss_grid
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.tradeoff import of_events
-from dpose.report.numbers import tidy
+from dpose.report.inline import tidy
 from dpose.training.methods import METHODS
 from dpose.training.plan import BoundPlan, TrainingPlan
 

@@ -19,14 +19,14 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.events import Laplace
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.rounding import lower, upper
+from dpose.privacy.ranges import lower, upper
 from dpose.release.choosing import grid_choices
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.explain import MOSTLY_NOISE
 from dpose.release.grid import Shape
-from dpose.release.kernels import block_sums
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import box_epsilon, face_in, object_lines, warning_lines
+from dpose.release.partition import block_sums
 from dpose.release.pixelization import PixelizationPlan, blocks_of, cell_choices
 from dpose.release.planes import Observed, Plane
 from dpose.release.plans import bind

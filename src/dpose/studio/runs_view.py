@@ -17,7 +17,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text
 from dpose.interpreter import child_environment, python
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.studio.roots import Roots
 

@@ -16,9 +16,8 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.studio.app import Studio, make_app
-from dpose.studio.roots import Roots
+from dpose.studio.roots import Roots, Workplace, open_private
 from dpose.studio.security import LOOPBACK, Door
-from dpose.studio.workplace import Workplace, open_private
 
 WAIT = 1.5
 """Seconds before the code for previews is loaded, so that the first page is fast."""
@@ -119,10 +118,10 @@ def _warm() -> None:
         import numpy as np
 
         from dpose.jit import load_numba
-        from dpose.release.kernels import block_sums
+        from dpose.release.partition import block_sums
         from dpose.release.planes import Observed, Plane
         from dpose.release.restoration import Restoration
-        from dpose.studio.standing import stands
+        from dpose.studio.account_view import stands
 
         load_numba()  # from here on kernels are used
         block_sums(np.zeros((8, 8, 3), np.uint8), 4)

@@ -23,14 +23,13 @@ from dpose.privacy.keys import keys_kept
 from dpose.privacy.ledger import head_kept
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
-from dpose.privacy.ranges import large_delta
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import large_delta, upper
 from dpose.privacy.sections import PublicInput
 from dpose.training.checkpoint import checkpoints
 from dpose.training.first_weights import Inherited, first_of, inherited
+from dpose.training.folder import run_id_of
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
-from dpose.training.local_state import run_id_of
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.reproducibility import code_digest
@@ -115,7 +114,7 @@ def _agree(request: RunRequest, data: RunData) -> None:
     """
     params = trainable_params(request.model).items()
     shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in params]
-    settings = (request.seed, request.resume, request.options.microbatch_size)
+    settings = (request.options.seed, request.options.resume, request.options.microbatch_size)
     request.ranks.agree(
         {
             DATA: data.content,
@@ -150,10 +149,10 @@ def price_run(request: RunRequest, data: RunData) -> RunCharges:
         DposeError: a budget has no room for it, the folder lacks its ledger, or the first weights learnt from the same
             pictures without a guarantee.
     """
-    options, plan, seeded = request.options, request.plan, request.seed is not None
+    options, plan, seeded = request.options, request.plan, request.options.seed is not None
     trial = options.trial
     account = charges(trial.account if trial else options.state_dir)
-    before = account if request.resume else None
+    before = account if options.resume else None
     entry = run_charge(
         request.folder, data.bound, data.own, options, opened=data.opened, seeded=seeded, known=before
     )

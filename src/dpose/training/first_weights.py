@@ -26,7 +26,7 @@ from dpose.known_sets import NO_NAMES, SetNames, shared
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Relation
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file

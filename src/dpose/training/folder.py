@@ -1,4 +1,11 @@
-"""The run folder: the released model with its statement, and the log of what may be shown."""
+"""The run folder: the released model with its statement, and the log of what may be shown.
+
+What a run folder must not hold: where the data lie on this machine, and what was typed.
+
+A run folder travels, and paths name people, wards and projects. So it holds settings with the last part of each path,
+and the full ones stand in the user's state folder by the run's name, readable by no other user; they are needed to go
+on with the run, to draw its report and to tell its data from others.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -14,15 +21,77 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_bytes, file_json, file_text, write_atomic
+from dpose.files import explain_os_error, file_bytes, file_json, file_text, write_atomic, write_private
+from dpose.privacy.entries import Seal, check_sealed, read_ledger, run_digests
+from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.rounding import upper
-from dpose.privacy.seal import Seal, check_sealed, run_digests
+from dpose.privacy.ranges import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
 
 if TYPE_CHECKING:
     import torch
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Places:
+    """A run's settings as they were given.
+
+    Attributes:
+        settings: As the command that began the run takes them, with every path whole.
+        command: What the user typed; "" where nothing was.
+    """
+
+    settings: Mapping[str, Any]
+    command: str = ""
+
+
+def keep_places(run_id: str, places: Places, state_dir: Path | None = None) -> None:
+    """Write what the folder of the run `run_id` must not hold.
+
+    Raises:
+        DposeError: the state folder cannot be written.
+    """
+    content = {"schema": SCHEMA, "settings": dict(places.settings), "command": places.command}
+    write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
+
+
+def kept_places(run_id: str, state_dir: Path | None = None) -> Places | None:
+    """The stored settings of the run `run_id`; None if this machine has none that can be read."""
+    try:
+        content = file_json(_file(run_id, state_dir))
+        if content["schema"] != SCHEMA:
+            return None
+        return Places(dict(content["settings"]), str(content["command"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a run from another machine
+
+
+def run_id_of(folder: Path) -> str:
+    """The name of the run in `folder`, as its config.json says; "" where it says none."""
+    try:
+        found = file_json(folder / "config.json").get("run_id", "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    # it becomes a file name
+    named = isinstance(found, str) and len(found) == 32 and set(found) <= set("0123456789abcdef")
+    return found if named else ""
+
+
+def run_name(folder: Path) -> str:
+    """The name of the run in `folder`: its ledger's or, without one, its config's; "" where neither has one.
+
+    Raises:
+        DposeError: the ledger cannot be read, or was altered.
+    """
+    ledger = folder / "ledger.jsonl"
+    return read_ledger(ledger)[0].run_id if ledger.exists() else run_id_of(folder)
+
+
+def _file(run_id: str, state_dir: Path | None) -> Path:
+    return state_folder(state_dir) / "runs" / f"{run_id}.json"
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
@@ -171,8 +240,8 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
     if statement is not None and statement.kind is Kind.PRIVATE and statement.neighbours is not None:
         found["tags"] += ["differential_privacy", *([method] if method else [])]
         found["differential_privacy"] = {
-            "epsilon": float(upper(cast(float, statement.epsilon))),
-            "delta": float(cast(float, statement.delta)),
+            "epsilon": float(upper(cast("float", statement.epsilon))),
+            "delta": float(cast("float", statement.delta)),
             "unit": str(statement.unit),
             "relation": statement.neighbours.relation.value,
             "scope": statement.neighbours.scope,

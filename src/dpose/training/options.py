@@ -18,8 +18,8 @@ from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.first_weights import FirstWeights
+from dpose.training.folder import Places
 from dpose.training.guards import LearntFrom
-from dpose.training.local_state import Places
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts
@@ -53,6 +53,10 @@ class RunOptions:
     """Where a run starts from, what its statement and its records say, and how this machine takes its steps.
 
     Attributes:
+        seed: Makes the run reproducible and takes its guarantee away.
+        resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
+            taken after it are taken again: at no cost where they come out the same to the last bit, otherwise with a
+            new key and counted twice, and the run ends early enough to keep its epsilon (docs/proofs/resume.md).
         start: Where the model's weights are from: a model folder or a file of weights, or as `FirstWeights` says;
             `FirstWeights.drawn()` for weights drawn at random. None: the account is searched for just these weights,
             and where no run released them the statement takes as given that no unit had influence on them.
@@ -78,6 +82,8 @@ class RunOptions:
             people of the units is told by that. None: by content alone.
     """
 
+    seed: int | None = None
+    resume: bool = False
     start: FirstWeights | str | Path | None = None
     validation_data: Validation | None = None
     facts: StatementFacts = field(default_factory=StatementFacts)
@@ -110,8 +116,6 @@ class RunRequest:
     plan: TrainingPlan
     folder: Path
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    seed: int | None = None
-    resume: bool = False
     options: RunOptions = field(default_factory=RunOptions)
     ranks: ProcessGroup = ALONE
     console: Console = field(default_factory=lambda: Console(quiet=True))

@@ -22,8 +22,7 @@ from dpose.privacy.accounting import OF_RUNS, Accountant, epsilon, noise_multipl
 from dpose.privacy.entries import plan_digest
 from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian, SampledNoise
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, check_delta, check_epsilon, check_sigma
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, as_given, check_delta, check_epsilon, check_sigma, upper
 from dpose.training.clip import Clip
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView

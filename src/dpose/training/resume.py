@@ -41,7 +41,7 @@ def look_back(run: Run) -> None:
         DposeError: the run is finished, its checkpoints or its ledger are broken, or the data are not those that it
             began with.
     """
-    run.saved = last_checkpoint(run.folder, run.console) if run.request.resume else None
+    run.saved = last_checkpoint(run.folder, run.console) if run.options.resume else None
     if run.ranks.first and run.bound.event and _ledger_path(run).exists():
         _read_ledger(run)
     whole = run.saved is not None and run.saved.step == run.bound.steps
@@ -75,7 +75,7 @@ def _read_ledger(run: Run) -> None:
             "the ledger is not the one that the checkpoint was written beside",
             str(_ledger_path(run)),
         )
-    if run.request.seed is None:
+    if run.options.seed is None:
         run.kept = kept_key(run.run_id, run.options.state_dir)
     if run.kept and run.kept.data != run.data.content.hex():
         raise DposeError(
@@ -114,7 +114,7 @@ def choose_key(run: Run, *, repeatable: bool) -> AesNoise:
             forsake_key(run, "changed: " + ", ".join(changed))
         elif not repeatable:
             forsake_key(run, "this machine does not give the same bits twice")
-    elif run.run_id and run.request.seed is None:
+    elif run.run_id and run.options.seed is None:
         forsake_key(run, "this machine does not hold its key")
     if run.run_id and not _take_up(run):
         forsake_key(run, "another copy of this run went on under its key, or may be at work")
@@ -210,7 +210,7 @@ def _open_ledger(run: Run, key_id: str, closing: contextlib.ExitStack) -> Counte
     if run.bound.event is None:
         return None
     path, state_dir, trial = _ledger_path(run), run.options.state_dir, run.options.trial
-    begun, secret = bool(run.run_id), run.request.seed is None
+    begun, secret = bool(run.run_id), run.options.seed is None
     if begun:
         ledger = Ledger.append_to(path, state_dir)
     else:
@@ -279,7 +279,7 @@ def conclude_run(run: Run) -> None:
     state_dir = run.options.state_dir
     if not run.options.trial:
         conclude({run.entry.id: ()}, where=state_dir)
-    if run.run_id and run.request.seed is None:
+    if run.run_id and run.options.seed is None:
         forget_key(run.run_id, state_dir)
     if run.charges.scored:
         conclude({run.charges.scored.id: ()}, where=state_dir)

@@ -27,8 +27,8 @@ from dpose.account.reservations import CountedSteps, LedgerTakenError
 from dpose.errors import DposeError
 from dpose.privacy.keys import StoredKey
 from dpose.privacy.noise import Key
-from dpose.privacy.queries import Query
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.charging import RunCharges, RunData
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
@@ -136,7 +136,7 @@ class Run:
         self.log_lacks_steps = False
         self.around: dict[str, str] = {}
         trial = request.options.trial
-        self.fresh_key = Key.fresh() if request.seed is None else Key.from_seed(request.seed)
+        self.fresh_key = Key.fresh() if request.options.seed is None else Key.from_seed(request.options.seed)
         if trial:
             self.fresh_key = trial.key
         # what the ledger says in the end: its last hash, how many steps count by it, and how many by the account

@@ -12,7 +12,6 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Neighbours
-from dpose.privacy.queries import Query
 from dpose.privacy.sections import (
     SIGNATURE,
     UNSTATED,
@@ -20,6 +19,7 @@ from dpose.privacy.sections import (
     Deployment,
     PlantedCanaries,
     PublicInput,
+    Query,
     group_section,
 )
 from dpose.privacy.statement import Kind, PrivacyStatement

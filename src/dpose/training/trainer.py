@@ -36,12 +36,11 @@ from dpose.training.closed_form import solvable
 from dpose.training.distributed import process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
-from dpose.training.folder import write_run_folder
+from dpose.training.folder import keep_places, write_run_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.graph import recorder
 from dpose.training.guards import check_model
 from dpose.training.loader import Loader
-from dpose.training.local_state import keep_places
 from dpose.training.optim import ONE_STEP, OptimizerConfig
 from dpose.training.options import RunOptions, RunRequest
 from dpose.training.plan import BoundPlan, TrainingPlan
@@ -78,16 +77,14 @@ def train(
     out: str | Path,
     public: UnitDataset | None = None,
     optimizer: OptimizerConfig | None = None,
-    seed: int | None = None,
-    resume: bool = False,
     options: RunOptions | None = None,
 ) -> Run:
     """Train `model` on `private` as `plan` says and write a run folder.
 
     **Guarantee.** For a private method: (epsilon, delta)-differential privacy of everything in the run folder, for the
-    plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With `seed`
-    there is none, because the seed gives the noise away; the statement then says so. What the model's first
-    weights learnt from is part of the claim (`options.start`): the account is asked before anything is charged.
+    plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With
+    `options.seed` there is none, because the seed gives the noise away; the statement then says so. What the model's
+    first weights learnt from is part of the claim (`options.start`): the account is asked before anything is charged.
 
     Args:
         task: Gives the loss and collates views.
@@ -95,15 +92,13 @@ def train(
         private: The units the plan protects (or, for a method without guarantee, simply the data). They are read as
             `protect` has it, unless that was done before: copies of one unit count once.
         plan: The method and its budget.
-        out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
+        out: The run folder; must not exist (or be empty), unless
+            `options.resume`. With several processes (`torchrun`) all of
             them must see it.
         public: Extra public data, for the methods that use some; the others leave it unread.
         optimizer: AdamW with a cosine schedule by default.
-        seed: Makes the run reproducible and takes its guarantee away.
-        resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
-            taken after it are taken again: at no cost where they come out the same to the last bit, otherwise with a
-            new key and counted twice, and the run ends early enough to keep its epsilon (docs/proofs/resume.md).
-        options: Where the weights are from, what is scored, what the statement says besides, threads and memory.
+        options: The seed, whether the run goes on, where the weights are from, what is scored, what the statement says
+            besides, threads and memory.
 
     Raises:
         DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read,
@@ -114,7 +109,7 @@ def train(
     options = options or RunOptions()
     console = (options.console or Console()) if ranks.first else Console(quiet=True)
     chosen = ONE_STEP if plan.kind.solves else optimizer or OptimizerConfig()
-    request = RunRequest(task, model, plan, Path(out), chosen, seed, resume, options, ranks, console)
+    request = RunRequest(task, model, plan, Path(out), chosen, options, ranks, console)
     _check_beginning(request)
     settle_environment()
     keep_freed_memory()
@@ -142,7 +137,7 @@ def train(
 
 
 def _check_beginning(request: RunRequest) -> None:
-    if not request.resume:
+    if not request.options.resume:
         check_free(request.folder, may_be_empty=True, may_be_locked=True)
     if not trainable_params(request.model):
         raise DposeError(
@@ -158,7 +153,7 @@ def _check_beginning(request: RunRequest) -> None:
 
 def _make_folder(request: RunRequest) -> None:
     folder = request.folder
-    if request.resume and not folder.is_dir():
+    if request.options.resume and not folder.is_dir():
         raise DposeError(
             "run-missing", "there is no such run", str(folder), "name the folder of a run that was stopped"
         )
@@ -188,7 +183,7 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     fitted, repeats = fit_microbatch(inputs, options.microbatch_size or stored_microbatch(run), run.console)
     inputs = replace(inputs, microbatch_size=fitted)
     names = set_names_of(data.own.source)
-    learnt = learnt_by(known, request.plan, names, data.public, seeded=request.seed is not None)
+    learnt = learnt_by(known, request.plan, names, data.public, seeded=request.options.seed is not None)
     run.config = describe_run(request, data.bound, run.entry.id, fitted, known, learnt)
     run.around = environment(inputs.device, fitted, run.ranks.count, *code_of(request, data))
     run.around |= settings_in_force(run.config, (request.task, data.own.source, data.public))
@@ -272,7 +267,7 @@ def describe_run(
             "plan": bound.plan.to_dict(),
             "bound": bound.constants(),
             "optimizer": asdict(request.optimizer),
-            "seed": request.seed,
+            "seed": request.options.seed,
             "microbatch_size": microbatch_size,
         },
     }

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from dpose.privacy.accounting import epsilon, epsilon_curve
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.queries import Query
+from dpose.privacy.sections import Query
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.units import Result, Task, UnitDataset

@@ -16,7 +16,7 @@ from dpose.account import ATTACK, PIXEL, charge, committing
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.privacy.neighbours import CELL_FORMS, Neighbours
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.release.config import AUTO
 from dpose.runs.scored import reading_charge
 from dpose_lab.attacks.adversary import AttackerEffort, AttackerTraining

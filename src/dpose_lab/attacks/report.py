@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpose.privacy.rounding import between
+from dpose.privacy.ranges import between
 from dpose.privacy.statement import software_versions
 from dpose.report.document import Report
 from dpose.report.results import Bullets, Command, Figure, Group, Section, Table, Text

@@ -8,8 +8,8 @@ runs on random halves of the units show how each unit's own score is distributed
 target's score is then judged by those two distributions, unit by unit.
 
 Shadows and targets are different runs. What the adversary learns from shadows is independent of the targets' coins, so
-guesses about the targets are post-processing of them, and one-run auditing (`dpose.audits.one_run`) holds for all pairs
-of a unit and a target together: each pair has a coin of its own, and changing it changes one unit in one run.
+guesses about the targets are post-processing of them, and one-run auditing (`dpose.audits.findings`) holds for all
+pairs of a unit and a target together: each pair has a coin of its own, and changing it changes one unit in one run.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpose.audits.faults import FAULTS, check_fault, planted
-from dpose.audits.toy_task import PIXEL, InlineLoader, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import UNSEEN
+from dpose.audits.canary_run import PIXEL, InlineLoader, ToyTask, ToyUnits
+from dpose.audits.faults import FAULTS, UNSEEN, check_fault, planted
 from dpose.errors import DposeError
 from dpose.privacy.accounting import COARSE
 from dpose.privacy.noise import AesNoise, Key, Purpose

@@ -23,8 +23,8 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
-from dpose.privacy.queries import Query
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
+from dpose.privacy.sections import Query
 from dpose.privacy.statement import Kind
 from dpose.runs.build import build_model, first_weights, open_units
 from dpose.runs.config import RunConfig

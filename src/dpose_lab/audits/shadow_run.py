@@ -29,7 +29,6 @@ def shadow_run(
     out: Path,
     *,
     optimizer: OptimizerConfig | None = None,
-    seed: int | None = None,
     options: RunOptions | None = None,
 ) -> tuple[Run, Floats]:
     """Train on the units that are in and score all of them.
@@ -46,7 +45,6 @@ def shadow_run(
         plan: Training plan.
         out: The run folder to make.
         optimizer: Passed to `train`.
-        seed: Passed to `train`.
         options: Passed to `train`.
 
     Returns:
@@ -62,7 +60,6 @@ def shadow_run(
         plan=plan,
         out=out,
         optimizer=optimizer,
-        seed=seed,
         options=options,
     )
     return run, logit_scaled(unit_losses(task, run.model, units))

@@ -117,8 +117,8 @@ def run_job(job: ShadowJob) -> list[float]:
             config.plan,
             Path(job.out),
             optimizer=config.optimizer,
-            seed=config.seed,
             options=RunOptions(
+                seed=config.seed,
                 start=start,
                 facts=StatementFacts(conditional_on=conditions(config), caveats=[*caveats, *job.caveats]),
                 settings=shown_settings(config),

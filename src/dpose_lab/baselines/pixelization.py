@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import Pixelization
-from dpose.release.grid import Shape
+from dpose.release.grid import Shape, is_tensor
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.partition import BlockSums, Cells, RegionSums
 from dpose.release.pixelization import blocks_of, released_frames
 from dpose.release.record import config_record, shape_record
 from dpose.release.regions import PaperRegions, mirrored
-from dpose.tensors import is_tensor
 from dpose.units import Unit
 
 if TYPE_CHECKING:

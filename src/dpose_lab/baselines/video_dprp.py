@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dpose.privacy.gaussian import gaussian_epsilon
 from dpose.privacy.neighbours import ONE_FRAME, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import PAPER_K, SPLIT, Projection
 from dpose.release.grid import Shape

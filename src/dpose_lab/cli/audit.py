@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.cli.audit import AUDITED, Alpha, Delta, Epsilon, Out, Seed, leave, show_audit
-from dpose.cli.options import Settings, option
-from dpose.cli.run_options import RUN
-from dpose.privacy.rounding import as_given, lower
+from dpose.cli.options import RUN, Settings, option
+from dpose.privacy.ranges import as_given, lower
 
 if TYPE_CHECKING:
     from dpose_lab.audits.mechanism_audit import MechanismAudit

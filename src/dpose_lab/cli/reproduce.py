@@ -14,7 +14,7 @@ from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
 GRID = Settings(
-    (("", "dpose_lab.papers.experiment:GridRequest"), ("job.", "dpose.cli.cluster:Job")),
+    (("", "dpose_lab.papers.experiment:GridRequest"), ("job.", "dpose.cli.cluster:ClusterJob")),
     {
         "core": (),
         "methods": (),

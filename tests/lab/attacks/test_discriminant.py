@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.action.metrics import f1_score
+from dpose.action.task import f1_score
 from dpose_lab.attacks.appearance import SIZE, describe_appearance
 from dpose_lab.attacks.discriminant import (
     DescriptorProjection,

@@ -7,7 +7,7 @@ from rich.console import Console
 from scipy.stats import norm
 
 from dots import Dots, DotsTask
-from dpose.audits.one_run import epsilon_bound, guess
+from dpose.audits.findings import epsilon_bound, guess
 from dpose.training.canaries import toss_coins
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -120,8 +120,7 @@ def test_positive_control_an_overfitted_model_gives_its_few_units_away(tmp_path)
             plan,
             tmp_path / str(k),
             optimizer=OptimizerConfig("adam", lr=0.004),
-            seed=k,
-            options=RunOptions(threads=1, state_dir=tmp_path, console=Console(quiet=True)),
+            options=RunOptions(seed=k, threads=1, state_dir=tmp_path, console=Console(quiet=True)),
         )
         rows.append(scores)
     shadows = ScoredUnits(np.stack(rows[:5]), np.stack(coins[:5]))

@@ -9,7 +9,7 @@ from rich.console import Console
 import dpose_scene.data as synthetic_module
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import RunConfig
 from dpose.runs.verify import verify_run

@@ -14,9 +14,8 @@ import dpose_scene.data as synthetic_module
 from dpose.account import EVALUATION, charges
 from dpose.media.images import write_image
 from dpose.pose.data import SOURCES
-from dpose.runs.config import RunConfig
+from dpose.runs.config import RECIPES, RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.recipes import RECIPES
 from dpose.runs.verify import verify_run
 from dpose_lab.papers.experiment import GridRequest, Request
 from dpose_lab.papers.pose import ablation

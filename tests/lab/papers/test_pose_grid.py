@@ -18,8 +18,7 @@ from dpose.errors import DposeError
 from dpose.media.images import decode_image
 from dpose.report.results import Figure
 from dpose.runs.build import resolved
-from dpose.runs.config import RunConfig
-from dpose.runs.recipes import RECIPES
+from dpose.runs.config import RECIPES, RunConfig
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
 from dpose.stats import differences

@@ -111,7 +111,7 @@ CHOOSING = (
     Planted(
         "choosing: a score without noise",
         lambda patch: patch.argument(
-            "dpose.runs.unit_scores:noised_trial_score",
+            "dpose.runs.group_scores:noised_trial_score",
             "stream",
             lambda _: SimpleNamespace(gaussian=lambda shape, scale: np.zeros(shape)),
         ),
@@ -120,7 +120,7 @@ CHOOSING = (
     Planted(
         "choosing: a person on both sides",
         lambda patch: patch.seen_by(
-            "dpose.privacy.train_score_split", "KnownPictures", lambda _: type("Nobody", (), {})
+            "dpose.privacy.tuning", "KnownPictures", lambda _: type("Nobody", (), {})
         ),
         ("runs/test_tune.py::test_sides_share_nobody_and_depend_on_names_alone",),
     ),

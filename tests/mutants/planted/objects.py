@@ -13,7 +13,7 @@ Make = Callable[[Any], Any]
 
 
 def find(path: str) -> tuple[Any, str]:
-    """The module or class that "dpose.privacy.seal:Seal.check" is in, and its name there.
+    """The module or class that "dpose.privacy.entries:Seal.check" is in, and its name there.
 
     Raises:
         LookupError: it is not there.

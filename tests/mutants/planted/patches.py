@@ -1,7 +1,7 @@
 """Faults planted on objects: what dpose's functions, methods and constants are exchanged for, and how it is undone.
 
-A path names an object of dpose, "dpose.privacy.seal:Seal.check"; one that leads nowhere is a LookupError. What a fault
-needs of dpose it gets by its path, too, when it is planted: nothing of dpose is imported before.
+A path names an object of dpose, "dpose.privacy.entries:Seal.check"; one that leads nowhere is a LookupError. What a
+fault needs of dpose it gets by its path, too, when it is planted: nothing of dpose is imported before.
 """
 
 from __future__ import annotations

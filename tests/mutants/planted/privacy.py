@@ -166,7 +166,7 @@ def _another_commitment(patch: Patches) -> None:
 PRIVACY = (
     Planted(
         "exact sampler: draws that need more digits are rejected",
-        lambda patch: patch.nothing("dpose.privacy.rounded_gaussian:_slowly"),
+        lambda patch: patch.nothing("dpose.privacy.gaussian_noise:_slowly"),
         (
             "privacy/test_rounded_gaussian.py::test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place",
         ),
@@ -280,22 +280,20 @@ PRIVACY = (
     ),
     Planted(
         "several units are drawn half as often",
-        lambda patch: patch.argument(
-            "dpose.privacy.group_privacy:_drawn", "q", lambda q: q if q == 1 else q / 2
-        ),
+        lambda patch: patch.argument("dpose.privacy.sections:_drawn", "q", lambda q: q if q == 1 else q / 2),
         ("privacy/test_group_privacy.py::test_one_step_is_the_mixture_of_dp_accounting",),
     ),
     Planted(
         "several units are bounded in one direction alone",
         lambda patch: patch.result(
-            "dpose.privacy.group_privacy:_losses",
+            "dpose.privacy.sections:_losses",
             lambda found, *_: type(found)(found._pmf_add, found._pmf_add),
         ),
         ("privacy/test_group_privacy.py::test_one_step_is_the_mixture_of_dp_accounting",),
     ),
     Planted(
         "exchanging units costs what blanking them out does",
-        lambda patch: patch.result("dpose.privacy.group_privacy:_in_two_steps", lambda found, *_: found / 2),
+        lambda patch: patch.result("dpose.privacy.sections:_in_two_steps", lambda found, *_: found / 2),
         ("privacy/test_group_privacy.py::test_exchanging_is_bounded_by_blanking_out_twice",),
     ),
     Planted(

@@ -180,7 +180,7 @@ RUNS = (
     Planted(
         "no cap on a unit's joints",
         lambda patch: patch.seen_by(
-            "dpose.runs.unit_scores", "smallest", lambda _: lambda names, most: range(len(names)), "capped"
+            "dpose.runs.group_scores", "smallest", lambda _: lambda names, most: range(len(names)), "capped"
         ),
         ("runs/test_noised_score.py::test_at_most_so_many_joints_of_a_unit_count",),
     ),
@@ -223,7 +223,7 @@ RUNS = (
     ),
     Planted(
         "a unit's views drawn by its place among the units",
-        lambda patch: patch.replace("dpose.runs.unit_scores:_FixedDraws.load", _drawn_by_place),
+        lambda patch: patch.replace("dpose.runs.group_scores:_FixedDraws.load", _drawn_by_place),
         (
             "runs/test_noised_score.py::test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands",
         ),

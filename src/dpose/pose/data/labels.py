@@ -340,17 +340,17 @@ def units_of(
         if p.path is not None and (p.learnt or include_empty)
     ]
     people = sum(len(picture.learnt) for picture in labels.pictures)
-    return PoseUnits(
+    units = PoseUnits(
         pictures,
         input_size=input_size,
         augment=augment,
         unit=unit,
         padding=labels.padding,
         skeleton=labels.skeleton,
-        report=[f"{labels.name}: {len(pictures):,} pictures, {people:,} people", *labels.report()],
-        problems=labels.problems,
-        include_empty=include_empty,
     )
+    units.report = (f"{labels.name}: {len(pictures):,} pictures, {people:,} people", *labels.report())
+    units.problems = tuple(labels.problems)
+    return units
 
 
 def _read(labels: Labels, picture: LabelledPicture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
-from dpose.pose.data import coco, label_tools, lspet, mpii, synthetic, yolo
+from dpose.extensions import Registry
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
 from dpose.pose.data.pictures import Regions
@@ -21,16 +21,18 @@ from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 
-SOURCES: dict[str, PoseDataset] = {
-    "coco": coco.DATASET,
-    "cvat": label_tools.CVAT,
-    "humanart": coco.HUMANART,
-    "labelstudio": label_tools.LABEL_STUDIO,
-    "lspet": lspet.DATASET,
-    "mpii": mpii.DATASET,
-    "synthetic": synthetic.DATASET,
-    "yolo": yolo.DATASET,
-}
+SOURCES: Registry[PoseDataset] = Registry(
+    {
+        "coco": "dpose.pose.data.coco:DATASET",
+        "cvat": "dpose.pose.data.label_tools:CVAT",
+        "humanart": "dpose.pose.data.coco:HUMANART",
+        "labelstudio": "dpose.pose.data.label_tools:LABEL_STUDIO",
+        "lspet": "dpose.pose.data.lspet:DATASET",
+        "mpii": "dpose.pose.data.mpii:DATASET",
+        "synthetic": "dpose.pose.data.synthetic:DATASET",
+        "yolo": "dpose.pose.data.yolo:DATASET",
+    }
+)
 """Every kind of pose data by name."""
 
 

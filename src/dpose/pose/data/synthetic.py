@@ -43,7 +43,7 @@ def open_synthetic(
         )
         for index in range(people.SPLITS[split])
     ]
-    return PoseUnits(
+    units = PoseUnits(
         pictures,
         input_size=input_size,
         augment=augment,
@@ -53,8 +53,9 @@ def open_synthetic(
         cache_bytes=max(
             DEFAULT_CACHE_BYTES, min(len(pictures) * 3 * math.prod(input_size), MOST_CACHE_BYTES)
         ),
-        report=[f"synthetic:{look}:{split}: {len(pictures):,} rendered pictures, one person in each"],
     )
+    units.report = (f"synthetic:{look}:{split}: {len(pictures):,} rendered pictures, one person in each",)
+    return units
 
 
 def _read(

@@ -79,17 +79,17 @@ class PoseUnits:
     (`dpose.privacy.protected.protect`).
 
     Args:
-        pictures: In the dataset's order; those without people are left out.
+        pictures: In the dataset's order. With `unit="image"` one without people is a unit without views.
         input_size: (H, W) of a view in pixels.
         augment: Random changes.
         unit: "image" or "crop".
         padding: Size of a crop relative to a person's box.
         skeleton: Skeleton of the people's joints; `with_skeleton` gives the labels in another one.
-        report: Lines on what was read and what was left out.
-        problems: Problems in the label file, one by one.
         cache_bytes: Bound on decoded pictures in memory; 0 caches none.
-        include_empty: True if pictures without people are units, too, which have no views: for data whose pictures are
-            read whole, all of them count.
+
+    Attributes:
+        report: Lines on what was read and what was left out, which the reader of the labels sets.
+        problems: Problems in the label file, one by one, likewise.
 
     Raises:
         ValueError: two pictures have the same name, or an unknown kind of unit.
@@ -104,10 +104,7 @@ class PoseUnits:
         unit: UnitKind = "image",
         padding: float = PADDING,
         skeleton: Skeleton = MPII,
-        report: Sequence[str] = (),
-        problems: Sequence[Problem] = (),
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-        include_empty: bool = False,
     ) -> None:
         if len({picture.name for picture in pictures}) != len(pictures):
             raise ValueError("two pictures have the same name")
@@ -116,8 +113,8 @@ class PoseUnits:
         self.input_size = input_size
         self.augment = augment if augment is not None else Augment.none()
         self.unit = unit
-        self.report = tuple(report)
-        self.problems = tuple(problems)
+        self.report: tuple[str, ...] = ()
+        self.problems: tuple[Problem, ...] = ()
         self.skeleton = skeleton
         own = _Source("", tuple(pictures), skeleton, padding, PictureMemory(cache_bytes))
         self._sources: tuple[_Source, ...] = (own,)
@@ -127,8 +124,7 @@ class PoseUnits:
         self._units: list[tuple[int, int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))
-            if people or include_empty:
-                self._units += [(0, p, people)] if unit == "image" else [(0, p, (k,)) for k in people]
+            self._units += [(0, p, people)] if unit == "image" else [(0, p, (k,)) for k in people]
 
     @classmethod
     def joined(

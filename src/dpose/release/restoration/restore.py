@@ -1,10 +1,28 @@
-"""Which restoration: none, total variation or the learned one, and how a statement names it."""
+"""Which restoration: none, total variation or the learned one, and how a statement names it.
+
+Restoration by a small network that knows the noise, as FFDNet does (Zhang, Zuo and Zhang 2018); without torch.
+
+Its weights are an ONNX file that OpenCV runs, in tiles where a grid is large, so that memory stays bounded. What it
+gives was learned in squared error: where it cannot know it is blurred. `weights/restoration/README.md` says what it was
+made from, and where it invents.
+
+What the learned restoration's network is given, and what its output stands for. Shared by use and training.
+
+One frame is six maps: the released levels, divided by the deviation that they have of all causes, and how little noise
+there is on a logarithmic scale. Zeros mean that nothing is known, which is what lies outside of a picture and what a
+clip's first frame has before it. The network gives what to add to a linear guess, on a grid twice as fine.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import lzma
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import cv2
@@ -13,8 +31,150 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.release.planes import Observed
-from dpose.release.restoration.grid import TO_RGB, Singles, enlarged, luma_chroma
-from dpose.release.restoration.learned import by_network, restoration_digest
+from dpose.release.restoration.grid import TO_RGB, CellGrid, Singles, cell_grid, enlarged, halved, luma_chroma
+
+SPREAD: Singles = np.array([0.25, 0.15, 0.1], np.float32)[:, None, None]
+"""About how much Y, Co and Cg of a cell vary over natural pictures, in units of the peak."""
+NOTHING, LEAST = 8.0, 0.001
+"""Deviations of noise, in units of the peak, above and below which nothing changes."""
+MAPS = 19
+"""Number of input maps: six of this frame, six of the one before, six of the one after, and how coarse colour is."""
+GAIN = 0.25
+"""The network's output is multiplied by this."""
+MIDDLE: Singles = np.array([0.5, 0, 0], np.float32)[:, None, None]
+
+
+def frame_maps(levels: Singles, deviation: Singles) -> Singles:
+    """Six maps of a frame, (6, rows, columns), from levels and deviations (3, rows, columns) in units of the peak."""
+    known = np.maximum(deviation, LEAST)
+    scaled = (levels - MIDDLE) / np.sqrt(SPREAD**2 + known**2)
+    trust = np.maximum(np.log2(NOTHING / known) / 8, 0)
+    return np.concatenate([np.where(trust > 0, scaled, 0), trust]).astype(np.float32)
+
+
+def linear_guess(levels: Singles, deviation: Singles) -> Singles:
+    """Levels drawn to the middle as far as noise asks for, on a grid twice as fine: (3, 2 rows, 2 columns)."""
+    shrunk = MIDDLE + (levels - MIDDLE) * (SPREAD**2 / (SPREAD**2 + deviation**2))
+    rows, columns = levels.shape[1:]
+    finer = [cv2.resize(plane, (2 * columns, 2 * rows), interpolation=cv2.INTER_LINEAR) for plane in shrunk]
+    return np.stack(finer).astype(np.float32)
+
+
+WEIGHTS = Path(__file__).parents[2] / "weights" / "restoration" / "cells.onnx.xz"
+SHA256 = "9459e644c491f8840ac44e524a92e5ade681bb2529ccc5322ee12040a4094801"
+"""SHA-256 of `WEIGHTS`."""
+STRIDE = 8
+"""The network halves its grid three times."""
+MOST = 250.0
+"""Gray levels of noise: where a cell has more, cells are taken together first, as nothing is lost by it."""
+TILE, HALO = 512, 72
+"""Cells of a tile's side, and how far around it the network looks."""
+
+_held = threading.local()
+
+
+def restoration_digest() -> str:
+    """SHA-256 of the weights, in hexadecimal.
+
+    Raises:
+        DposeError: they are missing or altered.
+    """
+    try:
+        found = hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
+    except OSError:
+        raise DposeError(
+            "restoration-weights-missing", "the restoration's weights are missing", str(WEIGHTS)
+        ) from None
+    if found != SHA256:
+        raise DposeError(
+            "restoration-weights-altered",
+            "the restoration's weights are altered",
+            str(WEIGHTS),
+            "install dpose again",
+        )
+    return found
+
+
+def by_network(observed: Observed, before: Observed | None = None, after: Observed | None = None) -> Singles:
+    """Gray levels, (H, W, C), not cut off.
+
+    Args:
+        observed: A picture, or a group of frames.
+        before: The group before, of the same sizes; None if there is none.
+        after: The group after.
+
+    Raises:
+        DposeError: the weights are missing or altered.
+    """
+    seen = [observed, before, after]
+    while _too_noisy(observed):
+        seen = [None if one is None else halved(one) for one in seen]
+        observed = halved(observed)
+    frames = [None if one is None else cell_grid(one) for one in seen]
+    here = frames[0]
+    assert here is not None
+    block = observed.planes[0].block
+    fine = _fine(here, frames, twice=block > 1)
+    shown = np.einsum("ij,jhw->hwi", TO_RGB, fine) if len(observed.planes) == 3 else fine[0][:, :, None]
+    levels = np.ascontiguousarray(shown * observed.peak)
+    return enlarged(levels, observed.planes[0].levels.shape, observed, block, cv2.INTER_CUBIC)
+
+
+def _too_noisy(observed: Observed) -> bool:
+    """True if cells have more noise than the network has seen; cells of two sizes are left as they are."""
+    noise = observed.planes[0].deviation
+    inner = noise[: max(1, noise.shape[0] - 1), : max(1, noise.shape[1] - 1)]
+    alike = bool(np.ptp(inner) <= 1e-3 * inner.max())
+    return alike and not observed.even and noise.size > 1 and float(inner.max()) * 255 > MOST * observed.peak
+
+
+def _fine(here: CellGrid, frames: list[CellGrid | None], *, twice: bool) -> Singles:
+    """Y, Co and Cg in units of the peak, on a grid twice as fine or on the cells' own."""
+    _, rows, columns = here.levels.shape
+    scale = 2 if twice else 1
+    out: Singles = np.empty((3, scale * rows, scale * columns), np.float32)
+    for top in range(0, rows, TILE):
+        for left in range(0, columns, TILE):
+            bottom, right = min(rows, top + TILE), min(columns, left + TILE)
+            y, x = max(0, top - HALO), max(0, left - HALO)
+            tile = _tile(frames, slice(y, min(rows, bottom + HALO)), slice(x, min(columns, right + HALO)))
+            part = tile[:, 2 * (top - y) : 2 * (bottom - y), 2 * (left - x) : 2 * (right - x)]
+            if not twice:
+                part = part.reshape(3, bottom - top, 2, right - left, 2).mean((2, 4))
+            out[:, scale * top : scale * bottom, scale * left : scale * right] = part
+    return out
+
+
+def _tile(frames: list[CellGrid | None], tall: slice, broad: slice) -> Singles:
+    here = frames[0]
+    assert here is not None
+    levels, deviation = here.levels[:, tall, broad], here.deviation[:, tall, broad]
+    _, rows, columns = levels.shape
+    maps: Singles = np.zeros((1, 19, -(-rows // STRIDE) * STRIDE, -(-columns // STRIDE) * STRIDE), np.float32)
+    for number, frame in enumerate(frames):
+        if frame is not None:
+            known = frame_maps(frame.levels[:, tall, broad], frame.deviation[:, tall, broad])
+            maps[0, 6 * number : 6 * number + 6, :rows, :columns] = known
+    maps[0, 18] = np.log2(here.coarser) / 2
+    net = _network()
+    net.setInput(maps)
+    found = net.forward()[0, :, : 2 * rows, : 2 * columns]
+    return np.asarray(linear_guess(levels, deviation) + GAIN * found, np.float32)
+
+
+def _network() -> cv2.dnn.Net:
+    """This thread's own: it holds what lies between input and output."""
+    if not hasattr(_held, "net"):
+        _held.net = cv2.dnn.readNetFromONNX(np.frombuffer(_content(), np.uint8))
+    net: cv2.dnn.Net = _held.net
+    return net
+
+
+@cache
+def _content() -> bytes:
+    restoration_digest()
+    return lzma.decompress(WEIGHTS.read_bytes())
+
 
 METHODS = ("learned", "tv", "none")
 OPENCV = "opencv-python-headless"

@@ -238,12 +238,11 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
                 drawing.heat_map(
                     axes[row, column],
                     grid,
-                    POWERS,
-                    POWERS,
+                    ("b", POWERS),
+                    ("n", POWERS),
                     f"{title}: {MECHANISMS[mechanism]}",
-                    spans[measured],
+                    spans[measured][::-1] if measured == "mse" else spans[measured],
                     ".0f" if measured == "mse" else ".2f",
-                    low_is_good=measured == "mse",
                 )
         name = f"figure5-{number + 1}" if len(sweep.data.sets) > 1 else "figure5"
         caption = (

@@ -9,9 +9,9 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.pose.data import SOURCES, DataSpec
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.report.results import Table
-from dpose.runs.recipes import RECIPES
+from dpose.runs.config import RECIPES
 from dpose_lab.papers.experiment import GridRequest
 from dpose_lab.papers.pose.training_cell import RECOMMENDED, Setup, Training
 from dpose_lab.papers.pose.variants import VARIANTS, changes

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from matplotlib.axes import Axes
 
-from dpose.report.palette import LIGHT
+from dpose.report.inline import LIGHT
 from dpose.report.plots import finish, heat_map, rendered, sheet
 from dpose.report.results import Figure
 from dpose_lab.papers.experiment import Outcome
@@ -164,7 +164,7 @@ def _panel(
             else:
                 panel.axhline(value, color=colour, ls=style, lw=1.1, label=label)
     if span:
-        right = panel.secondary_yaxis("right", functions=cast(Any, (span.share, span.score)))
+        right = panel.secondary_yaxis("right", functions=cast("Any", (span.share, span.score)))
         right.set_ylabel("recovered share, percent", fontsize=8)
         right.tick_params(labelsize=8)
     return _apart(sorted(ticks))
@@ -204,12 +204,11 @@ def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> 
                     for c in clip_norms
                     if (t := Training(method, strategy, c, e)) in values
                 },
-                epsilons,
-                clip_norms,
+                ("epsilon", epsilons),
+                ("C", clip_norms),
                 f"{method}, {strategy}: {whose}",
                 span,
                 ".1f",
-                names=("epsilon", "C"),
                 missing="not run",
             )
     caption = f"{_metric(design)} by clipping norm C and epsilon, one scale of colours" + (

@@ -11,9 +11,9 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import backbone_named
 from dpose.pose.data import DataSpec
 from dpose.pose.folder import find_model, weights_digest
-from dpose.privacy.rounding import upper
+from dpose.privacy.ranges import upper
 from dpose.report.results import Figure, Table
-from dpose.runs.recipes import RECIPES
+from dpose.runs.config import RECIPES
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
 from dpose_lab.papers.pose.ablation import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.pose.data import DataSpec
-from dpose.privacy.rounding import as_given
+from dpose.privacy.ranges import as_given
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import GridRequest, Outcome
 from dpose_lab.papers.pose.ablation import choosing_notes

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.ranges import as_given, upper
 from dpose.report.results import Table
 from dpose_lab.papers.experiment import Outcome
 from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design, references_of

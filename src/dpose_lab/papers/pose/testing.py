@@ -23,10 +23,9 @@ from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score
+from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score, score_boxes
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
-from dpose.runs.scoring import score_boxes
 from dpose.stats import Counts
 from dpose.training.folder import read_statement
 from dpose.training.public_view import PublicViews

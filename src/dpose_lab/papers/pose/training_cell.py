@@ -9,9 +9,8 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_for
-from dpose.privacy.rounding import as_given
-from dpose.runs.config import RunConfig
-from dpose.runs.recipes import RECIPES, filled_in
+from dpose.privacy.ranges import as_given
+from dpose.runs.config import RECIPES, RunConfig, filled_in
 from dpose.training.methods import METHODS
 from dpose_lab.papers.pose.settings import CEILING, own_settings
 from dpose_lab.papers.pose.variants import VARIANTS

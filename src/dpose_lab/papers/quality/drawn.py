@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from dpose.release.choosing import decibels
 from dpose.report import plots as drawing
-from dpose.report.palette import LIGHT, SERIES
+from dpose.report.inline import LIGHT, SERIES
 from dpose.report.results import Figure
 from dpose_lab.papers.pixelization.measure import mse
 from dpose_lab.papers.quality.measure import EPSILONS, WAYS, shown_picture

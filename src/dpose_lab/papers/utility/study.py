@@ -10,7 +10,7 @@ from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.skeletons import MPII
-from dpose.privacy.rounding import between
+from dpose.privacy.ranges import between
 from dpose.report.results import Table
 from dpose.stats import Interval
 from dpose_lab.papers.experiment import Bound, Cell, Findings, Outcome, Request, Values

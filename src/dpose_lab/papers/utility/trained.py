@@ -12,7 +12,7 @@ from rich.console import Console
 from dpose.pose.folder import find_model
 from dpose.pose.model import apply_strategy
 from dpose.pose.task import PoseTask
-from dpose.runs.recipes import RECOMMENDED
+from dpose.runs.config import RECOMMENDED
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -69,9 +69,11 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
             plan=TrainingPlan(**how["plan"]),
             out=Path(place) / "run",
             optimizer=OptimizerConfig(**how["optimizer"]),
-            seed=seed,
             options=RunOptions(
-                start=find_model(MODEL), state_dir=Path(place) / "state", console=Console(quiet=True)
+                seed=seed,
+                start=find_model(MODEL),
+                state_dir=Path(place) / "state",
+                console=Console(quiet=True),
             ),
         )
     if run.interrupted:

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from dpose.action.data.sources import whole_clip
-from dpose.action.data.synthetic import open_clips
+from dpose.action.data.spec import open_clips
 from dpose.action.data.units import VideoSet, VideoUnits
-from dpose.action.metrics import Top1Result
 from dpose.action.model import ActionConfig
-from dpose.action.task import ActionTask
+from dpose.action.task import ActionTask, Top1Result
 from dpose.media.images import encode_image
-from dpose.privacy.rounding import between, lower, upper
+from dpose.privacy.ranges import between, lower, upper
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.plans import bind

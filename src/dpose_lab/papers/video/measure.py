@@ -12,9 +12,8 @@ import torch
 from rich.console import Console
 
 from dpose.action.data.units import VideoSet, VideoUnits
-from dpose.action.metrics import AttributeResult, Top1Result
 from dpose.action.model import ActionConfig, fresh_model
-from dpose.action.task import ActionTask, AttributeTask
+from dpose.action.task import ActionTask, AttributeResult, AttributeTask, Top1Result
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -149,9 +148,8 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
             plan=plan,
             out=Path(place) / "run",
             optimizer=OptimizerConfig(lr=2e-3),
-            seed=seed,
             options=RunOptions(
-                state_dir=Path(place) / "state", console=quiet, microbatch_size=BATCH * units.views
+                seed=seed, state_dir=Path(place) / "state", console=quiet, microbatch_size=BATCH * units.views
             ),
         )
     if run.interrupted:
