@@ -57,6 +57,7 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.media.kinds import left_out
+    from dpose.media.spans import cut
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.config import LEARNED, Projection
     from dpose.release.explain import explain_release
@@ -64,7 +65,7 @@ def release_video(
     from dpose.release.jobs import find_videos
     from dpose.release.plans import bind_video
 
-    about = about_of(settings)
+    about, spans = about_of(settings), output.spans()
     neighbours = hiding.neighbours(settings.pop("neighbours", None), "")
     config = Projection.of(
         settings.pop("epsilon"),
@@ -79,8 +80,8 @@ def release_video(
     left: list[str] = []
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names, left=left)
     say_lines(left_out(left), console)
-    found = [(replace(job, about=about), info) for job, info in found]
-    hiding.draw([job for job, _ in found], config, released=False)
+    found = [(replace(job, about=about), cut(info, spans)) for job, info in found]
+    hiding.draw([job for job, _ in found], config, spans, released=False)
     hiding.say_preset(console)
     for job, info in found:
         with naming(info.path):
@@ -90,7 +91,7 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
+    work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
     _release_videos(work, found, output, console, engine, workers)
 
 
@@ -137,9 +138,8 @@ def obfuscate(
             "detector",
             "leave --detector and --hold out",
         )
-    work = Work(
-        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, **vars(counting)
-    )
+    kept, spans = HOLD if hold is None else hold, output.spans()
+    work = Work(None, method, detector, kept, seed, output.keep_audio, spans=spans, **vars(counting))
     if work.finder is not None and engine is None:
         work = replace(work, detector=work.finder)  # read once
     left: list[str] = []

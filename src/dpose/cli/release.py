@@ -85,7 +85,7 @@ def pixelize(
     from dpose.release.plans import plan_of
 
     console = Console()
-    about = about_of(settings)
+    about, spans = about_of(settings), output.spans()
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
         settings.pop("epsilon"),
@@ -100,16 +100,16 @@ def pixelize(
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     say_lines(left_out(jobs.left), console)
     jobs = jobs.said(about=about)
-    hiding.draw(jobs, config, released=False)
+    hiding.draw(jobs, config, spans, released=False)
     hiding.say_preset(console)
     if explain or hiding.protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_release(*plan_of(job.source, config), curve=explain):
+            for line in explain_release(*plan_of(job.source, config, spans), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
+    work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
     if engine is not None:
         if hiding.explain_picture is not None:
             raise DposeError(
@@ -131,7 +131,7 @@ def pixelize(
         None if any(job.video for job in todo) else 0,
         console,
     )
-    hiding.draw(todo, config, released=True)
+    hiding.draw(todo, config, spans, released=True)
     say_sum(len(todo), console)
     output.say_names(names, console)
 

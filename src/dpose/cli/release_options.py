@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dpose.media.spans import Span
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
@@ -41,7 +41,7 @@ class Hiding:
         option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."),
     ] = None
     face_size: Annotated[
-        str | None, option("WxH pixels of a face, for --protect and --explain-picture. Default: 100x100.")
+        str | None, option("WxH pixels of a face for --protect and --explain-picture, or 100x100.")
     ] = None
     explain: Annotated[bool, option("Say what the setting will do; release nothing.", "--explain")] = False
     explain_picture: Annotated[
@@ -69,12 +69,15 @@ class Hiding:
 
             console.print(preset_line(self.protect, self.face_size or FACE_SIZE), highlight=False)
 
-    def draw(self, jobs: Sequence[Job], config: ReleaseConfig, *, released: bool) -> None:
+    def draw(
+        self, jobs: Sequence[Job], config: ReleaseConfig, spans: Sequence[Span], *, released: bool
+    ) -> None:
         """Draw what the release of one file hides, if a drawing is wanted.
 
         Args:
             jobs: One.
             config: How it is released.
+            spans: Of a film, what is released.
             released: Whether it has been released: a picture is drawn on then.
 
         Raises:
@@ -103,7 +106,7 @@ class Hiding:
                 str(file),
                 "choose another name",
             )
-        plan, rate = plan_of(job.source, config)
+        plan, rate = plan_of(job.source, config, spans)
         is_picture = job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
         shown = read_pixels(job.target) if released and is_picture else None
         draw_explanation(plan, file, rate=rate, face=parse_face(self.face_size or FACE_SIZE), released=shown)
@@ -142,7 +145,7 @@ def about_of(settings: dict[str, Any]) -> About:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The options for what is written."""
+    """The options for what is written, and of how much of a film."""
 
     out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = (
         None
@@ -150,8 +153,25 @@ class OutputOptions:
     keep_audio: Annotated[bool, option("Copy a video's sound, unprotected.", "--keep-audio")] = False
     keep_names: Annotated[
         bool,
-        option("Keep the files' names, which may identify; they are numbered otherwise.", "--keep-names"),
+        option("Keep the files' names, which may identify; else they are numbered.", "--keep-names"),
     ] = False
+    starts: Annotated[
+        list[str] | None,
+        option("Of a film, only from here (12.5, 1:02); repeat with --to for several.", "--from"),
+    ] = None
+    ends: Annotated[list[str] | None, option("And to here; the rest is left out.", "--to")] = None
+
+    def spans(self) -> tuple[Span, ...]:
+        """The spans of films that are released; none for whole films.
+
+        Raises:
+            DposeError: a time is malformed, or they do not pair.
+        """
+        if not (self.starts or self.ends):
+            return ()
+        from dpose.media.spans import paired
+
+        return paired(self.starts or (), self.ends or ())
 
     def folder(self, *, explain: bool = False) -> Path:
         """Where to write.
@@ -196,8 +216,6 @@ def tell_each(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from dpose.media.video import file_notes
-
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -218,10 +236,8 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
-            # an original that has gone since stops none of the others
-            with contextlib.suppress(DposeError):
-                for note in file_notes(job.source):
-                    bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
+            for note in job.notes:
+                bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
+from dpose.media.spans import Time, spans_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
@@ -259,6 +260,7 @@ def release_video(
     public: bool = False,
     again: bool = False,
     about: About = NOT_SAID,
+    spans: Sequence[tuple[Time, Time | None]] = (),
     **settings: Unpack[ProjectionSettings],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
@@ -287,6 +289,9 @@ def release_video(
         public: True if the original is declared public. A public original is not counted.
         again: True to allow a second release of this video, for what both cost together.
         about: As for `pixelize`.
+        spans: Beginning and end of each part to release, in seconds or as "1:02.5", an end of None for the film's; the
+            rest is left out. Neighbours are those of all of them together, and the cost is the whole film's: another
+            span of it is a second release. The spans are public.
         settings: The other fields of `Projection`: restore, colour and chroma (as for `pixelize`; what is clipped, and
             a paper's, has rgb); k (the most values to keep of a group of frames) and pool (frames of a group), each
             chosen by the noise where it is left out; clip_norm (bound on the L2 norm of a group's projected values,
@@ -303,7 +308,7 @@ def release_video(
     """
     near = either(neighbours, protect, face_size)
     config = Projection.of(epsilon, delta, near, operator, **settings)
-    work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again)
+    work = Work(config, seed=seed, keep_sound=keep_sound, public=public, again=again, spans=spans_of(spans))
     return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check, write_atomic
+from dpose.media.images import picture_notes
+from dpose.media.spans import Span, cut
 from dpose.media.video import VideoInfo, probe, read_frames
 from dpose.media.video_writer import open_writer, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
@@ -72,6 +74,7 @@ class Work:
         keep_sound: True to copy the sound of videos.
         public: True if the files are declared public. Public files are not counted.
         again: True to allow second releases of an original.
+        spans: Of a film, what is released; empty for all of it. What is released is counted for the whole film.
         sign: With workers: a file that the command has put beside the released ones, by which a worker sees that it
             has the same folder.
     """
@@ -84,6 +87,7 @@ class Work:
     keep_sound: bool = False
     public: bool = False
     again: bool = False
+    spans: tuple[Span, ...] = ()
     sign: Path | None = None
 
     @property
@@ -107,7 +111,7 @@ class Work:
             finder = self.finder
             face = "" if finder is None else f" {finder.digest} {self.hold}"
             what = self.config or self.method + face
-            return settings_digest("video", what, seed, self.keep_sound, *job.caveats)
+            return settings_digest("video", what, seed, self.keep_sound, *self.spans, *job.caveats)
         written = (job.target.suffix.lower(), job.archive is not None)
         return settings_digest("picture", self.config, seed, *written, *job.caveats)
 
@@ -121,6 +125,7 @@ class Reading:
         shown: A picture's pixels, or a video that was probed.
         original: What it is for the account; None for a file that was not identified.
         lossy: True for a picture whose compression was lossy.
+        notes: What of the file is left out or changed.
         check: Refuses a video that has changed since.
     """
 
@@ -128,6 +133,7 @@ class Reading:
     shown: NDArray[Any] | VideoInfo
     original: Original | None = None
     lossy: bool = False
+    notes: tuple[str, ...] = ()
     check: Callable[[], None] = lambda: None
 
 
@@ -152,17 +158,21 @@ def read_item(
                 original.check_unchanged(job.source)
             elif identify:
                 original = video_original(info)
+            info = cut(info, work.spans)  # once the whole film is identified, so that its spans' costs add up
             if work.config is not None:
-                return Reading(bind_video(work.config, info, noise), info, original, check=check)
+                plan = bind_video(work.config, info, noise)
+                return Reading(plan, info, original, notes=info.notes, check=check)
             obscured = Obfuscator(work.method, video_shape(info), seed, work.finder, work.hold)
-            return Reading(obscured, info, original, check=check)
+            return Reading(obscured, info, original, notes=info.notes, check=check)
         if not isinstance(work.config, Pixelization):
             raise DposeError(
                 "operator-not-for-pictures",
                 "pictures are released to files by pixelization",
                 str(job.source),
             )
-        original, pixels, lossy = picture_original(job.source)
+        if work.spans:
+            raise DposeError("span-of-picture", "is a picture, which has no time spans", str(job.source))
+        original, pixels, header = picture_original(job.source)
         if job.original is not None and job.original.hashes != original.hashes:
             raise DposeError(
                 "file-changed",
@@ -170,7 +180,8 @@ def read_item(
                 str(job.source),
                 "run the command again",
             )
-        return Reading(bind(work.config, picture_shape(pixels), noise), pixels, original, lossy)
+        plan = bind(work.config, picture_shape(pixels), noise)
+        return Reading(plan, pixels, original, header.lossy, picture_notes(header))
 
 
 def item_charge(work: Work, job: Job, read: Reading, seed: int | None) -> Charge:
@@ -209,9 +220,11 @@ def write_item(
 
     def state(caveats: tuple[str, ...], given: tuple[str, ...]) -> PrivacyStatement:
         if isinstance(plan, Obfuscator):
-            return add_count(plan.statement(given))
+            return add_count(plan.statement(given, work.spans))
         said = (*caveats, *job.caveats)
-        return add_count(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given))
+        return add_count(
+            release_statement(plan, seeded=seeded, caveats=said, conditional_on=given, spans=work.spans)
+        )
 
     def run(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
         return plan.run(frames) if isinstance(plan, Obfuscator) else plan.run(frames, noise, workers)
@@ -317,10 +330,17 @@ class Reserved:
 
 @dataclass(frozen=True)
 class Written:
-    """A released file: its statement, and SHA-256 of all that was written, in the order of `Job.outputs`."""
+    """A released file.
+
+    Attributes:
+        statement: Its statement.
+        digests: SHA-256 of all that was written, in the order of `Job.outputs`.
+        notes: What of the original was left out or changed.
+    """
 
     statement: PrivacyStatement
     digests: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def slight(job: Job) -> Job:
@@ -393,7 +413,7 @@ def release_item(
             workers=workers,
             progress=progress,
         )
-    return Written(statement, tuple(file_digest(path) for path in job.outputs))
+    return Written(statement, tuple(file_digest(path) for path in job.outputs), read.notes)
 
 
 def _check_plan(plan: AnyPlan | Obfuscator, item: Reserved, *, seeded: bool) -> None:

@@ -57,6 +57,7 @@ class Job:
         charge: What its release takes from the account, if that was compared.
         caveats: What its statement tells the reader besides.
         about: What its statement says of who releases the file, to whom and what for.
+        notes: What of the original was left out or changed, once it was released; for the terminal.
     """
 
     source: Path
@@ -68,6 +69,7 @@ class Job:
     charge: Charge | None = None
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
+    notes: tuple[str, ...] = ()
 
     @property
     def video(self) -> bool:

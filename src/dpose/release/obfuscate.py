@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.spans import Span
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
+from dpose.release.plans import spans_given, spans_record
 from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
@@ -142,21 +144,23 @@ class Obfuscator:
             **{name: str(count) for name, count in finds.items()},
         }
 
-    def statement(self, conditional_on: tuple[str, ...] = ()) -> PrivacyStatement:
+    def statement(self, conditional_on: tuple[str, ...] = (), spans: Sequence[Span] = ()) -> PrivacyStatement:
         """The statement of a video that was run through, of kind none.
 
         Args:
             conditional_on: What else its reader must know.
+            spans: Of the film, all that was run through; empty for all of it.
         """
         shape = self.shape
         return PrivacyStatement(
             kind=Kind.NONE,
             unit=Unit.PIXEL,
-            caveats=self.caveats() + conditional_on,
+            caveats=self.caveats() + spans_given(spans) + conditional_on,
             release={
                 "mechanism": f"obfuscation: {self.method}",
                 "shape": {"frames": shape.frames, "height": shape.height, "width": shape.width},
                 **self.record(),
+                **spans_record(spans),
             },
         )
 
