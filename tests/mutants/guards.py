@@ -416,7 +416,7 @@ GUARDED = {
             "bound_to",
             "check_digest",
             "sealed",
-            "sealed_video",
+            "sealed_file",
             "check_seal",
             "sums_digest",
             "mask_digest",

@@ -13,14 +13,12 @@ from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT_CLASS,
     CountingNoised,
-    EngineName,
+    EngineOptions,
     Hiding,
     OutputOptions,
     about_of,
-    release_with,
+    release_jobs,
     say_lines,
-    say_sum,
-    tell_each,
 )
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
@@ -68,8 +66,7 @@ def pixelize(
     *,
     hiding: Hiding,
     jpeg: Annotated[bool, option("Write JPEG instead of PNG into a folder.", "--jpeg")] = False,
-    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1,
-    engine: EngineName = None,
+    at: EngineOptions,
     counting: CountingNoised,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
@@ -77,11 +74,10 @@ def pixelize(
     Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
     from dpose.media.kinds import left_out
-    from dpose.release.batch import release_all, skip_finished
     from dpose.release.config import AUTO, LEARNED, Pixelization
     from dpose.release.explain import explain_release
     from dpose.release.items import Work
-    from dpose.release.jobs import find_jobs, record_names
+    from dpose.release.jobs import find_jobs
     from dpose.release.plans import plan_of
 
     console = Console()
@@ -110,30 +106,15 @@ def pixelize(
     if explain:
         return
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
-    if engine is not None:
-        if hiding.explain_picture is not None:
-            raise DposeError(
-                "drawing-with-engine",
-                "an engine's releases are not drawn on",
-                "explain-picture",
-                "leave one of them out",
-            )
-        release_with(engine, workers, jobs, work, output, console)
-        return
-    sifted = skip_finished(jobs, work, workers=workers, console=console)
-    say_lines(sifted.lines, console)
-    if not (todo := sifted.todo):
-        return
-    names = record_names(todo, folder)
-    tell_each(
-        lambda advance: release_all(todo, work, workers=workers, progress=advance),
-        len(todo),
-        None if any(job.video for job in todo) else 0,
-        console,
-    )
-    hiding.draw(todo, config, spans, released=True)
-    say_sum(len(todo), console)
-    output.say_names(names, console)
+    if at.engine is not None and hiding.explain_picture is not None:
+        raise DposeError(
+            "drawing-with-engine",
+            "an engine's releases are not drawn on",
+            "explain-picture",
+            "leave one of them out",
+        )
+    if done := release_jobs(work, jobs, output, console, at):
+        hiding.draw(done, config, spans, released=True)
 
 
 def restore_archive(

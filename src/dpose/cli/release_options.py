@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dpose.release.jobs import Job
 
 Public = Annotated[bool, option("The files need no protection: the account does not count them.", "--public")]
+
+
 EngineName = Annotated[
     str | None,
     option(
@@ -30,6 +32,14 @@ EngineName = Annotated[
     ),
 ]
 EngineWorkers = Annotated[int, option("An engine's processes.", "--workers", min=1)]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options for who works on many files."""
+
+    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1
+    engine: EngineName = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +249,55 @@ def tell_each(
             for note in job.notes:
                 bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
+
+
+def release_jobs(
+    work: Work,
+    jobs: Sequence[Job],
+    output: OutputOptions,
+    console: Console,
+    at: EngineOptions,
+    frames: int | None = None,
+) -> Sequence[Job]:
+    """Release what is not released yet, and tell each.
+
+    Args:
+        work: How files are released.
+        jobs: The files.
+        output: Where to.
+        console: What is told goes here.
+        at: Who works on them.
+        frames: How many frames the files have together; None if they were not counted.
+
+    Returns:
+        The files that were to be released by this process.
+
+    Raises:
+        DposeError: as `release_all`, or as `release_with`.
+    """
+    from dpose.release.batch import release_all, skip_finished
+    from dpose.release.jobs import record_names
+
+    if at.engine is not None:
+        release_with(at.engine, at.workers, jobs, work, output, console)
+        return ()
+    pending = skip_finished(jobs, work, workers=at.workers, console=console)
+    say_lines(pending.lines, console)
+    if not (todo := pending.todo):
+        return ()
+    names = record_names(todo, output.folder())
+    if not any(job.video for job in todo):
+        frames = 0
+    tell_each(
+        lambda advance: release_all(todo, work, workers=at.workers, progress=advance),
+        len(todo),
+        frames,
+        console,
+    )
+    if work.config is not None:
+        say_sum(len(todo), console)
+    output.say_names(names, console)
+    return todo
 
 
 def release_with(

@@ -316,7 +316,7 @@ def release_corpus(
             "leave one of them out",
         ) from error
     parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
-    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans)
+    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
     with _Batch(work, corpus, say) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
     try:

@@ -9,7 +9,7 @@ Nothing here reads or writes the account.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check, write_atomic
+from dpose.media.identity import eight_bits
 from dpose.media.images import picture_notes
 from dpose.media.spans import Span, cut
 from dpose.media.video import VideoInfo, probe, read_frames
@@ -27,6 +28,7 @@ from dpose.media.video_writer import open_writer, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
+from dpose.release.boxes import FoundBox
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.counting import (
     ReleaseCount,
@@ -35,8 +37,9 @@ from dpose.release.counting import (
     release_charge,
     settings_digest,
 )
-from dpose.release.embed import stamped_picture, write_sidecar
+from dpose.release.embed import stamped_picture, stamped_pixels, write_sidecar
 from dpose.release.faces import FaceFinder, face_finder
+from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.mechanism import claim_noise_key
 from dpose.release.obfuscate import HOLD, Obfuscator
@@ -66,8 +69,9 @@ class Work:
     """How every file of a command is released.
 
     Attributes:
-        config: The configuration; None to obscure videos instead.
+        config: The configuration; None to obscure files instead.
         method: The method of obscuring, one of `obfuscate.METHODS`; "" with a configuration.
+        boxes: For obscuring, of each file by its absolute path, all that is obscured; None for what the method finds.
         detector: For face-blur: an ONNX face detector, or a finder; None for the bundled cascade.
         hold: For face-blur: frames around a find.
         seed: Makes the noise repeatable and takes the guarantee away; each file has another seed.
@@ -88,6 +92,7 @@ class Work:
     public: bool = False
     again: bool = False
     spans: tuple[Span, ...] = ()
+    boxes: Mapping[str, tuple[FoundBox, ...]] | None = None
     sign: Path | None = None
 
     @property
@@ -97,7 +102,7 @@ class Work:
         Raises:
             DposeError: the detector cannot be read.
         """
-        if self.method != "face-blur":
+        if self.method != "face-blur" or self.boxes is not None:
             return None
         return self.detector if isinstance(self.detector, FaceFinder) else face_finder(self.detector)
 
@@ -105,15 +110,28 @@ class Work:
         """The seed of one file, whichever other files are left out; None without a seed."""
         return None if self.seed is None else self.seed + (job.place or 0)
 
+    def boxes_of(self, job: Job) -> tuple[FoundBox, ...] | None:
+        """The boxes that were given for a file; None where none were given for any."""
+        return None if self.boxes is None else self.boxes.get(str(job.source.absolute()), ())
+
+    def obscurer(self, job: Job, shape: Shape, seed: int | None) -> Obfuscator:
+        """What obscures a file of a shape.
+
+        Raises:
+            DposeError: as `Obfuscator`.
+        """
+        return Obfuscator(self.method, shape, seed, self.finder, self.hold, self.boxes_of(job))
+
     def settings(self, job: Job, seed: int | None) -> str:
         """The digest of all that decides a released file, beside the original and the key."""
+        finder, boxes = self.finder, self.boxes_of(job)
+        face = "" if finder is None else f" {finder.digest} {self.hold}"
+        given = "" if boxes is None else f" {[replace(box, file='', number=0) for box in boxes]}"
+        what = self.config or self.method + face + given
         if job.video:
-            finder = self.finder
-            face = "" if finder is None else f" {finder.digest} {self.hold}"
-            what = self.config or self.method + face
             return settings_digest("video", what, seed, self.keep_sound, *self.spans, *job.caveats)
         written = (job.target.suffix.lower(), job.archive is not None)
-        return settings_digest("picture", self.config, seed, *written, *job.caveats)
+        return settings_digest("picture", what, seed, *written, *job.caveats)
 
 
 @dataclass(frozen=True)
@@ -162,9 +180,9 @@ def read_item(
             if work.config is not None:
                 plan = bind_video(work.config, info, noise)
                 return Reading(plan, info, original, notes=info.notes, check=check)
-            obscured = Obfuscator(work.method, video_shape(info), seed, work.finder, work.hold)
+            obscured = work.obscurer(job, video_shape(info), seed)
             return Reading(obscured, info, original, notes=info.notes, check=check)
-        if not isinstance(work.config, Pixelization):
+        if work.config is not None and not isinstance(work.config, Pixelization):
             raise DposeError(
                 "operator-not-for-pictures",
                 "pictures are released to files by pixelization",
@@ -180,8 +198,13 @@ def read_item(
                 str(job.source),
                 "run the command again",
             )
+        notes = picture_notes(header)
+        if work.config is None:
+            shown = eight_bits(pixels)
+            obscured = work.obscurer(job, picture_shape(shown), seed)
+            return Reading(obscured, shown, original, notes=notes)
         plan = bind(work.config, picture_shape(pixels), noise)
-        return Reading(plan, pixels, original, header.lossy, picture_notes(header))
+        return Reading(plan, pixels, original, header.lossy, notes)
 
 
 def item_charge(work: Work, job: Job, read: Reading, seed: int | None) -> Charge:
@@ -210,6 +233,13 @@ def write_item(
     `add_count` adds what is counted to the statement; `seeded` says that the noise is not secret.
     """
     plan, shown = read.plan, read.shown
+    if isinstance(shown, np.ndarray) and isinstance(plan, Obfuscator):
+        (picture,) = plan.run(iter([shown]))
+        statement = add_count(plan.statement(job.caveats))
+        grey = picture.shape[2] == 1
+        data = stamped_pixels(picture[:, :, 0] if grey else picture, job.target.suffix, statement)
+        write_atomic(job.target, data)
+        return statement
     if isinstance(shown, np.ndarray):
         assert isinstance(plan, PixelizationPlan | PublishedPicturePlan)
         released = plan.release(shown, noise)
