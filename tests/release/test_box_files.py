@@ -11,7 +11,7 @@ from dpose.account import charges
 from dpose.cli import main
 from dpose.media.images import read_pixels, write_image
 from dpose.media.video import probe, read_frames
-from dpose.release.boxes import FoundBox, matched, read_boxes, without, write_boxes
+from dpose.release.boxes import FoundBox, leave_open, matched, read_boxes, write_boxes
 from dpose.release.faces import FaceFinder
 from dpose.release.finding import find_boxes
 from dpose.release.grid import Shape
@@ -112,11 +112,11 @@ def test_what_is_no_box(tmp_path, name, text, code):
 
 
 def test_kept_open_by_number():
-    assert without(BOXES, "2") == BOXES[:1]
-    assert without(BOXES, "2, 1") == ()
+    assert leave_open(BOXES, "2") == BOXES[:1]
+    assert leave_open(BOXES, "2, 1") == ()
     for wrong in ("3", "1,x", "0", "1-2"):
         with refused("box-number-unknown"):
-            without(BOXES, wrong)
+            leave_open(BOXES, wrong)
 
 
 def test_boxes_find_their_files(two, tmp_path):

@@ -234,10 +234,10 @@ def _found(work: Work, jobs: JobList, out: Path, preview: Path | None, console: 
 
 def _given(work: Work, jobs: JobList, file: Path, keep: str | None, console: Console) -> Work:
     """Obscure the boxes of a file alone."""
-    from dpose.release.boxes import matched, read_boxes, without
+    from dpose.release.boxes import leave_open, matched, read_boxes
 
     boxes = read_boxes(file)
-    given, others = matched(boxes if keep is None else without(boxes, keep), jobs)
+    given, others = matched(boxes if keep is None else leave_open(boxes, keep), jobs)
     bare = [source for source in jobs.sources if not given[str(Path(source).absolute())]]
     for what, names in (("without a box, and shown as they are", bare), ("boxes of files not named", others)):
         if names:

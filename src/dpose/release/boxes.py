@@ -1,7 +1,7 @@
 """Boxes that `dpose obfuscate` obscures, as a file that a person can correct: found, written, and given back.
 
 write_boxes(Path("boxes.csv"), boxes)                     # or .json; left, top, width and height in pixels
-boxes = without(read_boxes(Path("boxes.csv")), "2,5")     # numbers 2 and 5 stay open
+boxes = leave_open(read_boxes(Path("boxes.csv")), "2,5")     # numbers 2 and 5 stay open
 given, left = matched(boxes, jobs)                        # by file, of the files that are obscured
 """
 
@@ -154,7 +154,7 @@ def _box(row: Mapping[str, Any], where: str) -> FoundBox:
     )
 
 
-def without(boxes: Sequence[FoundBox], kept: str) -> tuple[FoundBox, ...]:
+def leave_open(boxes: Sequence[FoundBox], kept: str) -> tuple[FoundBox, ...]:
     """The boxes but for those whose numbers are kept open, "2,5".
 
     Raises:
