@@ -1,8 +1,10 @@
 """Boxes that `dpose obfuscate` obscures, as a file that a person can correct: found, written, and given back.
 
-write_boxes(Path("boxes.csv"), boxes)                     # or .json; left, top, width and height in pixels
-boxes = leave_open(read_boxes(Path("boxes.csv")), "2,5")     # numbers 2 and 5 stay open
-given, left = matched(boxes, jobs)                        # by file, of the files that are obscured
+    write_boxes(Path("boxes.csv"), boxes)                     # or .json; left, top, width and height in pixels
+    boxes = leave_open(read_boxes(Path("boxes.csv")), "2,5")  # numbers 2 and 5 stay open
+    given, left = matched(boxes, jobs)                        # by file, of the files that are obscured
+
+A box is in pixels of the picture as it is shown.
 """
 
 from __future__ import annotations

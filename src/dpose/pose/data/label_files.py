@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, leads_out, open_regular
+from dpose.media.images import shown_size
 
 
 @dataclass(frozen=True)
@@ -305,6 +307,7 @@ class PictureFinder:
     def __init__(self, bases: Sequence[tuple[Path, str]]) -> None:
         self._bases = tuple(bases)
         self._listed: dict[Path, dict[str, str]] = {}
+        self._taken: set[Path] = set()
 
     def find(self, name: str) -> Path | None:
         """Return the file or folder, or None."""
@@ -344,6 +347,26 @@ class PictureFinder:
         if absent:
             return str(PurePosixPath(*_parts_of(name))), None
         problems.add("the picture is missing", where, detail=name)
+        return None
+
+    def place_once(
+        self, name: Any, size: tuple[int, int] | None, where: str, problems: Problems, absent: bool = False
+    ) -> tuple[str, Path | None, tuple[int, int]] | None:
+        """As `place`, with (H, W): the labels', or else the file's as it is shown. A picture is placed once only."""
+        placed = self.place(name, where, problems, absent)
+        if placed is None:
+            return None
+        file, path = placed
+        if size is None and path is not None:
+            with contextlib.suppress(DposeError):
+                size = shown_size(path)
+        if size is None:
+            problems.add("no width and height", where, detail=file)
+        elif (path or Path(file)) in self._taken:
+            problems.add("two ids for one picture", where, detail=file)
+        else:
+            self._taken.add(path or Path(file))
+            return file, path, size
         return None
 
     def _below(self, base: Path, name: PurePosixPath) -> Path | None:
