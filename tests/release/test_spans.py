@@ -189,6 +189,7 @@ def test_on_the_command_line(film, capsys, command):
     assert main([command, str(film), *more, *spans, "--public", "--out", "b.mp4"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "8 of 20 frames, from 0.5 s to 1.5 s; the rest is left out" in said
+    assert "Spans that overlap or touch are taken as one" in said
     assert probe("b.mp4").frames == 8
     assert main(["verify", "b.mp4"]) == 0
     for wrong, words in (

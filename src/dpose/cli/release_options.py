@@ -181,7 +181,10 @@ class OutputOptions:
             return ()
         from dpose.media.spans import paired
 
-        return paired(self.starts or (), self.ends or ())
+        found = paired(self.starts or (), self.ends or ())
+        if len(found) < max(len(self.starts or ()), len(self.ends or ())):
+            print("Spans that overlap or touch are taken as one.")
+        return found
 
     def folder(self, *, explain: bool = False) -> Path:
         """Where to write.

@@ -17,7 +17,7 @@ from fractions import Fraction
 from dpose.errors import DposeError
 from dpose.media.video import Part, VideoInfo, frame_ticks
 
-_TIME = re.compile(r"(?:(?:(\d{1,6}):)?(\d{1,6}):)?(\d{1,9}(?:\.\d{0,9})?)")
+_TIME = re.compile(r"(?:(?:(\d{1,6}):)?(\d{1,6}):)?(\d{1,9}(?:[.,]\d{0,9})?)")
 Time = str | int | float | Fraction
 """A time as it is given: seconds, or text."""
 END = "end"
@@ -137,14 +137,18 @@ def _seconds(time: Time) -> Fraction:
     if isinstance(time, Fraction) and time >= 0:
         return time
     match = _TIME.fullmatch(str(time).strip())
-    if match is None or (match[2] and float(match[3]) >= 60) or (match[1] and int(match[2]) >= 60):
+    if (
+        match is None
+        or (match[2] and float(match[3].replace(",", ".")) >= 60)
+        or (match[1] and int(match[2]) >= 60)
+    ):
         raise DposeError(
             "span-malformed",
             f"a time must be seconds, M:SS or H:MM:SS, not {str(time)!r}",
             fix="such as 1:02.5",
         )
     hours, minutes, seconds = match.groups()
-    return 3600 * int(hours or 0) + 60 * int(minutes or 0) + Fraction(seconds)
+    return 3600 * int(hours or 0) + 60 * int(minutes or 0) + Fraction(seconds.replace(",", "."))
 
 
 def _plain(seconds: Fraction) -> str:

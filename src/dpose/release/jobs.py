@@ -194,6 +194,10 @@ def find_jobs(
     if not found:
         kind = "video" if videos_alone else "picture or video"
         raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
+    if not out.is_dir() and _is_no_folder(out, archives):
+        raise DposeError(
+            "out-suffix-unknown", "cannot be written", str(out), "use .png or .jpg, or name a folder"
+        )
     single = (
         out.suffix.lower() in (*PICTURES, *((".npz",) if archives else ())) or kind_of_name(out) == "video"
     )
@@ -213,6 +217,12 @@ def find_jobs(
             check_writable(job.target)
     _refuse_collisions(jobs)
     return jobs
+
+
+def _is_no_folder(out: Path, archives: bool) -> bool:
+    """True for the name of a picture or archive of a kind that is not written: nobody calls a folder so."""
+    suffix = out.suffix.lower()
+    return (kind_of_name(out) == "picture" and suffix not in PICTURES) or (suffix == ".npz" and not archives)
 
 
 def find_videos(
