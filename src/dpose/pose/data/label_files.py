@@ -135,6 +135,15 @@ def id_of(value: Any) -> int | str | None:
     return number if number is not None else value if isinstance(value, str) and value else None
 
 
+def as_number(value: Any) -> Any:
+    """Convert text that is a number, "41.5", to that number; everything else stays."""
+    if isinstance(value, str) and re.fullmatch(
+        r"\s*-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?\s*", value
+    ):
+        return float(value)
+    return value
+
+
 def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
     """Convert joints, flat or in rows, to (J, 3) float64: x, y, and 0 not labelled, 1 hidden, 2 seen.
 
@@ -145,6 +154,7 @@ def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
         if isinstance(value, list)
         else []
     )
+    rows = [as_number(v) for v in rows]
     if not all(v is None or type(v) in (int, float) for v in rows):
         return None
     try:
@@ -210,13 +220,14 @@ def holds_something(box: NDArray[Any]) -> bool:
 
 def numbers(value: Any, count: int | None = None) -> NDArray[np.float64] | None:
     """Convert a flat list of finite numbers to float64; None if `value` is something else or of another length."""
+    value = [as_number(v) for v in value] if isinstance(value, list) else value
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
     if array.ndim != 1 or (count is not None and len(array) != count) or not np.isfinite(array).all():
         return None
-    # strings that look like numbers convert silently; booleans do too: neither is a coordinate
+    # booleans convert silently: they are no coordinates
     return array if all(type(v) in (int, float) for v in value) else None
 
 
@@ -372,7 +383,11 @@ class PictureFinder:
     def _below(self, base: Path, name: PurePosixPath) -> Path | None:
         folder = base
         for part in name.parts:
-            entry = self._entries(folder).get(_plain(part))
+            names = self._entries(folder)
+            entry = names.get(_plain(part))
+            if entry is None:  # other systems take A.JPG for a.jpg
+                alike = [own for name, own in names.items() if name.casefold() == _plain(part).casefold()]
+                entry = alike[0] if len(alike) == 1 else None
             if entry is None:
                 return None
             folder = folder / entry
