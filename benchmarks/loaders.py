@@ -9,6 +9,13 @@ checks the file, decodes it, crops every person with strong augmentation, and ma
 cache, with the cache on disk that is on by default, and with the pictures in memory. Rounds alternate between the ways,
 so that a machine that slows down slows all; ratios are of the medians.
 
+Another version is measured on the same machine, in turn with this one, from a work tree of its own:
+ratios are compared, not pictures a second:
+
+    git worktree add /tmp/before COMMIT
+    PYTHONPATH=/tmp/before/src python /tmp/before/benchmarks/loaders.py --limit 150
+    python benchmarks/loaders.py --limit 150
+
 With `--step` the loader stands beside the private step that it feeds (`nano`, strategy `light`, 128x96): pictures a
 second of the loader alone, the first time (read or rendered, with one thread) and then with one and two threads, of the
 step alone, and of both together as a training has them, with the share of that time that the step waited. Wall time.

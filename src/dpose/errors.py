@@ -55,7 +55,7 @@ class IncompleteError(DposeError):
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path | str) -> Iterator[None]:
     """Errors about a setting or a frame name the file that they occurred with.
 
     Raises:

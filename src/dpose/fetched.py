@@ -36,6 +36,8 @@ from dpose.files import explain_os_error, file_digest, leads_out, private_folder
 from dpose.remote import opened_store, staged, store_errors
 
 MOST_FILES, MOST_BYTES = 2_000_000, 1 << 40
+PARTS = ("annotations", "images", "labels", "train", "val", "valid", "test", "train2017", "val2017")
+"""Folders of a data set; one alone in a zip file is no data set by itself."""
 _AT_ONCE = 1 << 20
 
 
@@ -51,7 +53,11 @@ def unpacked(path: Path) -> Path:
         DposeError: it is no zip file, holds what is no regular file or lies outside, or cannot be unpacked.
     """
     found = path.stat()
-    return _unpacked(path.resolve(), found.st_mtime_ns, found.st_size)
+    folder = _unpacked(path.resolve(), found.st_mtime_ns, found.st_size)
+    # who packs a folder gets a file that holds the folder, and with macOS another one beside it
+    inside = [entry for entry in folder.iterdir() if entry.name != "__MACOSX" and entry.name[0] != "."]
+    whole = len(inside) == 1 and inside[0].is_dir() and inside[0].name.lower() not in PARTS
+    return inside[0] if whole else folder
 
 
 @lru_cache(16)

@@ -8,7 +8,7 @@ from dpose.pose.boxes import read_detections
 from dpose.pose.data.spec import DataSpec, open_data, open_labels, open_several
 from dpose.pose.skeletons import COCO, MPII
 from labelled import JOINTS, coco, person, yolo
-from refusals import refused
+from refusals import command_refused, refused
 
 ARM = [v for joint in JOINTS[:3] for v in joint]
 HAND = [v for joint in JOINTS[:2] for v in joint]
@@ -132,3 +132,26 @@ def test_data_whose_pictures_are_all_unreadable_are_refused(tmp_path):
         picture.write_bytes(b"no picture")
     with refused("pictures-all-unreadable"):
         open_data(spec)
+
+
+@pytest.mark.parametrize("other", [["--public"], ["--set", "data.validation_data="]])
+def test_public_and_held_out_data_without_a_joint_in_common_are_refused(tmp_path, capsys, other):
+    hands = coco(tmp_path / "h", kinds((1, "hand", ["thumb", "index"]), people=(HAND,)))
+    people = coco(tmp_path / "p")
+    *first, last = other
+    given = [*first, f"{last}{hands}"] if "=" in last else [*other, str(hands)]
+    words = [
+        "train",
+        "--data",
+        str(people),
+        *given,
+        "--epsilon",
+        "8",
+        "--delta",
+        "1e-3",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    command_refused(
+        capsys, words, "joints-none-in-common", "thumb", "nose", "--public" if "=" not in last else last
+    )

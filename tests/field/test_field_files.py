@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from dpose.cli import main
 from dpose.media.headers import HeaderError, read_header
 from dpose.media.images import decode_image, decode_pixels, shown_size
 from dpose.media.kinds import kind_of, kind_of_bytes
 from dpose.media.video import probe, read_frames
-from refusals import refused
+from refusals import command_refused, refused
 
 SCENE = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8), (0, 0), 5)
 GREY = SCENE[:, :, 0]
@@ -244,3 +245,27 @@ def test_a_name_says_nothing(tmp_path):
     shutil.copy(tmp_path / "a.mp4", tmp_path / "a.jpg")
     (tmp_path / "b.mp4").write_bytes(PICTURES["png"][0])
     assert (kind_of(tmp_path / "a.jpg"), kind_of(tmp_path / "b.mp4")) == ("video", "picture")
+
+
+@pytest.mark.parametrize("name", ["a.webp", "a.png"])
+def test_an_animation_of_a_picture_format_says_that_its_first_picture_is_taken(tmp_path, capsys, name):
+    frames = [Pillow.fromarray(np.full((24, 32, 3), 60 * k, np.uint8)) for k in (1, 2, 3)]
+    frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], lossless=True)
+    assert read_header((tmp_path / name).read_bytes()).images == 3
+    assert np.unique(decode_pixels((tmp_path / name).read_bytes(), name)) == [60]
+    words = ["pixelize", str(tmp_path / name), "--epsilon", "2", "--public", "--out", str(tmp_path / "o.png")]
+    assert main(words) == 0
+    assert "of 3 pictures in the file the first is taken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["o.tif", "o.webp", "o.HEIC", "o.gif"])
+@pytest.mark.parametrize("words", [["pixelize", "--epsilon", "2"], ["obfuscate", "--method", "blur"]])
+def test_no_folder_is_called_like_a_picture_that_cannot_be_written(tmp_path, capsys, words, name):
+    (tmp_path / "a.png").write_bytes(saved(SCENE, "PNG"))
+    out = tmp_path / name
+    command_refused(
+        capsys, [*words, str(tmp_path / "a.png"), "--public", "--out", str(out)], "out-suffix-unknown"
+    )
+    assert not out.exists()
+    out.mkdir()
+    assert main([*words, str(tmp_path / "a.png"), "--public", "--out", str(out)]) == 0

@@ -10,7 +10,7 @@ from dpose.media.frame_count import empty_chunks
 from dpose.media.images import on_white
 from dpose.media.shown import HLG, PQ, tone_mapped
 from dpose.media.video import probe, read_frames
-from dpose.media.video_writer import video_file
+from dpose.media.video_writer import video_file, written_size
 from refusals import refused
 
 RED = (187, 0, 0)
@@ -289,3 +289,20 @@ def test_on_white():
     assert on_white(pixels[:, :, :3], pixels[:, :, 3]).tolist() == [
         [[255, 255, 255], [9, 8, 7], [127, 127, 127]]
     ]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mov", ".mkv", ".m4v"])
+@pytest.mark.parametrize("size", [(33, 22), (33, 21), (32, 22)])
+def test_a_file_with_a_repeated_row_says_its_size(tmp_path, size, suffix):
+    """So that a statement about another size is found out; what anyone else writes there is not believed."""
+    source = tmp_path / "a.avi"
+    with av.open(str(source), "w") as out:
+        stream = out.add_stream("ffv1", rate=5)
+        stream.width, stream.height, stream.pix_fmt = *size, "bgr0"
+        out.mux(
+            stream.encode(av.VideoFrame.from_ndarray(np.zeros((*size[::-1], 3), np.uint8), format="rgb24"))
+        )
+        out.mux(stream.encode(None))
+    after = copied(source, tmp_path / f"b{suffix}")
+    assert written_size(after) == size
+    assert written_size(probe(source)) == size

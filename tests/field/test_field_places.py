@@ -1,11 +1,14 @@
 """Where files lie: names with the folders of another machine, as tools for labelling write them."""
 
+import shutil
+import zipfile
+
 import pytest
 
 from dpose.pose.data.label_files import PictureFinder
 from dpose.pose.data.spec import open_data, open_labels
 from labelled import coco, yolo
-from refusals import refused
+from refusals import command_refused, refused
 
 WRITTEN = [
     "images\\{}",
@@ -105,3 +108,42 @@ def test_of_several_none_is_guessed(tmp_path):
     with refused("labels-ambiguous", where=("one.yaml, two.yaml",)):
         open_data(yolo(tmp_path, name="two.yaml"))
     assert len(open_data(yolo(tmp_path, name="two.yaml") + ",annotations=two.yaml")) == 2
+
+
+def test_names_in_capitals_as_other_systems_take_them(tmp_path):
+    def change(content):
+        for image in content["images"]:
+            image["file_name"] = image["file_name"].upper()
+
+    spec = coco(tmp_path / "c", change)
+    assert len(open_labels(spec, purpose="train").pictures) == 2
+    folder = next((tmp_path / "c").rglob("*.png")).parent
+    first = sorted(folder.iterdir())[0]
+    shutil.copy(first, folder / f"{first.stem}.Png")  # now it may be either of two
+    assert len(open_labels(spec, purpose="train").pictures) == 1
+
+
+@pytest.mark.parametrize("junk", [[], ["__MACOSX/._set", "set/.DS_Store"]])
+def test_a_zip_file_of_a_whole_folder(tmp_path, junk):
+    spec = coco(tmp_path / "set")
+    packed = tmp_path / "set.zip"
+    with zipfile.ZipFile(packed, "w") as out:
+        for file in sorted((tmp_path / "set").rglob("*")):
+            if file.is_file():
+                out.write(file, file.relative_to(tmp_path))
+        for name in junk:
+            out.writestr(name, b"junk")
+    assert len(open_labels(f"coco:{packed}", purpose="train").people) == len(
+        open_labels(spec, purpose="train").people
+    )
+
+
+def test_a_check_of_pictures_that_are_all_unusable_ends_with_2(tmp_path, capsys):
+    def change(content):
+        for image in content["images"]:
+            image["width"], image["height"] = image["height"], image["width"]
+
+    spec = coco(tmp_path / "c", change)
+    command_refused(
+        capsys, ["data", "check", str(spec), "--out", str(tmp_path / "s.png")], "pictures-all-unreadable"
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from dpose.cli import main
 from dpose.fetched import unpacked_folder
+from dpose.media.images import write_image
 from dpose.pose.data.spec import DataSpec, open_data, open_labels
 from dpose.pose.skeletons import MPII
 from labelled import HEIGHT, WIDTH, coco, pictures
@@ -263,3 +264,16 @@ def test_a_longer_member_than_declared_is_refused(tmp_path, monkeypatch):
     file.write_bytes(data)
     with refused("zip-invalid"):
         open_data(f"coco:{file}")
+
+
+def test_a_picture_of_unknown_size_that_cannot_be_read_costs_itself_alone(tmp_path):
+    """CVAT's picture without width and height, whose file is cut short."""
+    (tmp_path / "images").mkdir()
+    write_image(tmp_path / "images" / "a.png", np.zeros((40, 60, 3), np.uint8))
+    (tmp_path / "images" / "b.png").write_bytes((tmp_path / "images" / "a.png").read_bytes()[:30])
+    points = '<points label="nose" points="5,6"/>'
+    entries = [f'<image id="{n}" name="{name}.png">{points}</image>' for n, name in enumerate("aba")]
+    (tmp_path / "annotations.xml").write_text(f"<annotations>{''.join(entries)}</annotations>")
+    labels = open_labels(DataSpec.parse(f"cvat:{tmp_path}"))
+    assert [picture.size for picture in labels.pictures] == [(40, 60)]
+    assert {"no width and height", "two ids for one picture"} <= {problem.kind for problem in labels.problems}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpose.pose.data.label_files import edges_between, id_of, joint_rows, whole
+from dpose.pose.data.label_files import as_number, edges_between, id_of, joint_rows, numbers, whole
 from dpose.pose.data.spec import open_data, open_labels
 from labelled import BOX, HEIGHT, JOINTS, WIDTH, coco, line, person, yolo
 
@@ -238,7 +238,29 @@ def test_whole_numbers(value, number):
 
 
 @pytest.mark.parametrize(
-    "value", [None, 3, "abc", [1, 2], [[1, 2, "2"]] * 2, [[True, 1, 2]] * 2, [10**400] * 6]
+    "value", [None, 3, "abc", [1, 2], [[1, 2, "x"]] * 2, [[True, 1, 2]] * 2, [10**400] * 6]
 )
 def test_what_is_no_joints(value):
     assert joint_rows(value, 2) is None
+
+
+def test_numbers_written_as_text_are_numbers(tmp_path):
+    def change(content):
+        for entry in content["annotations"]:
+            entry["keypoints"] = [str(value) for value in entry["keypoints"]]
+            entry["bbox"] = [f" {value} " for value in entry["bbox"]]
+
+    labels, plain = (
+        open_labels(coco(tmp_path / "a", change), purpose="train"),
+        open_labels(coco(tmp_path / "b"), purpose="train"),
+    )
+    for one, other in zip(labels.people, plain.people, strict=True):
+        assert np.array_equal(one.keypoints, other.keypoints)
+        assert np.array_equal(one.box, other.box)
+    assert not labels.problems
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,5", "nan", "inf", "0x10", "1_0", "True", "١"])
+def test_text_that_is_no_number_stays_text(text):
+    assert as_number(text) == text
+    assert numbers([text, 1.0]) is None

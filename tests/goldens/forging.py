@@ -21,7 +21,7 @@ from dpose.media.images import decode_pixels, encode_image
 from dpose.media.tags import extract_text
 from dpose.privacy.entries import EntryType, read_ledger, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.embed import FILE, NAME, SEAL, SUMS, bound_to, sealed_video, sidecar_of, stamp
+from dpose.release.embed import FILE, NAME, SEAL, SUMS, bound_to, sealed_file, sidecar_of, stamp
 from run_folders import sealed_again
 
 Change = Callable[[dict[str, Any]], object]
@@ -124,6 +124,6 @@ def sidecar(video: Path, change: Change, *, resealed: bool = False) -> None:
         del values["sealed"]
         digest = file_digest(video)
         bare = replace(PrivacyStatement.from_json(json.dumps(values)), seal="", artefact_sha256="")
-        made, line = sealed_video(digest, bare)
+        made, line = sealed_file(digest, bare)
         values = json.loads(bound_to(digest, made).to_json()) | {"sealed": line}
     path.write_text(json.dumps(values))

@@ -126,7 +126,7 @@ class TestLeftOut:
         [
             ({"keypoints": [1.0] * 50}, "keypoints are not 17 joints of 3 numbers"),
             ({"keypoints": "none"}, "keypoints are not 17 joints of 3 numbers"),
-            ({"keypoints": ["1"] * 51}, "keypoints are not 17 joints of 3 numbers"),
+            ({"keypoints": ["x"] * 51}, "keypoints are not 17 joints of 3 numbers"),
             ({"id": 7}, "the same annotation twice"),
             ({"image_id": 99}, "its picture is not in the file"),
             ({"image_id": None}, "its picture has no number"),

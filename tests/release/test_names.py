@@ -44,8 +44,10 @@ def test_no_name_travels_unless_it_is_asked_for(tmp_path, capsys):
 def test_videos_too(tmp_path, command):
     name, *options = command
     assert main([name, "in", *options, "--out", "out"]) == 0
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["000001.mp4", "000001.mp4.privacy.json"]
-    assert known_names(tmp_path / "out")["000001"].endswith("night-shift.mp4")
+    pictures = [] if name == "release-video" else ["000001.png", "000002.png"]
+    film = f"{len(pictures) + 1:06d}.mp4"
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [*pictures, film, f"{film}.privacy.json"]
+    assert known_names(tmp_path / "out")[film[:6]].endswith("night-shift.mp4")
 
 
 def test_which_is_which_stays_with_the_user(tmp_path):

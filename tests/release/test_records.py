@@ -28,7 +28,7 @@ from dpose.release.embed import (
     bound_to,
     encoded,
     read_sidecar,
-    sealed_video,
+    sealed_file,
     sidecar_of,
     stamp,
     sums_digest,
@@ -198,7 +198,7 @@ def test_a_changed_field_of_a_clip_is_refused(tmp_path, name):
     digest = file_digest(target)
 
     def write(statement):
-        sealed, line = sealed_video(digest, replace(statement, seal="", artefact_sha256=""))
+        sealed, line = sealed_file(digest, replace(statement, seal="", artefact_sha256=""))
         content = json.loads(bound_to(digest, sealed).to_json())
         sidecar_of(target).write_text(json.dumps(content | {"sealed": line}))
 

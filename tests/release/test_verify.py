@@ -32,7 +32,7 @@ from dpose.release.embed import (
     SUMS,
     bound_to,
     read_stamp,
-    sealed_video,
+    sealed_file,
     sidecar_of,
     stamp,
     stamped_picture,
@@ -73,7 +73,7 @@ def bare(folder, name, picture, statement):
 
 def beside(video, statement):
     """The same for a video."""
-    made, line = sealed_video(file_digest(video), replace(statement, seal=""))
+    made, line = sealed_file(file_digest(video), replace(statement, seal=""))
     bound = bound_to(file_digest(video), made)
     sidecar_of(video).write_text(json.dumps(json.loads(bound.to_json()) | {"sealed": line}))
 

@@ -1,8 +1,8 @@
-"""Videos released by projection, `dpose release-video`, and videos that are merely obscured, `dpose obfuscate`."""
+"""Videos released by projection, `dpose release-video`, and files that are merely obscured, `dpose obfuscate`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,22 +15,18 @@ from dpose.cli.release_options import (
     ABOUT_CLASS,
     Counting,
     CountingNoised,
-    EngineName,
-    EngineWorkers,
+    EngineOptions,
     Hiding,
     OutputOptions,
     about_of,
-    release_with,
+    release_jobs,
     say_lines,
-    say_sum,
-    tell_each,
 )
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
-    from dpose.media.video import VideoInfo
     from dpose.release.items import Work
-    from dpose.release.jobs import Job
+    from dpose.release.jobs import JobList
 
 
 RELEASE_VIDEO = Settings(
@@ -51,12 +47,12 @@ def release_videos(
     settings: Annotated[dict[str, Any], RELEASE_VIDEO],
     *,
     hiding: Hiding,
-    workers: EngineWorkers = 1,
-    engine: EngineName = None,
+    at: EngineOptions,
     counting: CountingNoised,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.media.kinds import left_out
+    from dpose.media.spans import cut
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.config import LEARNED, Projection
     from dpose.release.explain import explain_release
@@ -64,7 +60,7 @@ def release_videos(
     from dpose.release.jobs import find_videos
     from dpose.release.plans import bind_video
 
-    about = about_of(settings)
+    about, spans = about_of(settings), output.spans()
     neighbours = hiding.neighbours(settings.pop("neighbours", None), "")
     config = Projection.of(
         settings.pop("epsilon"),
@@ -79,8 +75,8 @@ def release_videos(
     left: list[str] = []
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names, left=left)
     say_lines(left_out(left), console)
-    found = [(replace(job, about=about), info) for job, info in found]
-    hiding.draw([job for job, _ in found], config, released=False)
+    found = [(replace(job, about=about), cut(info, spans)) for job, info in found]
+    hiding.draw([job for job, _ in found], config, spans, released=False)
     hiding.say_preset(console)
     for job, info in found:
         with naming(info.path):
@@ -90,12 +86,69 @@ def release_videos(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
-    _release_videos(work, found, output, console, engine, workers)
+    work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
+    frames = sum(info.frames for _, info in found)
+    release_jobs(work, [job for job, _ in found], output, console, at, frames)
+
+
+@dataclass(frozen=True)
+class Looking:
+    """Options for how faces are looked for."""
+
+    detector: Annotated[
+        Path | None,
+        option(
+            "An ONNX face detector, YuNet's or BlazeFace's outputs. Default: a cascade that finds few faces."
+        ),
+    ] = None
+    hold: Annotated[
+        int | None,
+        option("Frames before and after a find where its face is blurred too. Default: 14.", min=0),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """Options for the boxes that are obscured."""
+
+    boxes: Annotated[
+        Path | None, option("A .json or .csv file, as --boxes-out writes it: these boxes alone are obscured.")
+    ] = None
+    keep: Annotated[str | None, option("Numbers of boxes that stay open: 2,5.")] = None
+    boxes_out: Annotated[
+        Path | None,
+        option("Look for faces and write their boxes here, to correct; without --out nothing else is done."),
+    ] = None
+    preview: Annotated[
+        Path | None, option("With --boxes-out: a folder for pictures with boxes and numbers drawn.")
+    ] = None
+
+    def check(self, method: str) -> bool:
+        """True if faces are looked for.
+
+        Raises:
+            DposeError: options exclude each other, or need one that is missing.
+        """
+        from dpose.release.boxes import check_boxes_name
+
+        if self.boxes is not None and self.boxes_out is not None:
+            raise DposeError(
+                "boxes-both-ways", "boxes are given or looked for", "boxes", "leave one of them out"
+            )
+        for name, value, needed in (("keep", self.keep, "boxes"), ("preview", self.preview, "boxes-out")):
+            if value is not None and getattr(self, needed.replace("-", "_")) is None:
+                raise DposeError("option-needs-another", f"needs --{needed}", name)
+        if self.boxes_out is not None:
+            check_boxes_name(self.boxes_out)
+            if self.boxes_out.exists():
+                raise DposeError(
+                    "output-exists", "another file is in the way", str(self.boxes_out), "remove it first"
+                )
+        return self.boxes_out is not None or (method == "face-blur" and self.boxes is None)
 
 
 def obfuscate(
-    paths: Paths,
+    paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
     method: Annotated[str, option("isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     output: OutputOptions,
     settings: Annotated[dict[str, Any], ABOUT],
@@ -103,75 +156,91 @@ def obfuscate(
     seed: Annotated[
         int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
     ] = None,
-    detector: Annotated[
-        Path | None,
-        option(
-            "face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
-            "finds few faces."
-        ),
-    ] = None,
-    hold: Annotated[
-        int | None,
-        option(
-            "face-blur: frames before and after a find where its face is blurred too. Default: 14.", min=0
-        ),
-    ] = None,
-    workers: EngineWorkers = 1,
-    engine: EngineName = None,
+    looking: Looking,
+    given: BoxOptions,
+    at: EngineOptions,
     counting: Counting,
 ) -> None:
-    """Obscure videos in ways that guarantee nothing, to compare private ones with.
+    """Obscure pictures and videos in ways that guarantee nothing, to compare private ones with.
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
     from dpose.media.kinds import left_out
+    from dpose.release.faces import face_finder
     from dpose.release.items import Work
-    from dpose.release.jobs import find_videos
+    from dpose.release.jobs import find_jobs
     from dpose.release.obfuscate import HOLD, check_method
 
     check_method(method)
-    if method != "face-blur" and (detector is not None or hold is not None):
+    finds, console = given.check(method), Console()
+    if not finds and (looking.detector is not None or looking.hold is not None):
         raise DposeError(
             "detector-without-faces",
-            "only --method face-blur looks for faces",
+            "only --method face-blur and --boxes-out look for faces",
             "detector",
             "leave --detector and --hold out",
         )
+    hold = HOLD if looking.hold is None else looking.hold
     work = Work(
-        None, method, detector, HOLD if hold is None else hold, seed, output.keep_audio, **vars(counting)
+        None, method, looking.detector, hold, seed, output.keep_audio, spans=output.spans(), **vars(counting)
     )
-    if work.finder is not None and engine is None:
-        work = replace(work, detector=work.finder)  # read once
-    left: list[str] = []
-    found = find_videos(paths, output.folder(), keep_names=output.keep_names, left=left)
-    console = Console()
-    say_lines(left_out(left), console)
-    found = [(replace(job, about=about_of(settings)), info) for job, info in found]
-    _release_videos(work, found, output, console, engine, workers)
+    if finds and at.engine is None:
+        work = replace(work, detector=face_finder(looking.detector))  # read once
+    folder = output.folder(explain=given.boxes_out is not None)
+    jobs = find_jobs(paths, folder, keep_names=output.keep_names, archives=False)
+    say_lines(left_out(jobs.left), console)
+    jobs = jobs.said(about=about_of(settings))
+    if given.boxes_out is not None:
+        work = _found(work, jobs, given.boxes_out, given.preview, console)
+        if output.out is None:
+            return
+    elif given.boxes is not None:
+        work = _given(work, jobs, given.boxes, given.keep, console)
+    release_jobs(work, jobs, output, console, at)
 
 
-def _release_videos(
-    work: Work,
-    found: list[tuple[Job, VideoInfo]],
-    output: OutputOptions,
-    console: Console,
-    engine: str | None,
-    workers: int,
-) -> None:
-    from dpose.release.batch import release_all, skip_finished
-    from dpose.release.jobs import record_names
+def _found(work: Work, jobs: JobList, out: Path, preview: Path | None, console: Console) -> Work:
+    """Look for faces, write their boxes, and obscure these."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    if engine is not None:
-        release_with(engine, workers, [job for job, _ in found], work, output, console)
-        return
-    sifted = skip_finished([job for job, _ in found], work, console=console)
-    say_lines(sifted.lines, console)
-    if not (todo := sifted.todo):
-        return
-    infos = {job.place: info for job, info in found}
-    names = record_names(todo, output.folder())
-    frames = sum(infos[job.place].frames for job in todo)
-    tell_each(lambda advance: release_all(todo, work, progress=advance), len(todo), frames, console)
-    if work.config is not None:
-        say_sum(len(todo), console)
-    output.say_names(names, console)
+    from dpose.release.boxes import matched, write_boxes
+    from dpose.release.finding import draw_found, find_boxes
+
+    problems: list[DposeError] = []
+    columns = (TextColumn("looking for faces"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("files", total=len(jobs))
+        found = find_boxes(work, jobs, problems.append, lambda: bar.advance(task))
+    if len(problems) == len(jobs):
+        raise problems[0]
+    write_boxes(out, found)
+    say_lines([f"skipped: {error.line()}" for error in problems], console)
+    files = len({box.file for box in found})
+    console.print(
+        f"{len(found):,} boxes in {files:,} of {len(jobs):,} files, in {out}, for you alone. Correct it and give it "
+        "back with --boxes; --keep 2,5 leaves numbers open.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if preview is not None:
+        drawn = draw_found(jobs, found, preview)
+        console.print(
+            f"{drawn:,} pictures with their boxes drawn, nothing obscured, in {preview}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return replace(work, boxes=matched(found, jobs)[0])
+
+
+def _given(work: Work, jobs: JobList, file: Path, keep: str | None, console: Console) -> Work:
+    """Obscure the boxes of a file alone."""
+    from dpose.release.boxes import leave_open, matched, read_boxes
+
+    boxes = read_boxes(file)
+    given, others = matched(boxes if keep is None else leave_open(boxes, keep), jobs)
+    bare = [source for source in jobs.sources if not given[str(Path(source).absolute())]]
+    for what, names in (("without a box, and shown as they are", bare), ("boxes of files not named", others)):
+        if names:
+            more = " ..." if len(names) > 3 else ""
+            say_lines([f"{what}: {len(names):,} ({', '.join(names[:3])}{more})"], console)
+    return replace(work, boxes=given)

@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from dpose.cli.options import option, plain_console
 from dpose.cli.release_options import EngineName, EngineWorkers
+from dpose.errors import DposeError
 
 Annotations = Annotated[str | None, option("The label file, relative to ROOT, where it has another name.")]
 
@@ -51,6 +52,10 @@ def check_labels(
                 checked = check_on_engine(units, work, at, lambda: bar.advance(shown))
         report, sheet = check_data(units, lambda: bar.advance(shown), checked)
     console.print(report)
+    if not report.pictures:
+        raise DposeError(
+            "pictures-all-unreadable", f"not one of {len(units.pictures):,} pictures can be used", str(spec)
+        )
     if sheet is not None:
         target = out or Path(f"check-{spec.name}.png")
         # readable by its owner alone: it shows people
@@ -69,7 +74,6 @@ def convert(
 
     Nothing is protected by it: the labels and pictures are the data themselves.
     """
-    from dpose.errors import DposeError
     from dpose.pose.data.spec import SOURCES, DataSpec, open_data
     from dpose.pose.data.yolo import convert_data
 

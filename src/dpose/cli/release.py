@@ -13,14 +13,12 @@ from dpose.cli.options import Settings, option
 from dpose.cli.release_options import (
     ABOUT_CLASS,
     CountingNoised,
-    EngineName,
+    EngineOptions,
     Hiding,
     OutputOptions,
     about_of,
-    release_with,
+    release_jobs,
     say_lines,
-    say_sum,
-    tell_each,
 )
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
@@ -68,8 +66,7 @@ def pixelize_files(
     *,
     hiding: Hiding,
     jpeg: Annotated[bool, option("Write JPEG instead of PNG into a folder.", "--jpeg")] = False,
-    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1,
-    engine: EngineName = None,
+    at: EngineOptions,
     counting: CountingNoised,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages.
@@ -77,15 +74,14 @@ def pixelize_files(
     Each release is counted by what the picture shows; another release of the same picture needs --again.
     """
     from dpose.media.kinds import left_out
-    from dpose.release.batch import release_all, skip_finished
     from dpose.release.config import AUTO, LEARNED, Pixelization
     from dpose.release.explain import explain_release
     from dpose.release.items import Work
-    from dpose.release.jobs import find_jobs, record_names
+    from dpose.release.jobs import find_jobs
     from dpose.release.plans import plan_of
 
     console = Console()
-    about = about_of(settings)
+    about, spans = about_of(settings), output.spans()
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
         settings.pop("epsilon"),
@@ -100,40 +96,25 @@ def pixelize_files(
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     say_lines(left_out(jobs.left), console)
     jobs = jobs.said(about=about)
-    hiding.draw(jobs, config, released=False)
+    hiding.draw(jobs, config, spans, released=False)
     hiding.say_preset(console)
     if explain or hiding.protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_release(*plan_of(job.source, config), curve=explain):
+            for line in explain_release(*plan_of(job.source, config, spans), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
-    work = Work(config, keep_sound=output.keep_audio, **vars(counting))
-    if engine is not None:
-        if hiding.explain_picture is not None:
-            raise DposeError(
-                "drawing-with-engine",
-                "an engine's releases are not drawn on",
-                "explain-picture",
-                "leave one of them out",
-            )
-        release_with(engine, workers, jobs, work, output, console)
-        return
-    sifted = skip_finished(jobs, work, workers=workers, console=console)
-    say_lines(sifted.lines, console)
-    if not (todo := sifted.todo):
-        return
-    names = record_names(todo, folder)
-    tell_each(
-        lambda advance: release_all(todo, work, workers=workers, progress=advance),
-        len(todo),
-        None if any(job.video for job in todo) else 0,
-        console,
-    )
-    hiding.draw(todo, config, released=True)
-    say_sum(len(todo), console)
-    output.say_names(names, console)
+    work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
+    if at.engine is not None and hiding.explain_picture is not None:
+        raise DposeError(
+            "drawing-with-engine",
+            "an engine's releases are not drawn on",
+            "explain-picture",
+            "leave one of them out",
+        )
+    if done := release_jobs(work, jobs, output, console, at):
+        hiding.draw(done, config, spans, released=True)
 
 
 def restore_archive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dpose.media.spans import Span
     from dpose.privacy.neighbours import Neighbours
     from dpose.privacy.sections import About
     from dpose.privacy.statement import PrivacyStatement
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dpose.release.jobs import Job
 
 Public = Annotated[bool, option("The files need no protection: the account does not count them.", "--public")]
+
+
 EngineName = Annotated[
     str | None,
     option(
@@ -33,6 +35,14 @@ EngineWorkers = Annotated[int, option("An engine's processes.", "--workers", min
 
 
 @dataclass(frozen=True)
+class EngineOptions:
+    """Options for who works on many files."""
+
+    workers: Annotated[int, option("Pictures, frames or processes at work.", min=1)] = 1
+    engine: EngineName = None
+
+
+@dataclass(frozen=True)
 class Hiding:
     """Options for what a release hides: by a preset, told and drawn."""
 
@@ -41,7 +51,7 @@ class Hiding:
         option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."),
     ] = None
     face_size: Annotated[
-        str | None, option("WxH pixels of a face, for --protect and --explain-picture. Default: 100x100.")
+        str | None, option("WxH pixels of a face for --protect and --explain-picture, or 100x100.")
     ] = None
     explain: Annotated[bool, option("Say what the setting will do; release nothing.", "--explain")] = False
     explain_picture: Annotated[
@@ -69,12 +79,15 @@ class Hiding:
 
             console.print(preset_line(self.protect, self.face_size or FACE_SIZE), highlight=False)
 
-    def draw(self, jobs: Sequence[Job], config: ReleaseConfig, *, released: bool) -> None:
+    def draw(
+        self, jobs: Sequence[Job], config: ReleaseConfig, spans: Sequence[Span], *, released: bool
+    ) -> None:
         """Draw what the release of one file hides, if a drawing is wanted.
 
         Args:
             jobs: One.
             config: How it is released.
+            spans: Of a film, what is released.
             released: Whether it has been released: a picture is drawn on then.
 
         Raises:
@@ -103,7 +116,7 @@ class Hiding:
                 str(file),
                 "choose another name",
             )
-        plan, rate = plan_of(job.source, config)
+        plan, rate = plan_of(job.source, config, spans)
         is_picture = job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
         shown = read_pixels(job.target) if released and is_picture else None
         draw_explanation(plan, file, rate=rate, face=parse_face(self.face_size or FACE_SIZE), released=shown)
@@ -142,7 +155,7 @@ def about_of(settings: dict[str, Any]) -> About:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The options for what is written."""
+    """The options for what is written, and of how much of a film."""
 
     out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = (
         None
@@ -150,8 +163,28 @@ class OutputOptions:
     keep_audio: Annotated[bool, option("Copy a video's sound, unprotected.", "--keep-audio")] = False
     keep_names: Annotated[
         bool,
-        option("Keep the files' names, which may identify; they are numbered otherwise.", "--keep-names"),
+        option("Keep the files' names, which may identify; else they are numbered.", "--keep-names"),
     ] = False
+    starts: Annotated[
+        list[str] | None,
+        option("Of a film, only from here (12.5, 1:02); repeat with --to for several.", "--from"),
+    ] = None
+    ends: Annotated[list[str] | None, option("And to here; the rest is left out.", "--to")] = None
+
+    def spans(self) -> tuple[Span, ...]:
+        """The spans of films that are released; none for whole films.
+
+        Raises:
+            DposeError: a time is malformed, or they do not pair.
+        """
+        if not (self.starts or self.ends):
+            return ()
+        from dpose.media.spans import paired
+
+        found = paired(self.starts or (), self.ends or ())
+        if len(found) < max(len(self.starts or ()), len(self.ends or ())):
+            print("Spans that overlap or touch are taken as one.")
+        return found
 
     def folder(self, *, explain: bool = False) -> Path:
         """Where to write.
@@ -196,8 +229,6 @@ def tell_each(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from dpose.media.video import file_notes
-
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -218,11 +249,58 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
-            # an original that has gone since stops none of the others
-            with contextlib.suppress(DposeError):
-                for note in file_notes(job.source):
-                    bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
+            for note in job.notes:
+                bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
+
+
+def release_jobs(
+    work: Work,
+    jobs: Sequence[Job],
+    output: OutputOptions,
+    console: Console,
+    at: EngineOptions,
+    frames: int | None = None,
+) -> Sequence[Job]:
+    """Release what is not released yet, and tell each.
+
+    Args:
+        work: How files are released.
+        jobs: The files.
+        output: Where to.
+        console: What is told goes here.
+        at: Who works on them.
+        frames: How many frames the files have together; None if they were not counted.
+
+    Returns:
+        The files that were to be released by this process.
+
+    Raises:
+        DposeError: as `release_all`, or as `release_with`.
+    """
+    from dpose.release.batch import release_all, skip_finished
+    from dpose.release.jobs import record_names
+
+    if at.engine is not None:
+        release_with(at.engine, at.workers, jobs, work, output, console)
+        return ()
+    pending = skip_finished(jobs, work, workers=at.workers, console=console)
+    say_lines(pending.lines, console)
+    if not (todo := pending.todo):
+        return ()
+    names = record_names(todo, output.folder())
+    if not any(job.video for job in todo):
+        frames = 0
+    tell_each(
+        lambda advance: release_all(todo, work, workers=at.workers, progress=advance),
+        len(todo),
+        frames,
+        console,
+    )
+    if work.config is not None:
+        say_sum(len(todo), console)
+    output.say_names(names, console)
+    return todo
 
 
 def release_with(

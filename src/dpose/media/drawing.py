@@ -101,6 +101,25 @@ def draw_number(image: Image, at: ArrayLike, number: int) -> Image:
     return canvas
 
 
+def draw_box(image: Image, box: ArrayLike, number: int) -> Image:
+    """A copy of the picture with a box and its number above it.
+
+    Args:
+        image: uint8, (H, W, 3) RGB; not changed.
+        box: (4,), left, top, width and height, whole pixels.
+        number: To be written.
+
+    Returns:
+        uint8, (H, W, 3) RGB.
+    """
+    canvas = np.ascontiguousarray(image).copy()
+    left, top, wide, tall = (int(value) for value in np.asarray(box))
+    heavy = max(1, round(min(canvas.shape[:2]) / 300))
+    for colour, width in ((_OUTLINE, 3 * heavy), (DEFAULT_COLOUR, heavy)):
+        cv2.rectangle(canvas, (left, top), (left + wide - 1, top + tall - 1), colour, width)
+    return draw_number(canvas, (left + wide / 2, top), number)
+
+
 def picture_grid(
     images: Sequence[Image],
     columns: int,

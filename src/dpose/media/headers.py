@@ -243,7 +243,10 @@ def _png(data: bytes) -> Header:
         most = max(1, (1 << bits) - 1)
         key = tuple((level & most) * ((1 << depth) - 1) // most for level in _levels(clear, channels))
     alpha = kind in (4, 6) or clear is not None
-    return Header("png", width, height, b"IEND" in chunks, channels, depth, alpha=alpha, key=key)
+    frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
+    return Header(
+        "png", width, height, b"IEND" in chunks, channels, depth, images=max(1, frames), alpha=alpha, key=key
+    )
 
 
 def _levels(clear: bytes, channels: int) -> tuple[int, ...]:
@@ -255,7 +258,7 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     while at + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, at)
         name = data[at + 4 : at + 8]
-        yield name, data[at + 8 : at + 8 + length] if name in (b"tRNS", b"eXIf") else b""
+        yield name, data[at + 8 : at + 8 + length] if name in (b"tRNS", b"eXIf", b"acTL") else b""
         if name == b"IEND":
             return
         at += 12 + length
@@ -280,7 +283,10 @@ def _webp(data: bytes) -> Header:
         name == b"ALPH" or (name == b"VP8X" and body[0] & 0x10) or (name == b"VP8L" and body[4] & 0x10)
         for name, body in chunks
     )
-    return Header("webp", width, height, len(data) >= declared + 8, lossy=lossy, alpha=alpha)
+    frames = sum(name == b"ANMF" for name, _ in chunks)
+    return Header(
+        "webp", width, height, len(data) >= declared + 8, lossy=lossy, images=max(1, frames), alpha=alpha
+    )
 
 
 def _webp_chunks(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:

@@ -40,6 +40,13 @@ def pixel_hash(image: NDArray[Any]) -> str:
     return total.hexdigest()
 
 
+def eight_bits(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """A picture (H, W) or (H, W, C) with 8 bits a value, (H, W, C): 16 bits lose their low byte."""
+    deep = image.dtype == np.uint16
+    shown: NDArray[np.uint8] = (image >> 8).astype(np.uint8) if deep else image
+    return shown if shown.ndim == 3 else shown[:, :, None]
+
+
 def as_shown(image: NDArray[Any]) -> NDArray[np.uint8]:
     """A picture or clip as `read_image` gives it, uint8 (..., 3): 16 bits lose their low byte, grey is repeated."""
     colour = image if image.ndim >= 3 else image[:, :, None]

@@ -96,6 +96,14 @@ def picture_header(path: str | Path) -> Header:
     return _checked_header(read_bytes(path), str(path))
 
 
+def picture_notes(header: Header) -> tuple[str, ...]:
+    """What of a picture file is left out or changed when it is read, by its header alone."""
+    notes = [f"its transparent parts are laid on {BACKGROUND}"] if header.alpha else []
+    if header.images > 1:
+        notes.append(f"of {header.images:,} pictures in the file the first is taken")
+    return tuple(notes)
+
+
 def image_size(path: str | Path) -> tuple[int, int]:
     """(H, W) of a picture file as stored, without decoding it; EXIF orientation is not applied.
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import lazy_loader
 import numpy as np
@@ -27,14 +27,26 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.container import UNSTAMPED, is_cover, opened_video, picture_stream
 from dpose.media.frame_count import counted_frames, empty_chunks, shown_frames
-from dpose.media.images import BACKGROUND, picture_header
-from dpose.media.kinds import kind_of
 from dpose.media.shown import UPRIGHT, Display, display_of, shown_array
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
 MAX_FRAME_PIXELS = 100_000_000
 """Larger frames are refused before they are decoded."""
+
+
+class Part(NamedTuple):
+    """A part of a film that is kept, in ticks since the film begins.
+
+    Attributes:
+        start: The first frame's time stamp.
+        stop: The part's end: what is shown there or later is no more in it.
+        at: When the first frame is shown, with what was left out before it gone.
+    """
+
+    start: int
+    stop: int
+    at: int
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,8 @@ class VideoInfo:
         notes: What of the file is left out or changed, for the terminal.
         length: How long its pictures are declared to last, in seconds; None if nothing says.
         whole_length: As `length`, of all that the container holds.
+        parts: What is kept of a film that was cut (`dpose.media.spans.cut`); empty for a whole film.
+        film: The whole film that was cut; None for a whole film.
     """
 
     path: Path
@@ -75,6 +89,16 @@ class VideoInfo:
     notes: tuple[str, ...] = ()
     length: Fraction | None = None
     whole_length: Fraction | None = None
+    parts: tuple[Part, ...] = ()
+    film: VideoInfo | None = None
+
+    def moved(self, tick: Fraction) -> Fraction | None:
+        """When what the film shows at a tick is shown, in ticks; None if that is left out."""
+        if not self.parts:
+            return tick
+        return next(
+            (tick - part.start + part.at for part in self.parts if part.start <= tick < part.stop), None
+        )
 
     @property
     def first_tick(self) -> int:
@@ -170,24 +194,6 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     )
 
 
-def file_notes(path: str | Path) -> tuple[str, ...]:
-    """Say what of a picture or video is left out or changed when it is read, by its headers alone.
-
-    Raises:
-        DposeError: it cannot be read.
-    """
-    if kind_of(path) == "video":
-        with opened_video(Path(path)) as container:
-            stream = picture_stream(container, Path(path))
-            first = next(container.decode(stream), None)
-            return () if first is None else _left_out(container, stream, display_of(first))
-    header = picture_header(path)
-    notes = [f"its transparent parts are laid on {BACKGROUND}"] if header.alpha else []
-    if header.images > 1:
-        notes.append(f"of {header.images:,} pictures in the file the first is taken")
-    return tuple(notes)
-
-
 def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
     """Say what of a container is not taken, and what is changed."""
     cameras = sum(not is_cover(other) for other in container.streams.video) - 1
@@ -202,14 +208,15 @@ def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def frame_times(info: VideoInfo) -> list[Fraction]:
-    """When each frame that is shown is shown, in seconds, in order: the container's time stamps, which are public.
+def frame_ticks(info: VideoInfo) -> list[int]:
+    """When each frame of a whole film is shown, in ticks, in order: the container's time stamps, which are public.
 
     Raises:
         DposeError: as `read_frames`, where packets do not say it.
     """
     if not info.stamped:
-        return [number / info.rate for number in range(info.frames)]
+        step = max(1, round(1 / (info.rate * info.time_base)))
+        return [number * step for number in range(info.frames)]
     with opened_video(info.path) as container:
         stamps = [
             packet.pts - info.first_tick
@@ -218,7 +225,17 @@ def frame_times(info: VideoInfo) -> list[Fraction]:
         ]
     if len(stamps) != info.frames:
         stamps = [frame.pts for frame in read_frames(info)]
-    return [stamp * info.time_base for stamp in sorted(stamps)]
+    return sorted(stamps)
+
+
+def frame_times(info: VideoInfo) -> list[Fraction]:
+    """When each frame that is shown is shown, in seconds, in order.
+
+    Raises:
+        DposeError: as `frame_ticks`.
+    """
+    moved = (info.moved(Fraction(tick)) for tick in frame_ticks(info.film or info))
+    return [tick * info.time_base for tick in moved if tick is not None]
 
 
 @dataclass
@@ -261,24 +278,15 @@ def read_frames(
         stream = picture_stream(container, info.path)
         stream.thread_type = "AUTO"
         sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
-        count, last = 0, -1
+        count, kept, last = 0, 0, -1
         primer = None
         for packet in _packets_of(container, [stream, *([sound] if sound else [])], damage):
             if sound is not None and packet.stream.type == "audio":
                 assert writer is not None
-                shift = round(info.start / packet.time_base)
-                if packet.dts is not None:
-                    packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
-                # what an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of
-                # sound needs to begin with
-                if packet.dts is not None and packet.is_discard:
-                    primer = packet
-                elif packet.dts is not None:
-                    if primer is not None:
-                        writer.add_sound(primer)
-                        primer = None
-                    writer.add_sound(packet)
+                primer = _copy_sound(packet, info, writer, primer)
                 continue
+            if info.parts and sound is None and last >= info.parts[-1].stop:
+                break  # nothing after it is kept
             for picture in _decoded(packet, damage):
                 _check_opaque(picture, info.path, stream)
                 if (picture.height, picture.width) != (first_size := _stored_size(info)):
@@ -288,22 +296,49 @@ def read_frames(
                         f"{first_size[0]} as the first",
                         str(info.path),
                     )
-                pts = _stamp(picture, info, count, last, damage is not None)
-                pixels = shown_array(picture, info.display, info.grey)
-                yield Frame(pixels, pts, int(picture.duration or 0))
-                count, last = count + 1, pts
-                while count in info.repeated:
-                    last = _stamp(None, info, count, last, damage is not None)
-                    yield Frame(pixels, last, int(picture.duration or 0))
-                    count += 1
-    if count != info.frames and damage is None:
+                stamps = [_stamp(picture, info, count, last, damage is not None)]
+                while count + len(stamps) in info.repeated:
+                    stamps.append(_stamp(None, info, count + len(stamps), stamps[-1], damage is not None))
+                count, last = count + len(stamps), stamps[-1]
+                if shown := [at for stamp in stamps if (at := info.moved(Fraction(stamp))) is not None]:
+                    pixels, kept = shown_array(picture, info.display, info.grey), kept + len(shown)
+                    yield from (Frame(pixels, int(at), int(picture.duration or 0)) for at in shown)
+    if kept != info.frames and damage is None:
         raise DposeError(
             "video-length-differs",
-            f"the video {'ends early' if count < info.frames else 'is longer than it says'}: {count} of "
+            f"the video {'ends early' if kept < info.frames else 'is longer than it says'}: {kept} of "
             f"{info.frames} frames could be decoded",
             str(info.path),
             "copy or download it again",
         )
+
+
+def _copy_sound(packet: Any, info: VideoInfo, writer: SoundWriter, primer: Any) -> Any:
+    """Copy a packet of sound that is heard, at its time.
+
+    What an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of sound needs to
+    begin with.
+
+    Returns:
+        That packet, until it is copied.
+    """
+    if packet.dts is None:
+        return primer
+    shift = round(info.start / packet.time_base)
+    packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
+    if packet.is_discard:
+        return packet
+    scale = packet.time_base / info.time_base
+    tick, length = packet.pts * scale, max(0, (packet.duration or 0) - 1) * scale
+    # one that runs on beyond its part would overlap the next part's first
+    if (at := info.moved(tick)) is None or info.moved(tick + length) != at + length:
+        return None
+    shift = round((tick - at) * info.time_base / packet.time_base)
+    packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
+    if primer is not None:
+        writer.add_sound(primer)
+    writer.add_sound(packet)
+    return None
 
 
 class VideoReader:

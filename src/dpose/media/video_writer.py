@@ -27,6 +27,10 @@ LIMITED = 1
 """Number of the colour range that videos usually have (ITU-T H.273): black is 16 and white 235."""
 
 
+SIZED = "rows or columns were repeated: {width}x{height} before"
+"""What a written file says of its size where its sides are even and the video's are not."""
+
+
 class VideoWriter:
     """Encodes frames (H.264) with the time stamps they are given; made by `open_writer`."""
 
@@ -37,6 +41,8 @@ class VideoWriter:
         # half-size chroma needs even sides, and few players show other chroma
         grown = info.height % 2, info.width % 2
         stream.height, stream.width = info.height + grown[0], info.width + grown[1]
+        if any(grown):
+            container.metadata["comment"] = SIZED.format(width=info.width, height=info.height)
         stream.pix_fmt = "yuv420p"
         # or players guess, and take BT.601's red for BT.709's
         coded = stream.codec_context
@@ -129,6 +135,19 @@ class VideoWriter:
             if duration:
                 packet.duration = duration
             self._container.mux(packet)
+
+
+def written_size(info: VideoInfo) -> tuple[int, int]:
+    """Width and height of what a video was written from: its own, but for a row and column that were repeated.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
+    with opened_video(info.path) as container:
+        said = container.metadata.get("comment") or container.metadata.get("COMMENT")
+    sizes = ((info.width - wide, info.height - tall) for wide in (0, 1) for tall in (0, 1))
+    found = [size for size in sizes if said == SIZED.format(width=size[0], height=size[1])]
+    return found[0] if found else (info.width, info.height)
 
 
 def check_writable(path: Path) -> None:

@@ -306,6 +306,21 @@ class JointMap:
         return out
 
 
+def check_in_common(source: Skeleton, target: Skeleton, way: JointMap) -> None:
+    """Refuse two skeletons where `way`, from one to the other, gives none of the other's joints.
+
+    Raises:
+        DposeError: no joint is in common.
+    """
+    if len(way.missing) == len(target):
+        raise DposeError(
+            "joints-none-in-common",
+            f"has {', '.join(source.joints[:3])} ... and none of the joints that are wanted: "
+            f"{', '.join(target.joints[:3])} ...",
+            fix="train on one of them, or name joints alike",
+        )
+
+
 def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool = False) -> JointMap:
     """Return the map from one skeleton to another, by the joints' names; LSP's "neck" is MPII's "upper_neck".
 

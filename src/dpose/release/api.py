@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
+from dpose.media.spans import Time, spans_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
@@ -108,6 +109,7 @@ class FileTerms(TypedDict, total=False):
     public: bool
     again: bool
     about: About
+    spans: Sequence[tuple[Time, Time | None]]
 
 
 class PixelizeSettings(PixelizationSettings, ArrayTerms, total=False):
@@ -305,6 +307,9 @@ def release_video(
         public: True if the original is declared public. A public original is not counted.
         again: True to allow a second release of this video, for what both cost together.
         about: As for `pixelize`.
+        spans: Beginning and end of each part to release, in seconds or as "1:02.5", an end of None for the film's; the
+            rest is left out. Neighbours are those of all of them together, and the cost is the whole film's: another
+            span of it is a second release. The spans are public.
         settings: The other fields of `Projection`: restore, colour and chroma (as for `pixelize`; what is clipped, and
             a paper's, has rgb); k (the most values to keep of a group of frames) and pool (frames of a group), each
             chosen by the noise where it is left out; clip_norm (bound on the L2 norm of a group's projected values,
@@ -322,7 +327,8 @@ def release_video(
     near = either(neighbours, protect, face_size)
     terms, chosen = _parted(settings, FileTerms)
     progress, about = terms.pop("progress", None), terms.pop("about", NOT_SAID)
-    work = Work(Projection.of(epsilon, delta, near, operator, **chosen), **terms)
+    spans = spans_of(terms.pop("spans", ()))
+    work = Work(Projection.of(epsilon, delta, near, operator, **chosen), spans=spans, **terms)
     return release_one(work, Job(Path(path), Path(out), about=about), progress=progress)
 
 

@@ -112,7 +112,7 @@ class _Batch:
                 self.written.append((item, ended.result))
                 if len(self.written) >= self.size:
                     self._settle(self.written)
-            yield item.job, ended.result.statement
+            yield replace(item.job, notes=ended.result.notes), ended.result.statement
         self._settle(self.written)
         yield from self._notes()
 
@@ -316,7 +316,7 @@ def release_corpus(
             "leave one of them out",
         ) from error
     parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
-    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again)
+    corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
     with _Batch(work, corpus, say) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
     try:

@@ -55,6 +55,17 @@ def stamped_picture(released: Shown | ReleasedValues, suffix: str, statement: Pr
     return stamp(data, made, line)
 
 
+def stamped_pixels(pixels: NDArray[np.uint8], suffix: str, statement: PrivacyStatement) -> bytes:
+    """A picture's file with its statement and its seal, which is of the file alone: it holds no released values.
+
+    Raises:
+        DposeError: another suffix than ".png", ".jpg" or ".jpeg".
+    """
+    data = encode_image(pixels, suffix, compression=PNG_LEVEL)
+    made, line = sealed_file(hashlib.sha256(data).hexdigest(), statement)
+    return stamp(data, made, line)
+
+
 def encoded(released: Shown | ReleasedValues, suffix: str) -> bytes:
     """A released picture's file, without statement.
 
@@ -113,7 +124,7 @@ def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> 
         DposeError: it cannot be written.
     """
     digest = file_digest(temporary)
-    made, line = sealed_video(digest, statement)
+    made, line = sealed_file(digest, statement)
     made = bound_to(digest, made)
     content = json.loads(made.to_json()) | {LINE: line}
     write_atomic(sidecar_of(video), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -195,10 +206,10 @@ def sealed(
     return _sealed(statement, digests | ({FILE: hashlib.sha256(file).hexdigest()} if file else {}))
 
 
-def sealed_video(file_sha256: str, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
-    """The statement of a video with its seal's hash, and the seal as one line.
+def sealed_file(file_sha256: str, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+    """The statement of a file with its seal's hash, and the seal as one line.
 
-    The seal is of the file alone: a video is lossy and holds no released values.
+    The seal is of the file alone: a video is lossy and holds no released values, as does a picture that was obscured.
     """
     return _sealed(statement, {FILE: file_sha256})
 

@@ -9,7 +9,7 @@ Nothing here reads or writes the account.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,15 @@ from numpy.typing import NDArray
 from dpose.account import Charge
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, same_file_check, write_atomic
+from dpose.media.identity import eight_bits
+from dpose.media.images import picture_notes
+from dpose.media.spans import Span, cut
 from dpose.media.video import VideoInfo, probe, read_frames
 from dpose.media.video_writer import open_writer, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
+from dpose.release.boxes import FoundBox
 from dpose.release.config import Pixelization, ReleaseConfig
 from dpose.release.counting import (
     ReleaseCount,
@@ -33,8 +37,9 @@ from dpose.release.counting import (
     release_charge,
     settings_digest,
 )
-from dpose.release.embed import stamped_picture, write_sidecar
+from dpose.release.embed import stamped_picture, stamped_pixels, write_sidecar
 from dpose.release.faces import FaceFinder, face_finder
+from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.mechanism import claim_noise_key
 from dpose.release.obfuscate import HOLD, Obfuscator
@@ -64,14 +69,16 @@ class Work:
     """How every file of a command is released.
 
     Attributes:
-        config: The configuration; None to obscure videos instead.
+        config: The configuration; None to obscure files instead.
         method: The method of obscuring, one of `obfuscate.METHODS`; "" with a configuration.
+        boxes: For obscuring, of each file by its absolute path, all that is obscured; None for what the method finds.
         detector: For face-blur: an ONNX face detector, or a finder; None for the bundled cascade.
         hold: For face-blur: frames around a find.
         seed: Makes the noise repeatable and takes the guarantee away; each file has another seed.
         keep_sound: True to copy the sound of videos.
         public: True if the files are declared public. Public files are not counted.
         again: True to allow second releases of an original.
+        spans: Of a film, what is released; empty for all of it. What is released is counted for the whole film.
         sign: With workers: a file that the command has put beside the released ones, by which a worker sees that it
             has the same folder.
     """
@@ -84,6 +91,8 @@ class Work:
     keep_sound: bool = False
     public: bool = False
     again: bool = False
+    spans: tuple[Span, ...] = ()
+    boxes: Mapping[str, tuple[FoundBox, ...]] | None = None
     sign: Path | None = None
 
     @property
@@ -93,7 +102,7 @@ class Work:
         Raises:
             DposeError: the detector cannot be read.
         """
-        if self.method != "face-blur":
+        if self.method != "face-blur" or self.boxes is not None:
             return None
         return self.detector if isinstance(self.detector, FaceFinder) else face_finder(self.detector)
 
@@ -101,15 +110,28 @@ class Work:
         """The seed of one file, whichever other files are left out; None without a seed."""
         return None if self.seed is None else self.seed + (job.place or 0)
 
+    def boxes_of(self, job: Job) -> tuple[FoundBox, ...] | None:
+        """The boxes that were given for a file; None where none were given for any."""
+        return None if self.boxes is None else self.boxes.get(str(job.source.absolute()), ())
+
+    def obscurer(self, job: Job, shape: Shape, seed: int | None) -> Obfuscator:
+        """What obscures a file of a shape.
+
+        Raises:
+            DposeError: as `Obfuscator`.
+        """
+        return Obfuscator(self.method, shape, seed, self.finder, self.hold, self.boxes_of(job))
+
     def settings(self, job: Job, seed: int | None) -> str:
         """The digest of all that decides a released file, beside the original and the key."""
+        finder, boxes = self.finder, self.boxes_of(job)
+        face = "" if finder is None else f" {finder.digest} {self.hold}"
+        given = "" if boxes is None else f" {[replace(box, file='', number=0) for box in boxes]}"
+        what = self.config or self.method + face + given
         if job.video:
-            finder = self.finder
-            face = "" if finder is None else f" {finder.digest} {self.hold}"
-            what = self.config or self.method + face
-            return settings_digest("video", what, seed, self.keep_sound, *job.caveats)
+            return settings_digest("video", what, seed, self.keep_sound, *self.spans, *job.caveats)
         written = (job.target.suffix.lower(), job.archive is not None)
-        return settings_digest("picture", self.config, seed, *written, *job.caveats)
+        return settings_digest("picture", what, seed, *written, *job.caveats)
 
 
 @dataclass(frozen=True)
@@ -121,6 +143,7 @@ class Reading:
         shown: A picture's pixels, or a video that was probed.
         original: What it is for the account; None for a file that was not identified.
         lossy: True for a picture whose compression was lossy.
+        notes: What of the file is left out or changed.
         check: Refuses a video that has changed since.
     """
 
@@ -128,6 +151,7 @@ class Reading:
     shown: NDArray[Any] | VideoInfo
     original: Original | None = None
     lossy: bool = False
+    notes: tuple[str, ...] = ()
     check: Callable[[], None] = lambda: None
 
 
@@ -152,17 +176,21 @@ def read_item(
                 original.check_unchanged(job.source)
             elif identify:
                 original = video_original(info)
+            info = cut(info, work.spans)  # once the whole film is identified, so that its spans' costs add up
             if work.config is not None:
-                return Reading(bind_video(work.config, info, noise), info, original, check=check)
-            obscured = Obfuscator(work.method, video_shape(info), seed, work.finder, work.hold)
-            return Reading(obscured, info, original, check=check)
-        if not isinstance(work.config, Pixelization):
+                plan = bind_video(work.config, info, noise)
+                return Reading(plan, info, original, notes=info.notes, check=check)
+            obscured = work.obscurer(job, video_shape(info), seed)
+            return Reading(obscured, info, original, notes=info.notes, check=check)
+        if work.config is not None and not isinstance(work.config, Pixelization):
             raise DposeError(
                 "operator-not-for-pictures",
                 "pictures are released to files by pixelization",
                 str(job.source),
             )
-        original, pixels, lossy = picture_original(job.source)
+        if work.spans:
+            raise DposeError("span-of-picture", "is a picture, which has no time spans", str(job.source))
+        original, pixels, header = picture_original(job.source)
         if job.original is not None and job.original.hashes != original.hashes:
             raise DposeError(
                 "file-changed",
@@ -170,7 +198,13 @@ def read_item(
                 str(job.source),
                 "run the command again",
             )
-        return Reading(bind(work.config, picture_shape(pixels), noise), pixels, original, lossy)
+        notes = picture_notes(header)
+        if work.config is None:
+            shown = eight_bits(pixels)
+            obscured = work.obscurer(job, picture_shape(shown), seed)
+            return Reading(obscured, shown, original, notes=notes)
+        plan = bind(work.config, picture_shape(pixels), noise)
+        return Reading(plan, pixels, original, header.lossy, notes)
 
 
 def item_charge(work: Work, job: Job, read: Reading, seed: int | None) -> Charge:
@@ -199,6 +233,13 @@ def write_item(
     `add_count` adds what is counted to the statement; `seeded` says that the noise is not secret.
     """
     plan, shown = read.plan, read.shown
+    if isinstance(shown, np.ndarray) and isinstance(plan, Obfuscator):
+        (picture,) = plan.run(iter([shown]))
+        statement = add_count(plan.statement(job.caveats))
+        grey = picture.shape[2] == 1
+        data = stamped_pixels(picture[:, :, 0] if grey else picture, job.target.suffix, statement)
+        write_atomic(job.target, data)
+        return statement
     if isinstance(shown, np.ndarray):
         assert isinstance(plan, PixelizationPlan | PublishedPicturePlan)
         released = plan.release(shown, noise)
@@ -209,9 +250,11 @@ def write_item(
 
     def state(caveats: tuple[str, ...], given: tuple[str, ...]) -> PrivacyStatement:
         if isinstance(plan, Obfuscator):
-            return add_count(plan.statement(given))
+            return add_count(plan.statement(given, work.spans))
         said = (*caveats, *job.caveats)
-        return add_count(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given))
+        return add_count(
+            release_statement(plan, seeded=seeded, caveats=said, conditional_on=given, spans=work.spans)
+        )
 
     def run(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
         return plan.run(frames) if isinstance(plan, Obfuscator) else plan.run(frames, noise, workers)
@@ -317,10 +360,17 @@ class Reserved:
 
 @dataclass(frozen=True)
 class Written:
-    """A released file: its statement, and SHA-256 of all that was written, in the order of `Job.outputs`."""
+    """A released file.
+
+    Attributes:
+        statement: Its statement.
+        digests: SHA-256 of all that was written, in the order of `Job.outputs`.
+        notes: What of the original was left out or changed.
+    """
 
     statement: PrivacyStatement
     digests: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def slight(job: Job) -> Job:
@@ -393,7 +443,7 @@ def release_item(
             workers=workers,
             progress=progress,
         )
-    return Written(statement, tuple(file_digest(path) for path in job.outputs))
+    return Written(statement, tuple(file_digest(path) for path in job.outputs), read.notes)
 
 
 def _check_plan(plan: AnyPlan | Obfuscator, item: Reserved, *, seeded: bool) -> None:

@@ -57,6 +57,7 @@ class Job:
         charge: What its release takes from the account, if that was compared.
         caveats: What its statement tells the reader besides.
         about: What its statement says of who releases the file, to whom and what for.
+        notes: What of the original was left out or changed, once it was released; for the terminal.
     """
 
     source: Path
@@ -68,6 +69,7 @@ class Job:
     charge: Charge | None = None
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
+    notes: tuple[str, ...] = ()
 
     @property
     def video(self) -> bool:
@@ -117,6 +119,7 @@ class JobList(Sequence[Job]):
         left: Files of the folders that are neither picture nor video, and are left out.
         caveats: As each job's.
         about: As each job's.
+        archives: True if pictures have archives.
     """
 
     sources: Sequence[str]
@@ -129,6 +132,15 @@ class JobList(Sequence[Job]):
     left: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
+    archives: bool = True
+
+    def names(self) -> list[str]:
+        """What each original is called: below the folder that was named, or below that of all where names are alike."""
+        below = [source[start:] for source, start in zip(self.sources, self.starts, strict=True)]
+        if len(set(below)) < len(below):
+            base = os.path.commonpath([Path(source).absolute().parent for source in self.sources])
+            below = [os.path.relpath(Path(source).absolute(), base) for source in self.sources]
+        return [Path(name).as_posix() for name in below]
 
     def said(self, *, about: About = NOT_SAID, caveats: tuple[str, ...] = ()) -> JobList:
         """The same, with what statements say besides."""
@@ -146,7 +158,8 @@ class JobList(Sequence[Job]):
         below = Path(self.sources[place][self.starts[place] :])
         suffix = ".mp4" if self.videos[place] else self.suffix
         job = Job(source, self.out) if self.single else _in_folder(source, below, self.out, suffix, number)
-        return replace(job, place=place, caveats=self.caveats, about=self.about)
+        archive = job.archive if self.archives else None
+        return replace(job, archive=archive, place=place, caveats=self.caveats, about=self.about)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -159,6 +172,7 @@ def find_jobs(
     keep_names: bool = False,
     suffix: str = ".png",
     videos_alone: bool = False,
+    archives: bool = True,
 ) -> JobList:
     """Which files to release, and where to.
 
@@ -171,6 +185,7 @@ def find_jobs(
         keep_names: Give them their originals' names instead of numbers, and folders below.
         suffix: Suffix of released pictures in a folder: .png or .jpg.
         videos_alone: Take no pictures; those in a folder are left out.
+        archives: True if pictures have archives.
 
     Raises:
         DposeError: nothing is found, two files would get one name, or an original would be overwritten.
@@ -179,11 +194,17 @@ def find_jobs(
     if not found:
         kind = "video" if videos_alone else "picture or video"
         raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
-    single = out.suffix.lower() in (*PICTURES, ".npz") or kind_of_name(out) == "video"
+    if not out.is_dir() and _is_no_folder(out, archives):
+        raise DposeError(
+            "out-suffix-unknown", "cannot be written", str(out), "use .png or .jpg, or name a folder"
+        )
+    single = (
+        out.suffix.lower() in (*PICTURES, *((".npz",) if archives else ())) or kind_of_name(out) == "video"
+    )
     single = single and not out.is_dir()
     first = 0 if keep_names or single else first_number(out)
     starts, videos = array("L", (start for start, _ in found.values())), bytes(v for _, v in found.values())
-    jobs = JobList(list(found), starts, videos, out, single, suffix, first, tuple(left))
+    jobs = JobList(list(found), starts, videos, out, single, suffix, first, tuple(left), archives=archives)
     if single:
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
@@ -196,6 +217,12 @@ def find_jobs(
             check_writable(job.target)
     _refuse_collisions(jobs)
     return jobs
+
+
+def _is_no_folder(out: Path, archives: bool) -> bool:
+    """True for the name of a picture or archive of a kind that is not written: nobody calls a folder so."""
+    suffix = out.suffix.lower()
+    return (kind_of_name(out) == "picture" and suffix not in PICTURES) or (suffix == ".npz" and not archives)
 
 
 def find_videos(

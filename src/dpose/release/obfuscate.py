@@ -1,4 +1,4 @@
-"""Ways to obscure a video that guarantee nothing: what private releases are compared with.
+"""Ways to obscure a picture or video that guarantee nothing: what private releases are compared with.
 
     picture_after = Obfuscator("blur", Shape(frames=1, height=240, width=320, channels=3)).apply(frame)
 
@@ -19,9 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.spans import Span
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release.boxes import FoundBox
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
+from dpose.release.plans import spans_given, spans_record
 from dpose.units import Unit
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
@@ -33,6 +36,10 @@ BLOCK = 16
 """Side of the pixelation's blocks, pixels."""
 SHIFT, SCALE, TURN = 0.1, 0.1, 10.0
 """How far a video is shifted (of its sides), scaled (relative to 1) and turned (degrees) at most."""
+MISSED = (
+    "faces that the detector missed are shown as they were, what it took for faces is blurred, and bodies, clothes and "
+    "places are always shown"
+)
 FACE_MARGIN = 0.1
 """A share of a found face's side: how much more is blurred on each side."""
 HOLD = 14
@@ -40,18 +47,20 @@ HOLD = 14
 
 
 class Obfuscator:
-    """One of `METHODS`, for the frames of one video.
+    """One of `METHODS`, for the frames of one video or for one picture.
 
     isr-WxH: means over cells, W x H of them, then a shift, a scale and a rotation drawn once for the video, then
     enlarged to the video's own size without smoothing. face-blur: every face that a detector finds is blurred, in the
-    frames around it too. blur: all of the frame. pixelate: means of blocks.
+    frames around it too. blur: all of the frame. pixelate: means of blocks. Where boxes are given these alone are
+    obscured, by any method but isr.
 
     Args:
         method: One of `METHODS`.
-        shape: The video's sizes.
+        shape: The video's or picture's sizes.
         seed: For isr's transformation; None draws one.
         finder: For face-blur; the bundled cascade by default.
         hold: For face-blur: for how many frames before and after a find its face is blurred where none is found.
+        boxes: What is obscured and nothing else; None for the whole frame, or the faces that are found.
 
     Raises:
         DposeError: unknown method, a video smaller than isr's grid, or scikit-image is missing.
@@ -64,9 +73,11 @@ class Obfuscator:
         seed: int | None = None,
         finder: FaceFinder | None = None,
         hold: int = HOLD,
+        boxes: Sequence[FoundBox] | None = None,
     ) -> None:
         check_method(method)
-        self.method, self.shape, self.hold = method, shape, hold
+        self.method, self.shape, self.hold, self.boxes = method, shape, hold, boxes
+        self._checked(boxes or ())
         self.faces = self.without = self.open = 0
         if method.startswith("isr-"):
             columns, rows = (int(n) for n in method.removeprefix("isr-").split("x"))
@@ -78,7 +89,7 @@ class Obfuscator:
                 )
             self._grid = (columns, rows)
             self._matrix = random_motion(columns, rows, np.random.default_rng(seed))
-        if method == "face-blur":
+        if method == "face-blur" and boxes is None:
             self.finder = finder or face_finder()
 
     def run(self, frames: Iterable[Picture]) -> Iterator[Picture]:
@@ -90,13 +101,27 @@ class Obfuscator:
         Yields:
             uint8, (H, W, C), as many.
         """
-        if self.method != "face-blur":
+        if self.method != "face-blur" and self.boxes is None:
             yield from map(self.apply, frames)
             return
+        for frame, boxes in self.located(frames):
+            yield self._within(frame, boxes)
+
+    def located(self, frames: Iterable[Picture]) -> Iterator[tuple[Picture, Sequence[FoundBox]]]:
+        """Each frame with the boxes that are obscured in it: those given, or those of faces that are found."""
+        if self.boxes is not None:
+            by_frame: dict[int, list[FoundBox]] = {}
+            for box in self.boxes:
+                by_frame.setdefault(box.frame, []).append(box)
+            for number, frame in enumerate(frames):
+                yield frame, by_frame.get(number, ())
+            return
         frames, seen = itertools.tee(frames)
-        for places, frame in zip(held(map(self._found, seen), self.hold), frames, strict=True):
+        for number, (places, frame) in enumerate(
+            zip(held(map(self._found, seen), self.hold), frames, strict=True)
+        ):
             self.open += not places
-            yield self._blurred(frame, places)
+            yield frame, self._faces(places, number)
 
     def apply(self, frame: Picture) -> Picture:
         """One frame, obscured.
@@ -110,25 +135,41 @@ class Obfuscator:
         if self.method.startswith("isr-"):
             return self._inverse_super_resolution(frame)
         if self.method == "face-blur":
-            return self._blurred(frame, self._found(frame))
+            return self._within(frame, self._faces(self._found(frame)))
+        return self._whole(frame)
+
+    def _whole(self, frame: Picture) -> Picture:
+        """One frame, all of it obscured."""
+        if self.method == "face-blur":
+            return _like(cv2.GaussianBlur(frame, (KERNEL, KERNEL), SIGMA), frame)
         if self.method == "blur":
             return _like(cv2.GaussianBlur(frame, (0, 0), PLAIN_SIGMA), frame)
         return self._pixelated(frame)
 
     def caveats(self) -> tuple[str, ...]:
         """What the reader of a statement must know of what was done."""
+        shape = self.shape
+        if self.boxes is not None:
+            where = f" in {len({box.frame for box in self.boxes}):,} of {shape.frames:,} frames"
+            return (
+                f"{len(self.boxes):,} boxes are obscured{'' if shape.still else where}, as they were given; "
+                "all else is shown as it was",
+            )
         if self.method != "face-blur":
             return ()
+        if shape.still:
+            return (f"{self.faces:,} faces were found by {self.finder.about}", MISSED)
         return (
             f"{self.faces:,} faces were found in {self.shape.frames:,} frames by {self.finder.about}; it found none in "
             f"{self.without:,} frames, and in {self.open:,} nothing is blurred, where no find was within {self.hold} "
             "frames",
-            "faces that the detector missed are shown as they were, what it took for faces is blurred, and bodies, "
-            "clothes and places are always shown",
+            MISSED,
         )
 
     def record(self) -> dict[str, str]:
         """What was found and how, by name, for the statement."""
+        if self.boxes is not None:
+            return {"boxes": str(len(self.boxes))}
         if self.method != "face-blur":
             return {}
         finds = {
@@ -142,21 +183,27 @@ class Obfuscator:
             **{name: str(count) for name, count in finds.items()},
         }
 
-    def statement(self, conditional_on: tuple[str, ...] = ()) -> PrivacyStatement:
+    def statement(self, conditional_on: tuple[str, ...] = (), spans: Sequence[Span] = ()) -> PrivacyStatement:
         """The statement of a video that was run through, of kind none.
 
         Args:
             conditional_on: What else its reader must know.
+            spans: Of the film, all that was run through; empty for all of it.
         """
         shape = self.shape
         return PrivacyStatement(
             kind=Kind.NONE,
             unit=Unit.PIXEL,
-            caveats=self.caveats() + conditional_on,
+            caveats=self.caveats() + spans_given(spans) + conditional_on,
             release={
                 "mechanism": f"obfuscation: {self.method}",
-                "shape": {"frames": shape.frames, "height": shape.height, "width": shape.width},
+                "shape": {
+                    "frames": None if shape.still else shape.frames,
+                    "height": shape.height,
+                    "width": shape.width,
+                },
                 **self.record(),
+                **spans_record(spans),
             },
         )
 
@@ -175,18 +222,41 @@ class Obfuscator:
         self.without += not found
         return found
 
-    def _blurred(self, frame: Picture, places: Sequence[Place]) -> Picture:
-        if not places:
-            return frame
-        height, width = frame.shape[:2]
-        blurred = _like(cv2.GaussianBlur(frame, (KERNEL, KERNEL), SIGMA), frame)
-        shown = frame.copy()
+    def _faces(self, places: Sequence[Place], frame: int = 0) -> list[FoundBox]:
+        """The boxes of found faces, a little larger, cut to the picture."""
+        height, width = self.shape.height, self.shape.width
+        found = []
         for top, left, bottom, right in places:
             more = math.ceil(FACE_MARGIN * (right - left))
-            rows = slice(max(0, math.floor(top) - more), max(0, min(height, math.ceil(bottom) + more)))
-            columns = slice(max(0, math.floor(left) - more), max(0, min(width, math.ceil(right) + more)))
-            shown[rows, columns] = blurred[rows, columns]
+            y, x = max(0, math.floor(top) - more), max(0, math.floor(left) - more)
+            tall = min(height, math.ceil(bottom) + more) - y
+            wide = min(width, math.ceil(right) + more) - x
+            if min(tall, wide) > 0:
+                found.append(FoundBox("", 0, frame, x, y, wide, tall))
+        return found
+
+    def _within(self, frame: Picture, boxes: Sequence[FoundBox]) -> Picture:
+        if not boxes:
+            return frame
+        obscured, shown = self._whole(frame), frame.copy()
+        for box in boxes:
+            shown[box.rows, box.columns] = obscured[box.rows, box.columns]
         return shown
+
+    def _checked(self, boxes: Sequence[FoundBox]) -> None:
+        if boxes and self.method.startswith("isr-"):
+            raise DposeError(
+                "boxes-without-place", f"{self.method} moves all of a picture, and has no boxes", "method"
+            )
+        for box in boxes:
+            across, down = range(self.shape.width)[box.columns], range(self.shape.height)[box.rows]
+            if not (across and down and box.frame < self.shape.frames):
+                raise DposeError(
+                    "box-outside-picture",
+                    f"box {box.number} lies outside {self.shape.width} x {self.shape.height} pixels and "
+                    f"{self.shape.frames:,} frames",
+                    fix="mend it or take it out of --boxes",
+                )
 
     @cached_property
     def _blocks(self) -> tuple[int, int]:

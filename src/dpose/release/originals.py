@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.media.headers import read_header
+from dpose.media.headers import Header, read_header
 from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, read_bytes
 from dpose.media.video import VideoInfo
@@ -73,11 +73,11 @@ def array_original(frames: Sequence[Any], *, clip: bool) -> Original:
     return Original("a clip in memory", hashes, len(held) * height * width, "video", linked=linked)
 
 
-def picture_original(path: Path) -> tuple[Original, NDArray[Any], bool]:
+def picture_original(path: Path) -> tuple[Original, NDArray[Any], Header]:
     """A picture file, read once.
 
     Returns:
-        It; its pixels, as `read_pixels` gives them; and whether their compression was lossy.
+        It; its pixels, as `read_pixels` gives them; and its header.
 
     Raises:
         DposeError: as `read_pixels`.
@@ -86,7 +86,7 @@ def picture_original(path: Path) -> tuple[Original, NDArray[Any], bool]:
     pixels = decode_pixels(data, str(path))
     hashes = picture_hashes(data, pixels)
     found = Original(str(path), hashes, pixels.shape[0] * pixels.shape[1], file=hashes[0])
-    return found, pixels, read_header(data).lossy
+    return found, pixels, read_header(data)
 
 
 def video_original(info: VideoInfo) -> Original:

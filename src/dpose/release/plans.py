@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpose.errors import naming
 from dpose.media.images import BACKGROUND, read_pixels
 from dpose.media.kinds import kind_of
+from dpose.media.spans import Span, and_words, cut
 from dpose.media.video import VideoInfo, frame_times, probe
 from dpose.privacy.accounting import Accountant
 from dpose.privacy.noise import NoiseSource, Purpose
@@ -49,6 +50,10 @@ DECODED_VIDEO = (
     "from, may touch more of them"
 )
 SOUND = f"{WARNING}the sound was copied unchanged and is not protected at all"
+CHOSEN_SPANS = (
+    "a person chose which spans of the film are released, {spans}; the rest is left out, and what that choice tells of "
+    "the film is not protected"
+)
 
 PEAKS = {"uint8": 255, "uint16": 65535}
 """The largest gray level of each type of pixels."""
@@ -100,14 +105,14 @@ def picture_shape(pixels: NDArray[Any]) -> Shape:
     return Shape.of(height, width, 1 if pixels.ndim == 2 else pixels.shape[2], PEAKS[str(pixels.dtype)])
 
 
-def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None]:
-    """What releasing a picture or video would cost, and a video's frames a second; releases nothing.
+def plan_of(path: Path, config: ReleaseConfig, spans: Sequence[Span] = ()) -> tuple[AnyPlan, Fraction | None]:
+    """What releasing a picture or video, or spans of it, would cost, and its frames a second; releases nothing.
 
     Raises:
         DposeError: the file cannot be read, or the config does not fit it.
     """
     if kind_of(path) == "video":
-        info = probe(path)
+        info = cut(probe(path), spans)
         return bind_video(config, info), info.rate
     pixels = read_pixels(path)
     with naming(path):
@@ -115,7 +120,12 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
 
 
 def release_statement(
-    plan: AnyPlan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
+    plan: AnyPlan,
+    *,
+    seeded: bool,
+    caveats: Sequence[str] = (),
+    conditional_on: Sequence[str] = (),
+    spans: Sequence[Span] = (),
 ) -> PrivacyStatement:
     """The statement of what `plan` releases.
 
@@ -124,17 +134,19 @@ def release_statement(
         seeded: True if the noise comes from a seed.
         caveats: What the reader must know besides.
         conditional_on: What the guarantee takes as given besides.
+        spans: Of the film, all that is released; empty for all of it.
 
     Raises:
         ValueError: a published algorithm's statement is of another kind than `paper`.
     """
+    given, cuts = [*spans_given(spans), *conditional_on], spans_record(spans)
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         made = plan.statement()
         if made.kind is not Kind.PAPER:  # its plan may come from another package
             raise ValueError(f"a published algorithm guarantees nothing, but says {made.kind.value}")
-        return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
+        said = (*made.caveats, *caveats)
+        return replace(made, caveats=said, conditional_on=tuple(given), release={**made.release, **cuts})
     config, pure = plan.config, plan.accountant is Accountant.PURE
-    given = list(conditional_on)
     notes = config.neighbours.notes(plan.shape)
     # planned operators are enlarged by OpenCV, cells are not
     enlarged = (OPENCV,) if isinstance(plan, LinearPlan) else ()
@@ -153,10 +165,20 @@ def release_statement(
         events=plan.events,
         caveats=(*object_lines(plan), *notes, *restored, *caveats),
         software=software_versions(*(shown_by(plan).libraries or enlarged)),
-        release=plan_record(plan),
+        release={**plan_record(plan), **cuts},
         deployment=Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone"),
     )
     return replace(made, groups=made.several())
+
+
+def spans_given(spans: Sequence[Span]) -> tuple[str, ...]:
+    """What the statement of spans of a film takes as given: nothing for a whole film."""
+    return (CHOSEN_SPANS.format(spans=and_words(spans)),) if spans else ()
+
+
+def spans_record(spans: Sequence[Span]) -> dict[str, Any]:
+    """What the statement of spans of a film records of them, ready for JSON: nothing for a whole film."""
+    return {"spans": [list(span.stated()) for span in spans]} if spans else {}
 
 
 def public_facts(plan: SoundPlan) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from typing import Any
 from dpose.account import Charge, account_exists, charges
 from dpose.errors import DposeError
 from dpose.files import file_digest
+from dpose.media.spans import Span, spans_of
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
@@ -155,12 +156,21 @@ def expected(statement: PrivacyStatement, plan: SoundPlan) -> PrivacyStatement:
         statement: As it stands in the artefact, of kind private or seeded.
         plan: Which its record is of.
     """
-    made = release_statement(plan, seeded=statement.kind is Kind.SEEDED)
+    spans = () if plan.shape.still else recorded_spans(statement.release)
+    made = release_statement(plan, seeded=statement.kind is Kind.SEEDED, spans=spans)
     # which blocks a public mask divides, and how the values of a picture's archive were restored once more, follows
     # from no configuration: each is compared with the picture and its archive
     again = isinstance(plan, PixelizationPlan) and plan.shape.still
     kept = [name for name in ("blocks_sha256", *("restoration",) * again) if name in made.release]
     return replace(made, release={**made.release, **{n: statement.release.get(n) for n in kept}})
+
+
+def recorded_spans(record: Mapping[str, Any]) -> tuple[Span, ...]:
+    """The spans of a film that a record names; none where it names none, or nothing that spans are read from."""
+    try:
+        return spans_of((first, last) for first, last in record.get("spans", ()))
+    except (DposeError, TypeError, ValueError):
+        return ()  # which the record then differs from
 
 
 def compare_numbers(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:

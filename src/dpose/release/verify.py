@@ -25,6 +25,7 @@ from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.kinds import VIDEO_SUFFIXES
 from dpose.media.video import probe
+from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
@@ -122,22 +123,12 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         ) from error
 
 
-def _padded(size: str) -> str:
-    """Return the size that a video is written with: odd sides grow by one (`dpose.media.video_writer`)."""
-    sides = size.split("x")
-    if not all(side.isdecimal() for side in sides):
-        return size
-    return "x".join(str(int(side) + int(side) % 2) for side in sides)
-
-
 def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     found = _opened(path)
     statement, where = found.statement, str(path)
     recorded = _recorded(statement.release)
     for name, value in found.shown.items():
         stated = recorded.get(name)
-        if stated is not None and found.video and name == "size":
-            stated = _padded(stated)
         if stated != value and (stated is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
             raise DposeError(
                 "pixels-differ-from-statement",
@@ -207,7 +198,8 @@ def _opened(path: Path) -> OpenedRelease:
     check_digest(statement, digest, str(path))
     check_seal(statement, line, {FILE: digest}, str(path))
     info = probe(path)
-    shown = {"size": f"{info.width}x{info.height}", "frames": str(info.frames)}
+    width, height = written_size(info)
+    shown = {"size": f"{width}x{height}", "frames": str(info.frames)}
     unchecked = ["that its frames follow from released values, of which a video keeps none"]
     return OpenedRelease(path, statement, shown, video=True, sound=info.sound, unchecked=unchecked)
 

@@ -9,7 +9,7 @@ from typing import cast, get_args
 import numpy as np
 import torch
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
 from dpose.pose.data import (
     Augment,
@@ -367,4 +367,5 @@ def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
         augment=augment(config),
         regions=regions_for(model),
     )
-    return found.with_skeleton(SKELETONS[_skeleton(config)])
+    with naming(f"--public {config.data.public}"):
+        return found.with_skeleton(SKELETONS[_skeleton(config)])

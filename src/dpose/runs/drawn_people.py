@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_number, draw_skeleton
-from dpose.media.images import read_image, write_image
-from dpose.media.video import VideoReader, file_notes
+from dpose.media.images import picture_header, picture_notes, read_image, write_image
+from dpose.media.video import VideoReader
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import Box
@@ -310,7 +310,7 @@ class DrawnPeople:
             DposeError: it cannot be read, is too small, or `target` cannot be written.
         """
         image = read_image(path)
-        self.done.notes += [f"{path}: {note}" for note in file_notes(path)]
+        self.done.notes += [f"{path}: {note}" for note in picture_notes(picture_header(path))]
         _check_size(path, image.shape[1], image.shape[0])
         frame = _Frame(-1, image, {})
         (seen,) = self._found(path, [frame], None)

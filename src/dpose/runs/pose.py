@@ -13,13 +13,13 @@ import torch
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.files import check_free
 from dpose.pose.codec import codec_of
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.skeletons import SKELETONS
+from dpose.pose.skeletons import SKELETONS, check_in_common, joint_map
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
 from dpose.runs.build import (
@@ -341,6 +341,9 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     if spec is None:
         return None
     units = _scored_units(spec, model, WATCHED)
+    own, labels = SKELETONS[model.skeleton], units.skeleton
+    with naming(f"data.validation_data={spec.shown}"):
+        check_in_common(own, labels, joint_map(own, labels, predicted=True))
     task = PoseTask(model.skeleton, codec_of(model), labels=units.skeleton.name)
     return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public, task)
 

@@ -297,4 +297,43 @@ KNOWN = (
     ),
 )
 
-VIDEO = (*NOISE, *BOUNDS, *KNOWN)
+# ---------------------------------------------------------------------------------------- spans of a film
+
+
+def charged_to_itself(patch: Patches) -> None:
+    """What is charged for is the span, of which another span knows nothing."""
+    marks_of = patch.get("dpose.privacy.marks:marks_of")
+    digest = patch.get("dpose.release.counting:settings_digest")
+
+    def change(charge: Any, work: Any, *_: Any) -> Any:
+        return replace(charge, marks=marks_of((digest(*work.spans),)) if work.spans else charge.marks)
+
+    patch.result("dpose.release.items:item_charge", change)
+
+
+def any_span_is_the_same(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, job, seed: original(replace(self, spans=()), job, seed)
+
+    patch.replace("dpose.release.items:Work.settings", make)
+
+
+SPANS = (
+    Planted(
+        "a span is charged to itself only",
+        charged_to_itself,
+        ("release/test_spans.py::test_spans_are_charged_to_the_whole_film_and_add_up",),
+    ),
+    Planted(
+        "another span is taken for one that was released",
+        any_span_is_the_same,
+        ("release/test_spans.py::test_the_same_spans_again_are_there_and_others_are_not",),
+    ),
+    Planted(
+        "who chose the spans is not said",
+        lambda patch: patch.nothing("dpose.release.plans:spans_given", ()),
+        ("release/test_spans.py::test_it_verifies_and_says_that_a_person_chose",),
+    ),
+)
+
+VIDEO = (*NOISE, *BOUNDS, *KNOWN, *SPANS)

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
-from dpose.media.images import shown_size
 from dpose.pose.data.label_files import (
     LabelFile,
     PictureFinder,
@@ -240,7 +239,6 @@ def _images(
     """Return the usable pictures by id, without their people, and the ids of the others."""
     images: dict[int | str, LabelledPicture] = {}
     lost: set[int | str] = set()
-    paths: set[Path] = set()
     ids = [id_of(entry.get("id")) if isinstance(entry, dict) else None for entry in entries]
     numbered = all(isinstance(own, int) for own in ids if own is not None)
     if not numbered:
@@ -254,39 +252,26 @@ def _images(
             problems.add("two pictures with one id", where)
             continue
         lost.add(own)
-        placed = finder.place(entry.get("file_name"), where, problems, absent=not pictures)
+        stated = _size(entry)
+        placed = finder.place_once(entry.get("file_name"), stated, where, problems, absent=not pictures)
         if placed is None:
             continue
-        file, path = placed
-        size = _size(entry, path, where, problems)
-        if size is None:
-            problems.add("no width and height", where, detail=file)
-        elif (path or Path(file)) in paths:
-            problems.add("two ids for one picture", where, detail=file)
-        else:
-            paths.add(path or Path(file))
-            lost.discard(own)
-            group = entry.get(group_key, "") if group_key else ""
-            number = own if numbered and isinstance(own, int) else place
-            images[own] = LabelledPicture(
-                file, path, (), size, number, group if isinstance(group, str) else ""
-            )
+        if stated is None:
+            problems.add("no width and height: the picture's are taken", where, "kept")
+        file, path, size = placed
+        lost.discard(own)
+        group = entry.get(group_key, "") if group_key else ""
+        number = own if numbered and isinstance(own, int) else place
+        images[own] = LabelledPicture(file, path, (), size, number, group if isinstance(group, str) else "")
     return images, lost
 
 
-def _size(entry: dict[str, Any], path: Path | None, where: str, problems: Problems) -> tuple[int, int] | None:
-    """Return (H, W) as the labels have it, or else of the picture as it is shown."""
+def _size(entry: dict[str, Any]) -> tuple[int, int] | None:
+    """Return (H, W) as the labels have it."""
     height, width = whole(entry.get("height")), whole(entry.get("width"))
-    if height is not None and width is not None and 0 < height < 2**31 and 0 < width < 2**31:
-        return height, width
-    if path is None:
+    if height is None or width is None or not (0 < height < 2**31 and 0 < width < 2**31):
         return None
-    try:
-        size = shown_size(path)
-    except DposeError:
-        return None
-    problems.add("no width and height: the picture's are taken", where, "kept")
-    return size
+    return height, width
 
 
 def _people(

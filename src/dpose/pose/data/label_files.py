@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, leads_out, open_regular
+from dpose.media.images import shown_size
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,15 @@ def id_of(value: Any) -> int | str | None:
     return number if number is not None else value if isinstance(value, str) and value else None
 
 
+def as_number(value: Any) -> Any:
+    """Convert text that is a number, "41.5", to that number; everything else stays."""
+    if isinstance(value, str) and re.fullmatch(
+        r"\s*-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?\s*", value
+    ):
+        return float(value)
+    return value
+
+
 def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
     """Convert joints, flat or in rows, to (J, 3) float64: x, y, and 0 not labelled, 1 hidden, 2 seen.
 
@@ -143,6 +154,7 @@ def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
         if isinstance(value, list)
         else []
     )
+    rows = [as_number(v) for v in rows]
     if not all(v is None or type(v) in (int, float) for v in rows):
         return None
     try:
@@ -208,13 +220,14 @@ def holds_something(box: NDArray[Any]) -> bool:
 
 def numbers(value: Any, count: int | None = None) -> NDArray[np.float64] | None:
     """Convert a flat list of finite numbers to float64; None if `value` is something else or of another length."""
+    value = [as_number(v) for v in value] if isinstance(value, list) else value
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
     if array.ndim != 1 or (count is not None and len(array) != count) or not np.isfinite(array).all():
         return None
-    # strings that look like numbers convert silently; booleans do too: neither is a coordinate
+    # booleans convert silently: they are no coordinates
     return array if all(type(v) in (int, float) for v in value) else None
 
 
@@ -305,6 +318,7 @@ class PictureFinder:
     def __init__(self, bases: Sequence[tuple[Path, str]]) -> None:
         self._bases = tuple(bases)
         self._listed: dict[Path, dict[str, str]] = {}
+        self._taken: set[Path] = set()
 
     def find(self, name: str) -> Path | None:
         """Return the file or folder, or None."""
@@ -346,10 +360,34 @@ class PictureFinder:
         problems.add("the picture is missing", where, detail=name)
         return None
 
+    def place_once(
+        self, name: Any, size: tuple[int, int] | None, where: str, problems: Problems, absent: bool = False
+    ) -> tuple[str, Path | None, tuple[int, int]] | None:
+        """As `place`, with (H, W): the labels', or else the file's as it is shown. A picture is placed once only."""
+        placed = self.place(name, where, problems, absent)
+        if placed is None:
+            return None
+        file, path = placed
+        if size is None and path is not None:
+            with contextlib.suppress(DposeError):
+                size = shown_size(path)
+        if size is None:
+            problems.add("no width and height", where, detail=file)
+        elif (path or Path(file)) in self._taken:
+            problems.add("two ids for one picture", where, detail=file)
+        else:
+            self._taken.add(path or Path(file))
+            return file, path, size
+        return None
+
     def _below(self, base: Path, name: PurePosixPath) -> Path | None:
         folder = base
         for part in name.parts:
-            entry = self._entries(folder).get(_plain(part))
+            names = self._entries(folder)
+            entry = names.get(_plain(part))
+            if entry is None:  # other systems take A.JPG for a.jpg
+                alike = [own for name, own in names.items() if name.casefold() == _plain(part).casefold()]
+                entry = alike[0] if len(alike) == 1 else None
             if entry is None:
                 return None
             folder = folder / entry

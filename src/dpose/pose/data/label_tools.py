@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.media.images import shown_size
 from dpose.pose.data.label_files import (
     LabelFile,
     PictureFinder,
@@ -144,19 +143,12 @@ def _labels(project: Project, root: Path, pictures: bool) -> Labels:
     skeleton, places = _joints(project)
     finder = PictureFinder([(root / "images", ""), (root, "")])
     made: list[LabelledPicture] = []
-    taken: set[str] = set()
     problems, people = project.problems, 0
     for number, picture in enumerate(project.pictures, 1):
-        placed = finder.place(picture.name, picture.where, problems, absent=not pictures)
+        placed = finder.place_once(picture.name, picture.size, picture.where, problems, absent=not pictures)
         if placed is None:
             continue
-        name, file = placed
-        size = picture.size or (shown_size(file) if file else None)
-        if size is None or str(file or name) in taken:
-            kind = "no width and height" if size is None else "a picture twice"
-            problems.add(kind, picture.where, detail=name)
-            continue
-        taken.add(str(file or name))
+        name, file, size = placed
         persons = []
         for shape in picture.people:
             rows = np.zeros((len(skeleton), 3))

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
@@ -26,7 +26,7 @@ from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_
 from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
 from dpose.pose.data.label_files import Problem
 from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
-from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
+from dpose.pose.skeletons import MPII, JointMap, Skeleton, check_in_common, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import MAX_VIEWS, Unit, View
@@ -151,15 +151,9 @@ class PoseUnits:
         other = parts[0].subset(()).with_skeleton(skeleton or parts[0].skeleton)
         other._sources, other.selection = (), None
         for name, part in zip(names, parts, strict=True):
-            if len(joint_map(part.skeleton, other.skeleton).missing) == len(other.skeleton):
-                raise DposeError(
-                    "joints-none-in-common",
-                    f"labels {', '.join(part.skeleton.joints[:3])} ... and none of the joints that are wanted: "
-                    f"{', '.join(other.skeleton.joints[:3])} ...",
-                    name,
-                    "train on one of them, or name joints alike",
-                )
-            mapped, first = part.with_skeleton(other.skeleton), len(other._sources)
+            with naming(name):
+                mapped = part.with_skeleton(other.skeleton)
+            first = len(other._sources)
             other._units += [(first + source, picture, people) for source, picture, people in mapped._units]
             other._sources += tuple(
                 replace(source, name="/".join(filter(None, (name, source.name))))
@@ -311,7 +305,12 @@ class PoseUnits:
         return other
 
     def with_skeleton(self, target: Skeleton) -> PoseUnits:
-        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled."""
+        """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled.
+
+        Raises:
+            DposeError: there is no joint that can be converted.
+        """
+        check_in_common(self.skeleton, target, joint_map(self.skeleton, target))
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(
