@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
 from dpose.measure.queries import QUERIES, Query
-from dpose.measure.sensitivity import Moved, touched_chunks
+from dpose.measure.sensitivity import DAY, Moved, touched_chunks
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
-from dpose.privacy.fields import Positive, StatementPart, Text, statement_part
+from dpose.privacy.fields import Exact, Positive, StatementPart, Text, statement_part
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.ranges import exact_text
 from dpose.privacy.renyi import zcdp_budget
 
 Counts = NDArray[np.int64]
@@ -49,33 +50,29 @@ class Schedule(StatementPart):
     Attributes:
         day: The calendar day, as it is declared; its numbers begin at its midnight.
         sources: How many sources are counted together.
-        first: Number of the first window, from midnight.
-        count: How many windows there are.
-        ticks: How many frames of a source are looked at in the last window; those of a whole window, but of a file.
+        begin: When frames may begin, seconds since midnight.
+        end: When they have ended.
         names: Declared names of live sources; none of files.
     """
 
     day: Text
     sources: Positive
-    first: int
-    count: Positive
-    ticks: Positive
+    begin: Exact
+    end: Exact
     names: tuple[Text, ...] = ()
 
-    def check(self, config: CountConfig) -> None:
-        """Refuse a schedule that leaves its day.
-
-        Raises:
-            DposeError: it does.
-        """
-        whole = config.windows_a_day
-        if self.first < 0 or self.first + self.count > whole or self.sources > MOST_SOURCES:
+    def __post_init__(self) -> None:
+        if not (0 <= self.begin < self.end <= DAY and self.sources <= MOST_SOURCES):
             raise DposeError(
                 "schedule-leaves-day",
-                f"windows {self.first} to {self.first + self.count} of {whole}, {self.sources} sources",
+                f"from {exact_text(self.begin)} to {exact_text(self.end)} s of a day, {self.sources} sources",
                 "schedule",
                 "count each calendar day by itself",
             )
+
+    def windows(self, window: Fraction) -> range:
+        """Numbers of the windows, from midnight."""
+        return range(math.floor(self.begin / window), math.ceil(self.end / window))
 
 
 @dataclass(frozen=True)
@@ -147,6 +144,11 @@ class CountPlan:
         return min(touched_chunks(config.times, config.visible, config.lead, config.chunk), self.chunks)
 
     @property
+    def windows(self) -> range:
+        """Numbers of the scheduled windows, from midnight."""
+        return self.schedule.windows(self.config.window)
+
+    @property
     def window_chunks(self) -> int:
         """How many chunks a window holds, over all sources."""
         return int(self.config.window / self.config.chunk) * self.schedule.sources
@@ -154,7 +156,7 @@ class CountPlan:
     @property
     def chunks(self) -> int:
         """How many chunks the day's windows hold."""
-        return self.window_chunks * self.schedule.count
+        return self.window_chunks * len(self.windows)
 
     @cached_property
     def mechanisms(self) -> Mapping[str, Mechanism]:
@@ -165,7 +167,7 @@ class CountPlan:
         config, query = self.config, QUERIES[name]
         limit, share = config.most[name], len(config.queries)
         most = limit * config.chunk_frames if query.each_frame else limit
-        levels = self.schedule.count.bit_length() if config.totals and not query.each_frame else 1
+        levels = len(self.windows).bit_length() if config.totals and not query.each_frame else 1
         l1, squared = self._moved(name, most, touched, levels)
         if config.delta:
             wanted = squared * share / (2 * Fraction(zcdp_budget(float(config.epsilon), config.delta)))
@@ -221,17 +223,16 @@ class CountPlan:
         return cost(events, config.delta, accountant=self.accountant)
 
     def ticks(self, window: int) -> int:
-        """How many frames of all sources are looked at in a window: public, whatever they show."""
-        whole = int(self.config.rate * self.config.window)
-        return self.schedule.sources * (
-            self.schedule.ticks if window == self.schedule.first + self.schedule.count - 1 else whole
-        )
+        """How many frames of a source are looked at in a window: public, whatever they show."""
+        begin = max(self.schedule.begin, window * self.config.window)
+        end = min(self.schedule.end, (window + 1) * self.config.window)
+        rate = self.config.rate
+        return max(1, math.ceil(end * rate) - math.ceil(begin * rate))
 
     def divisor(self, query: Query, window: int) -> Fraction:
         """What a window's noised number is divided by to be read."""
-        if query.mean:
-            # of all sources together: people present, not people a source
-            return Fraction(self.ticks(window), self.schedule.sources)
+        if query.mean:  # people present in all sources together
+            return Fraction(self.ticks(window))
         return self.config.rate if query.each_frame else Fraction(1)
 
 
@@ -241,7 +242,6 @@ def bind(config: CountConfig, schedule: Schedule) -> CountPlan:
     Raises:
         DposeError: the schedule leaves its day, or the noise would be too large.
     """
-    schedule.check(config)
     plan = CountPlan(config, schedule)
     spent = cost(plan.events, config.delta, accountant=plan.accountant)
     if spent > config.epsilon:
@@ -249,7 +249,6 @@ def bind(config: CountConfig, schedule: Schedule) -> CountPlan:
     return plan
 
 
-def whole_day(config: CountConfig, day: str, sources: int = 1, names: tuple[str, ...] = ()) -> CountPlan:
-    """The plan of a whole calendar day."""
-    ticks = math.ceil(config.rate * config.window)
-    return bind(config, Schedule(day, sources, 0, config.windows_a_day, ticks, names))
+def whole_day(config: CountConfig, day: str, names: tuple[str, ...] = ()) -> CountPlan:
+    """The plan of a whole calendar day of one source, or of the sources that have these names."""
+    return bind(config, Schedule(day, max(1, len(names)), Fraction(0), DAY, names))

@@ -124,7 +124,7 @@ def expected_errors(plan: CountPlan) -> Sequence[tuple[str, float, float, str]]:
 
     found = []
     for name, mechanism in plan.mechanisms.items():
-        divisor = plan.divisor(mechanism.query, plan.schedule.first)
+        divisor = plan.divisor(mechanism.query, plan.windows.start)
         size = Fraction(half_width(mechanism.event, 1 - CONFIDENCE)) / divisor
         found.append((name, mean_error(mechanism.event) / float(divisor), float(size), mechanism.query.unit))
     return found

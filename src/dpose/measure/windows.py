@@ -90,8 +90,8 @@ class Windows:
         window = int(chunk * plan.config.chunk / plan.config.window)
         if chunk <= self._last.get(source, -1) or not 0 <= source < plan.schedule.sources:
             raise RuntimeError(f"chunk {chunk} of source {source} was counted before")
-        place = window - plan.schedule.first
-        if not 0 <= place < plan.schedule.count:
+        place = window - plan.windows.start
+        if window not in plan.windows:
             raise RuntimeError(f"chunk {chunk} lies in no scheduled window")
         self._last[source] = chunk
         for name, mechanism in plan.mechanisms.items():
@@ -107,7 +107,7 @@ class Windows:
             number: Of the window, from midnight; each is released once.
         """
         raw: dict[str, list[list[int]]] = {}
-        place = number - self._plan.schedule.first
+        place = number - self._plan.windows.start
         for name, mechanism in self._plan.mechanisms.items():
             zeros = np.zeros(mechanism.query.width, np.int64)
             raw[name] = [
@@ -167,7 +167,7 @@ def _total_readings(plan: CountPlan, mechanism: Mechanism, shown: Sequence[Shown
     nodes: list[tuple[int, Sequence[int]]] = []
     least = [0.0] * mechanism.query.width
     for place, one in enumerate(shown):
-        if one.number - plan.schedule.first != place:
+        if one.number - plan.windows.start != place:
             return
         raw = one.raw[mechanism.name]
         top = len(raw) - 1

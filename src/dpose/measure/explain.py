@@ -1,0 +1,61 @@
+"""What a count will be worth, by arithmetic alone: whom it hides, which errors to expect, what would be better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from dpose.errors import DposeError
+from dpose.measure.plan import CountPlan, bind
+from dpose.measure.statement import OUTSIDE, expected_errors, longer_stays
+from dpose.privacy.ranges import exact_text
+from dpose.privacy.rounding import upper
+
+WISH = 2
+"""What a number of a window should be right within."""
+WINDOWS = (60, 600, 3600, 14_400, 86_400)
+CHUNKS = (1, 2, 5, 10, 30, 60, 300)
+"""Windows and chunks, in seconds, that are tried for that."""
+
+
+def explained(plan: CountPlan) -> Iterator[str]:
+    """The explanation of a plan, line by line; nothing is read for it."""
+    config = plan.config
+    yield f"Hidden: {config.neighbours.describe()}, with epsilon {upper(config.epsilon)} a day" + (
+        f" and delta {config.delta}" if config.delta else ""
+    )
+    yield (
+        f"Those stays touch at most {plan.touched:,} chunks of {exact_text(config.chunk)} s; noise is for all of them, "
+        "in every window"
+    )
+    for line in (*longer_stays(plan), *OUTSIDE[:1]):
+        yield f"Less hidden: {line}"
+    yield f"Expected of each window of {exact_text(config.window)} s, before anything is read:"
+    for name, mean, within, unit in expected_errors(plan):
+        yield f"  {name}: off by {mean:.3g} {unit} on average, by at most {within:.3g} in 95 % of the windows"
+        yield f"    right within {WISH} {unit} in 95 %: {_better(plan, name)}"
+
+
+def _better(plan: CountPlan, name: str) -> str:
+    """The settings nearest to the plan's that would give a window's number within `WISH`."""
+    ways = []
+    alone = len(plan.config.queries) == 1
+    epsilon = plan.config.epsilon * max(
+        Fraction(1, 100), Fraction(_within(plan, name) / WISH).limit_denominator(100)
+    )
+    ways.append(f"epsilon {upper(epsilon, 2)}")
+    for what, tried in (("window", WINDOWS), ("chunk", CHUNKS)):
+        for value in tried:
+            try:
+                other = replace(plan.config, **{what: Fraction(value)})
+                if _within(bind(other, plan.schedule), name) <= WISH:
+                    ways.append(f"{what} {value} s")
+                    break
+            except DposeError:
+                continue
+    return ", or ".join(ways) + ("" if alone else "; or fewer queries")
+
+
+def _within(plan: CountPlan, name: str) -> float:
+    return next(within for query, _, within, _ in expected_errors(plan) if query == name)
