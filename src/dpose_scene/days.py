@@ -16,11 +16,11 @@ from dpose_scene.render import moments
 
 DAY_ACTIONS = ("walk", "fall", "sit", "stand", "lie", "", "wave")
 """What happens in the scenes of a day, in turn; in one no person is there."""
-SCENE_SECONDS = 12
+SCENE_SECONDS = 10
 DAY_SIZE = (240, 320)
-DAY_RATE = 4
+DAY_RATE = 2
 """Seconds of a scene, (height, width) of its frames, and frames a second."""
-_BEGINS = 3
+_BEGINS = 2
 """Seconds after which an action begins; until then the person stands, sits or lies as at its beginning."""
 _FIRST = 3 << 18
 
@@ -73,7 +73,7 @@ def day_scenes(an_hour: int) -> tuple[DayScene, ...]:
 
 
 def day_frames(scene: DayScene) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
-    """Times and frames of a scene, uint8 (240, 320, 3) RGB, four a second; grey without a person."""
+    """Times and frames of a scene, uint8 (240, 320, 3) RGB, two a second; grey without a person."""
     times = [Fraction(k, DAY_RATE) for k in range(SCENE_SECONDS * DAY_RATE)]
     if not scene.action:
         for time in times:

@@ -14,7 +14,7 @@ SIZE = (48, 64)
 STANDING, LYING, SITTING = 1, 2, 3
 
 
-def person(x, y, posture=STANDING, size=20.0):
+def person(x, y, posture=STANDING, size=12.0):
     """Somebody with hips at (x, y), of this posture, whose trunk is `size` pixels long."""
     up, down = {
         STANDING: ((0, -1), (0, 1)),
@@ -31,7 +31,8 @@ def person(x, y, posture=STANDING, size=20.0):
     }.items():
         for side in "lr":
             k = COCO.joints.index(f"{side}_{name}")
-            points[k], scores[k] = np.array([x, y]) + offset, 1.0
+            points[k] = np.array([x, y]) + offset + (8 if side == "l" else -8) * np.array(up)[::-1]
+            scores[k] = 1.0
     region = Box(np.array([x - size, y - size, x + size, y + size]), 1.0)
     return FoundPerson(Pose(points, scores), 1.0, region, region)
 

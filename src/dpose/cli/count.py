@@ -110,7 +110,7 @@ def _explain(config: CountConfig, day: str) -> None:
 
     console = plain_console()
     for line in explained(whole_day(config, day)):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _day(given: str | None) -> str:

@@ -95,7 +95,8 @@ class ChunkWork:
             return None
         with contextlib.suppress(Exception):  # as for a frame
             seen = Seen(self.start, self._frames)
-            return {name: QUERIES[name].row(seen, self._config.rules) for name in self._config.queries}
+            rows = {name: QUERIES[name].row(seen, self._config.rules) for name in self._config.queries}
+            return {name: [int(value) for value in row] for name, row in rows.items()}
         return None
 
     def _seen(self, frame: TimedFrame) -> SeenFrame:

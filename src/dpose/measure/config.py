@@ -128,7 +128,7 @@ class CountConfig(StatementPart):
         most = dict(values.pop("most", {}))
         _check_queries(queries, most)
         window = seconds(values.pop("window", "1h"), "window")
-        visible, chunk = (seconds(values.pop(n, d), n) for n, d in (("visible", "30s"), ("chunk", "")))
+        chunk = values.pop("chunk", "")
         points = {name: _polygon(values.pop(name, ""), name) for name in ("line", "floor")}
         if points["line"] and len(points["line"]) != 2:
             raise DposeError("line-malformed", "a line has two points, such as 0.5,0 0.5,1", "line")
@@ -138,10 +138,10 @@ class CountConfig(StatementPart):
             "queries": queries,
             "window": window,
             "epsilon": parse_exact(str(values.pop("epsilon", "")), "epsilon"),
-            "visible": visible,
+            "visible": seconds(values.pop("visible", "30s"), "visible"),
             "times": _whole(values.pop("times", 4), "times"),
             "delta": float(parse_exact(str(values.pop("delta", 0)), "delta")),
-            "chunk": chunk or min(CHUNK, window),
+            "chunk": seconds(chunk, "chunk") if chunk != "" else min(CHUNK, window),
             "rate": parse_exact(str(values.pop("rate", 2)), "rate"),
             "most": {name: _whole(most.get(name, QUERIES[name].most), f"most.{name}") for name in queries},
             "totals": bool(values.pop("totals", False)),

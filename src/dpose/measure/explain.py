@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from dpose.errors import DposeError
+from dpose.measure.config import CountConfig
 from dpose.measure.plan import CountPlan, bind
 from dpose.measure.statement import OUTSIDE, expected_errors, longer_stays
 from dpose.privacy.ranges import exact_text
@@ -45,15 +48,17 @@ def _better(plan: CountPlan, name: str) -> str:
         Fraction(1, 100), Fraction(_within(plan, name) / WISH).limit_denominator(100)
     )
     ways.append(f"epsilon {upper(epsilon, 2)}")
-    for what, tried in (("window", WINDOWS), ("chunk", CHUNKS)):
-        for value in tried:
-            try:
-                other = replace(plan.config, **{what: Fraction(value)})
+    changed: dict[str, list[Callable[[], CountConfig]]] = {
+        "window": [partial(replace, plan.config, window=Fraction(value)) for value in WINDOWS],
+        "chunk": [partial(replace, plan.config, chunk=Fraction(value)) for value in CHUNKS],
+    }
+    for what, tried in changed.items():
+        for make in tried:
+            with contextlib.suppress(DposeError):  # a chunk that divides no window
+                other = make()
                 if _within(bind(other, plan.schedule), name) <= WISH:
-                    ways.append(f"{what} {value} s")
+                    ways.append(f"{what} {exact_text(getattr(other, what))} s")
                     break
-            except DposeError:
-                continue
     return ", or ".join(ways) + ("" if alone else "; or fewer queries")
 
 

@@ -102,13 +102,13 @@ class Mechanism:
             row: A number for each frame, for the chunk, or for each bin; None if the chunk failed: zeros then, as for
                 numbers of which there are too many.
         """
-        values = [] if row is None else [max(0, min(int(value), self.most)) for value in row]
+        values = [] if row is None else [max(0, int(value)) for value in row]
         if self.frame_most:
             own = [min(value, self.frame_most) for value in values]
             return np.array([min(sum(own), self.most)], np.int64)
         if len(values) != self.query.width or (self.query.bins and sum(values) > self.most):
             return np.zeros(self.query.width, np.int64)
-        return np.array(values, np.int64)
+        return np.array([min(value, self.most) for value in values], np.int64)
 
     def noised(self, sums: Counts, source: NoiseSource, place: int, level: int) -> Counts:
         """Whole numbers with exact noise: one draw for each of them, of a stream that serves this node alone.
