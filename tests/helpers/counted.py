@@ -1,5 +1,6 @@
 """Films for counts: frames whose first pixel says who is in them, and a finder that reads it."""
 
+import time as clock
 from fractions import Fraction
 
 import numpy as np
@@ -68,3 +69,18 @@ def frame(time, count, posture=STANDING, x=0):
 def film(counts, rate=1, start=0):
     """Frames of so many people each, at a rate."""
     return [frame(Fraction(start) + Fraction(k, rate), count) for k, count in enumerate(counts)]
+
+
+def camera(count=1, rate=10, silent=(), until=None):
+    """A live source whose frames come by the clock, but for spans of seconds after the first."""
+
+    def frames(stopped, now):
+        begun = now()
+        while not stopped():
+            if until is not None and now() - begun > until:
+                raise OSError("the camera is gone")
+            if not any(a <= now() - begun < b for a, b in silent):
+                yield TimedFrame(now(), frame(0, count).pixels)
+            clock.sleep(1 / rate)
+
+    return frames

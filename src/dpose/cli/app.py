@@ -95,7 +95,6 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "count": CommandEntry(
         "dpose.cli.count:count",
         "ward.mp4 --query occupancy,falls --window 1h --epsilon 1 --visible 20min --times 6 --out counts/",
-        stores="sources",
     ),
     "export": CommandEntry("dpose.cli.artefacts:export", "runs/a pose.onnx"),
     "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),

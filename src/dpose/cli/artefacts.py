@@ -106,7 +106,7 @@ def verify(
     from dpose.release.verify import released_files, verify_release
 
     console = plain_console()
-    if (run / "counts.json").is_file():
+    if any(run.glob("counts.json")) or any(run.glob("*/counts.json")):
         from dpose.measure.folder import verify_folder
 
         for line in verify_folder(run):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,10 @@ from dpose.cli.release_options import ABOUT_CLASS, about_of
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpose.measure.config import CountConfig
+    from dpose.privacy.sections import About
 
 COUNT = Settings(
     (("", "dpose.measure.config:CountConfig"), ABOUT_CLASS),
@@ -25,14 +27,12 @@ COUNT = Settings(
         "times": (),
         "delta": (),
         "chunk": (),
-        "rate": (),
         "totals": (),
         "line": (),
         "masks": ("--mask",),
-        "floor": (),
     },
     required=("queries", "epsilon"),
-    texts=("queries", "times", "delta", "line", "masks", "floor"),
+    texts=("queries", "times", "delta", "line", "masks"),
 )
 
 
@@ -40,62 +40,82 @@ def count(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Videos, folders of them, synthetic:films; one live source: rtsp://..., /dev/video0, live:FILE."
+            help="Videos, folders of them, synthetic:films; or live: rtsp://..., /dev/video0, live:FILE."
         ),
     ] = None,
     settings: Annotated[dict[str, Any], COUNT] = {},  # noqa: B006
     *,
     out: Annotated[Path | None, option("The folder to write.")] = None,
     protect: Annotated[str, option("Whom to hide: person, by --visible and --times.")] = "person",
-    day: Annotated[str | None, option("The calendar day. Default: of a live source today, else day.")] = None,
-    start: Annotated[str, option("When files begin, after midnight: 8h, 90min.")] = "0s",
+    day: Annotated[str, option("Of files: the calendar day, for readers.")] = "day",
+    start: Annotated[str, option("Of files: when they begin, after midnight, as 8h.")] = "0s",
+    until: Annotated[str | None, option("Of a live source: when to stop, as 20h. Default: Ctrl-C.")] = None,
     name: Annotated[str | None, option("Of a live source: what the account knows it by.")] = None,
     explain: Annotated[
         bool, option("Say what the numbers will be worth; read nothing.", "--explain")
     ] = False,
-    again: Annotated[bool, option("Count once more; epsilons add up.", "--again")] = False,
+    again: Annotated[bool, option("Count once more what was counted; epsilons add up.", "--again")] = False,
 ) -> None:
     """Count what people do in video, by windows of a day, with noise that hides every person's stays in view.
 
     No frame, crop, track or pose is written: numbers with intervals, a plot and a statement.
     """
     from dpose.measure.config import CountConfig
+    from dpose.media.live import is_live
 
     if protect != "person":
         raise DposeError(
             "protect-unknown", f"no preset is called {protect[:40]!r}", "--protect", "say person"
         )
-    about = about_of(settings)
+    about, console = about_of(settings), plain_console()
     config = CountConfig.of(**settings)
     if explain:
-        _explain(config, day or "day")
+        from dpose.measure.explain import explained
+        from dpose.measure.plan import whole_day
+
+        for line in explained(whole_day(config, day)):
+            console.print(line, highlight=False, soft_wrap=True)
         return
     if not sources or out is None:
-        missing = "--out" if sources else "sources"
         raise DposeError(
-            "command-incomplete", "name what to count, and a folder", missing, "or say --explain"
+            "command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain"
         )
+    if any(map(is_live, sources)):
+        _count_live(sources, config, out, name, until, again=again, about=about, console=console)
+    else:
+        _count_files(sources, config, out, day, start, again=again, about=about, console=console)
+
+
+def _count_files(
+    sources: list[str],
+    config: CountConfig,
+    out: Path,
+    day: str,
+    start: str,
+    *,
+    again: bool,
+    about: About,
+    console: Console,
+) -> None:
     from rich.progress import Progress
 
     from dpose.measure.counter import count_footage
     from dpose.measure.sources import open_footage
     from dpose.runs.predict import bundled_predictor
 
-    console = plain_console()
     if out.exists():
         raise DposeError(
             "output-exists", "already exists", str(out), "choose another --out, or remove it first"
         )
     footage = open_footage(sources, start)
-    predictor = bundled_predictor(flip_test=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting", total=float(sum(one.end - one.begin for one in footage)))
         statement = count_footage(
             footage,
             config,
             out,
-            predictor.finder,
-            day=day or "day",
+            bundled_predictor(flip_test=False).finder,
+            day=day,
             again=again,
             about=about,
             progress=lambda done: bar.update(task, completed=float(done)),
@@ -104,18 +124,32 @@ def count(
     console.print(f"Written: {out}", soft_wrap=True)
 
 
-def _explain(config: CountConfig, day: str) -> None:
-    from dpose.measure.explain import explained
-    from dpose.measure.plan import whole_day
+def _count_live(
+    sources: list[str],
+    config: CountConfig,
+    out: Path,
+    name: str | None,
+    until: str | None,
+    *,
+    again: bool,
+    about: About,
+    console: Console,
+) -> None:
+    from dpose.measure.config import seconds
+    from dpose.measure.live import count_live
+    from dpose.measure.sources import open_live
+    from dpose.runs.predict import bundled_predictor
 
-    console = plain_console()
-    for line in explained(whole_day(config, day)):
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def _day(given: str | None) -> str:
-    """The day that is counted, a date of a live source."""
-    try:
-        return date.today().isoformat() if given is None else date.fromisoformat(given).isoformat()
-    except ValueError as error:
-        raise DposeError("day-malformed", f"{given!r} is no day", "--day", "say 2026-11-27") from error
+    source = open_live(sources, name)
+    console.print("Counting, until Ctrl-C" if until is None else f"Counting until {until}", highlight=False)
+    count_live(
+        source,
+        config,
+        out,
+        bundled_predictor(flip_test=False).finder,
+        until=None if until is None else seconds(until, "--until"),
+        again=again,
+        about=about,
+        tell=lambda line: console.print(line, highlight=False),
+    )
+    console.print(f"Written: {out}", soft_wrap=True)

@@ -42,11 +42,11 @@ class TimedFrame:
 
     Attributes:
         time: Seconds since midnight.
-        pixels: uint8, (H, W, 3) RGB.
+        pixels: uint8, (H, W, 3) RGB; None if only the time is told.
     """
 
     time: Fraction
-    pixels: NDArray[np.uint8]
+    pixels: NDArray[np.uint8] | None
 
 
 def sampled(frames: Iterable[TimedFrame], rate: Fraction) -> Iterator[TimedFrame]:
@@ -54,7 +54,9 @@ def sampled(frames: Iterable[TimedFrame], rate: Fraction) -> Iterator[TimedFrame
     following = -1
     for frame in frames:
         tick = math.floor(frame.time * rate)
-        if tick >= following:
+        if frame.pixels is None:
+            yield frame
+        elif tick >= following:
             following = tick + 1
             yield frame
 
@@ -82,7 +84,8 @@ class ChunkWork:
             return
         begun = clock.perf_counter()
         try:
-            self._frames.append(self._seen(frame))
+            if frame.pixels is not None:
+                self._frames.append(self._seen(frame.time, frame.pixels))
         except Exception:  # whatever the frame has broken: it must not show
             self._failed = True
         self._spent += clock.perf_counter() - begun
@@ -99,15 +102,15 @@ class ChunkWork:
             return {name: [int(value) for value in row] for name, row in rows.items()}
         return None
 
-    def _seen(self, frame: TimedFrame) -> SeenFrame:
-        height, width = frame.pixels.shape[:2]
+    def _seen(self, time: Fraction, pixels: NDArray[np.uint8]) -> SeenFrame:
+        height, width = pixels.shape[:2]
         if height * width > MAX_FRAME_PIXELS:
             raise ValueError("a frame is too large")
-        shown = masked(frame.pixels, self._config.masks)
+        shown = masked(pixels, self._config.masks)
         people = self._finder(shown, before=self._tracker.followed or [])
         numbers = self._tracker(people)
         found = (self._person(one, n, (width, height)) for one, n in zip(people, numbers, strict=True))
-        return SeenFrame(frame.time, [one for one in found if one is not None], (width, height))
+        return SeenFrame(time, [one for one in found if one is not None], (width, height))
 
     def _person(self, found: FoundPerson, number: int, size: tuple[int, int]) -> SeenPerson | None:
         skeleton = self._finder.skeleton

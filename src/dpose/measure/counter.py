@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from dpose.account import Charge, State, charge_all, charges, committing
+from dpose.account import Charge, State, charge_all, charges, committing, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest, folder_beside
 from dpose.measure.chunks import TimedFrame, chunk_rows
@@ -136,8 +136,7 @@ def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
             cannot be read or written.
     """
     seen = [other for other in charges(of=entry.marks) if other.what == COUNT]
-    before = [other for other in seen if other.id != entry.id and other.state is not State.FAILED]
-    before = [other for other in before if not has_died(other)]
+    before = [other for other in seen if other.id != entry.id and _may_have_shown(other)]
     if before and not again:
         both = sum(float(event.pure()) for other in (*before, entry) for event in other.events)
         said = f": all together cost epsilon {upper(both)}" if entry.events and math.isfinite(both) else ""
@@ -152,6 +151,11 @@ def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
         charge_all([entry], known=[{other.id: other.state for other in seen}])
         with committing(entry.id, outputs):
             yield outputs
+
+
+def _may_have_shown(entry: Charge) -> bool:
+    """False for a count that ended without output; one of a live source shows each window once it is claimed."""
+    return not (entry.state is State.FAILED or has_died(entry)) or last_window(entry.id) >= 0
 
 
 def count_footage(

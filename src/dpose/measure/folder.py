@@ -49,21 +49,27 @@ class Count:
     gaps: tuple[tuple[float, float], ...] = ()
 
 
-def write_folder(folder: Path, count: Count) -> PrivacyStatement:
-    """Write a count, each file beside and renamed; the numbers first, their seal last.
+def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacyStatement:
+    """Write a count, each file beside and renamed.
+
+    Args:
+        folder: It may hold what was shown of the count before.
+        count: The count.
+        plot: Whether to draw the plot anew, if there is one.
 
     Returns:
         The statement, sealed.
     """
     read = readings(count.plan, count.shown)
     files = {
-        NUMBERS: _numbers(count, read).encode(),
+        PLOT: _plot(count.plan, read) if plot or not (folder / PLOT).exists() else _bytes(folder / PLOT),
         TABLE: _table(count.plan, read).encode(),
-        PLOT: _plot(count.plan, read),
+        NUMBERS: _numbers(count, read).encode(),
     }
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     statement, line = sealed_alone(count.statement, digests)
-    for name, data in {**files, STATEMENT: statement.to_json().encode(), SEAL: line}.items():
+    # the numbers last: where they are, all else is, so that a counter that was killed can go on
+    for name, data in {STATEMENT: statement.to_json().encode(), SEAL: line, **files}.items():
         write_atomic(folder / name, data)
     return statement
 
@@ -120,6 +126,9 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     Raises:
         DposeError: something is missing, altered or does not add up.
     """
+    if not (folder / NUMBERS).exists():  # of a live source: a folder for each day
+        days = sorted(file.parent for file in folder.glob(f"*/{NUMBERS}"))
+        return tuple(f"{day.name}: {line}" for day in days for line in verify_folder(day))
     count = read_folder(folder)
     spent = count.statement.verify()
     seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))
@@ -199,12 +208,14 @@ def _plot(plan: CountPlan, read: Sequence[Reading]) -> bytes:
     from dpose.report.plots import finish, png, sheet
 
     names = list(dict.fromkeys(reading.name for reading in read)) or list(plan.mechanisms)
-    figure, panels = sheet(len(names), 1, f"{plan.schedule.day}, each bar with 95 % of its noise", 9.0, 2.2)
+    figure, panels = sheet(
+        len(names), 1, f"{plan.schedule.day}: bars, and intervals of their noise (95 %)", 9.0, 2.2
+    )
     hours = float(plan.config.window) / 3600
     for k, (name, (panel,)) in enumerate(zip(names, panels, strict=True)):
         rows = [reading for reading in read if reading.name == name]
         at = [(row.window + 0.5) * hours for row in rows]
-        colour = LIGHT[SERIES[k % len(SERIES)]]
+        colour = LIGHT[SERIES[(k + 1) % len(SERIES)]]
         panel.bar(at, [row.value for row in rows], 0.9 * hours, color=colour, zorder=2)
         panel.vlines(
             at, [row.low for row in rows], [row.high for row in rows], color=LIGHT["ink"], lw=1, zorder=3
@@ -212,6 +223,6 @@ def _plot(plan: CountPlan, read: Sequence[Reading]) -> bytes:
         finish(
             panel,
             "hours since midnight" if k == len(names) - 1 else "",
-            f"{name}\n{rows[0].unit if rows else ''}",
+            "\n".join(dict.fromkeys([name, *(row.unit for row in rows[:1])])),
         )
     return png(figure)

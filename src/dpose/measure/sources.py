@@ -1,8 +1,8 @@
-"""Recorded sources: files, folders of them, and a rendered day."""
+"""What is counted: files, folders of them, a rendered day, or a live source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,8 +11,10 @@ from dpose.extensions import rendered_people
 from dpose.measure.chunks import TimedFrame
 from dpose.measure.config import seconds
 from dpose.measure.counter import Footage, file_footage
+from dpose.measure.live import Live
 from dpose.measure.sensitivity import DAY
 from dpose.media.kinds import kind_of
+from dpose.media.live import check_live, live_frames
 from dpose.privacy.marks import marks_of
 
 FILMS = "synthetic:films"
@@ -55,3 +57,26 @@ def _rendered(source: str) -> Footage:
                 yield TimedFrame(time, pixels)
 
     return Footage(source, marks_of([source]), Fraction(0), DAY, frames)
+
+
+def open_live(sources: Sequence[str], name: str | None) -> Live:
+    """The live source that a command names.
+
+    Raises:
+        DposeError: there are several, it may not be read, or it has no declared name.
+    """
+    if len(sources) > 1:
+        raise DposeError(
+            "sources-several", "one live source is counted at a time", fix="start a counter for each"
+        )
+    if not name or len(name) > 100:
+        raise DposeError(
+            "name-missing", "a live source is counted under a declared name", "--name", "say ward-3"
+        )
+    (place,) = sources
+    check_live(place)
+
+    def frames(stopped: Callable[[], bool], now: Callable[[], Fraction]) -> Iterator[TimedFrame]:
+        return (TimedFrame(time, pixels) for time, pixels in live_frames(place, stopped, now))
+
+    return Live(name, frames)
