@@ -38,7 +38,7 @@ def footage(counts=(1, 2, 1, 0, 3, 1), name="a film", begin=0):
     def frames():
         yield from film(counts, start=begin)
 
-    return Footage(name, marks_of([name]), Fraction(begin), Fraction(begin + len(counts)), frames)
+    return Footage(name, name, marks_of([name]), Fraction(begin), Fraction(begin + len(counts)), frames)
 
 
 def counted(tmp_path, *sources, name="counts", **given):
@@ -81,7 +81,7 @@ def test_nothing_is_counted_before_it_is_charged(tmp_path):
         seen.extend(charges())
         yield from film([1, 2])
 
-    source = Footage("a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
     _, statement = counted(tmp_path, source)
     (entry,) = seen
     assert (entry.what, entry.unit, entry.within) == ("count", "stay", "stays:2/seconds:1")
@@ -121,7 +121,7 @@ def test_a_budget_that_does_not_fit_the_day_is_refused_before_it_begins(tmp_path
         raise AssertionError("a frame was read")
         yield
 
-    source = Footage("a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
     with refused("budget-exceeded"):
         counted(tmp_path, source)
     assert not (tmp_path / "counts").exists()
@@ -132,7 +132,7 @@ def test_nothing_is_left_of_a_count_that_fails(tmp_path):
         yield from film([1, 2])
         raise RuntimeError("the disk is gone")
 
-    source = Footage("a film", marks_of(["a film"]), Fraction(0), Fraction(9), frames)
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(9), frames)
     with pytest.raises(RuntimeError):
         counted(tmp_path, source)
     assert list(tmp_path.iterdir()) == []

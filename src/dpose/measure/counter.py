@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from dpose.account import Charge, State, charge_all, charges, committing, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest, folder_beside
@@ -29,7 +31,7 @@ from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
 from dpose.media.video import VideoInfo, frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
-from dpose.privacy.marks import Marks, marks_of
+from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.ranges import exact_text
@@ -50,6 +52,7 @@ class Footage:
 
     Attributes:
         name: For the account's readers.
+        digest: Of its content.
         marks: What it is for the account.
         begin: When its first frame is taken, seconds since midnight.
         end: When its last one has ended.
@@ -57,6 +60,7 @@ class Footage:
     """
 
     name: str
+    digest: str
     marks: Marks
     begin: Fraction
     end: Fraction
@@ -77,7 +81,9 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
         original.check_unchanged(path)
         return _timed(info, begin)
 
-    return Footage(str(path), original.marks, begin, begin + times[-1] + 1 / info.rate, frames)
+    return Footage(
+        str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames
+    )
 
 
 def _timed(info: VideoInfo, begin: Fraction) -> Iterator[TimedFrame]:
@@ -220,11 +226,10 @@ def marks_union(footage: Sequence[Footage]) -> Marks:
     """What all sources are for the account, together.
 
     Raises:
-        DposeError: one file is named twice.
+        DposeError: two of them are the same footage.
     """
-    import numpy as np
-
-    names = [one.name for one in footage]
-    if len(set(names)) < len(names):
-        raise DposeError("source-named-twice", "names a source twice", names[0], "name each once")
-    return np.unique(np.concatenate([one.marks for one in footage])) if footage else marks_of(())
+    if len({one.digest for one in footage}) < len(footage):
+        raise DposeError(
+            "source-named-twice", "names the same footage twice", footage[0].name, "name each source once"
+        )
+    return np.unique(np.concatenate([one.marks for one in footage]))

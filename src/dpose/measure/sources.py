@@ -56,7 +56,7 @@ def _rendered(source: str) -> Footage:
             for time, pixels in people.day_frames(scene):
                 yield TimedFrame(time, pixels)
 
-    return Footage(source, marks_of([source]), Fraction(0), DAY, frames)
+    return Footage(source, source, marks_of([source]), Fraction(0), DAY, frames)
 
 
 def open_live(sources: Sequence[str], name: str | None) -> Live:

@@ -21,6 +21,7 @@ PUBLIC = (
 )
 CONDITIONS = (
     "what a person changes in a frame is seen in the frames of that person's own stays alone",
+    "no two recordings that are counted together show the same moment before one camera",
     "schedule, stays and ranges were declared before the footage was seen",
 )
 OUTSIDE = (

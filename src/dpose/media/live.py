@@ -10,7 +10,6 @@ in between there are ticks without a frame, which tell the time. Nothing is kept
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import time as clock
 from collections.abc import Callable, Iterator
@@ -92,8 +91,11 @@ def _opened(source: str, stopped: Callable[[], bool]) -> Any:
     return av.open(file, options={**SELF_CONTAINED, "protocol_whitelist": ""})
 
 
-class GrowingFile(io.RawIOBase):
-    """A file that is still written: its end is waited for, and cannot be sought.
+class GrowingFile:
+    """A file that is still written, from its present end on: what follows is waited for, and cannot be sought.
+
+    What is there already was filmed before: a counter that starts again must not count it again. So the file has to be
+    of a kind that can be joined in the middle, an MPEG transport stream.
 
     Args:
         path: The file.
@@ -102,6 +104,7 @@ class GrowingFile(io.RawIOBase):
 
     def __init__(self, path: Path, stopped: Callable[[], bool]) -> None:
         self._file, self._stopped = open_regular(path), stopped
+        self._file.seek(0, os.SEEK_END)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, as soon as there are any; none once it is stopped."""
@@ -112,4 +115,3 @@ class GrowingFile(io.RawIOBase):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-        super().close()
