@@ -15,8 +15,9 @@ from dpose.account import charges, last_window
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import COUNT
 from dpose.measure.folder import NUMBERS, read_folder, verify_folder
-from dpose.measure.live import Clock, Live, count_live, live_config
-from dpose.measure.sensitivity import touched_chunks
+from dpose.measure.live import Live, count_live, live_config
+from dpose.media.live import Clock
+from dpose.privacy.stays import touched_chunks
 from helpers.counted import Reader, camera
 from helpers.refusals import refused
 from helpers.tiers import rest_slow

@@ -11,9 +11,9 @@ from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.plan import Schedule, bind
 from dpose.measure.queries import QUERIES, Query
-from dpose.measure.sensitivity import Moved, fill, touched_chunks
 from dpose.measure.windows import Windows
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.stays import Moved, fill, touched_chunks
 from helpers.counted import Reader, film
 
 LENGTH = 8  # frames, one a second

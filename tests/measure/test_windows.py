@@ -14,11 +14,10 @@ from dpose.measure.windows import (
     ShownWindow,
     Windows,
     ended_nodes,
-    half_width,
-    mean_error,
     readings,
 )
 from dpose.privacy.events import Gaussian, Laplace
+from dpose.privacy.intervals import half_width, mean_error
 from dpose.privacy.noise import AesNoise, Key
 
 

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.measure.config import CountConfig
-from dpose.measure.queries import QUERIES, Point, Seen, SeenFrame
+from dpose.measure.queries import QUERIES
 from dpose.media.video import MAX_FRAME_PIXELS
+from dpose.pose.happenings import Point, Seen, SeenFrame
 from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.postures import LYING, Posture, SeenPerson, body_height, joint_middle, posture_of
 from dpose.pose.tracks import Tracker

@@ -15,11 +15,12 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, StrictInt
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.measure.queries import QUERIES, Point, Rules
-from dpose.measure.sensitivity import DAY
+from dpose.measure.queries import QUERIES
+from dpose.pose.happenings import Point, Rules
 from dpose.privacy.fields import Decimal, Exact, Positive, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import check_delta, exact_text, parse_exact
+from dpose.privacy.stays import DAY
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 MOST_EPSILON = 1000

@@ -126,8 +126,7 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     Raises:
         DposeError: something is missing, altered or does not add up.
     """
-    if not (folder / NUMBERS).exists():  # of a live source: a folder for each day
-        days = sorted(file.parent for file in folder.glob(f"*/{NUMBERS}"))
+    if days := sorted(file.parent for file in folder.glob(f"*/{NUMBERS}")):  # of a live source
         return tuple(f"{day.name}: {line}" for day in days for line in verify_folder(day))
     count = read_folder(folder)
     spent = count.statement.verify()

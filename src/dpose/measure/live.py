@@ -18,10 +18,9 @@ import itertools
 import math
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -33,37 +32,19 @@ from dpose.measure.config import CountConfig
 from dpose.measure.counter import charged, count_charge
 from dpose.measure.folder import NUMBERS, Count, moments, read_folder, write_folder
 from dpose.measure.plan import CountPlan, whole_day
-from dpose.measure.sensitivity import DAY
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
+from dpose.media.live import Clock
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.sections import NOT_SAID, About
+from dpose.privacy.stays import DAY
 
 PLOT_EVERY = 60
 """Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
 GAP = 2
 """Seconds without a frame that are told as a gap of the transport."""
-
-
-class Clock:
-    """Seconds since the midnight that began the day of its making; the machine's clock may jump meanwhile."""
-
-    def __init__(self) -> None:
-        begun = datetime.now()
-        self.today = begun.date()
-        seconds = (begun - datetime.combine(self.today, datetime.min.time())).total_seconds()
-        self._offset = seconds - time.monotonic()
-
-    def now(self) -> Fraction:
-        """The time."""
-        return Fraction(time.monotonic() + self._offset).limit_denominator(10**6)
-
-    def wait_until(self, moment: Fraction) -> None:
-        """Sleep until then."""
-        while (left := float(moment - self.now())) > 0:
-            time.sleep(min(left, 1.0))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ windows: parallel composition never applies within a day. So every window gets n
 stays touch, and the day costs epsilon once, shared by its queries.
 
 **Guarantee.** docs/proofs/counts.md. Neighbours: two days of footage, over all sources counted together, with equal
-frame times, that differ in what any K stays of at most rho seconds each show. Sensitivity: `dpose.measure.sensitivity`,
+frame times, that differ in what any K stays of at most rho seconds each show. Sensitivity: `dpose.privacy.stays`,
 by query; a row outside its declared range is clamped or replaced by zeros first (`Mechanism.clamped`).
 Noise: exact discrete Laplace or Gaussian, independent for each number. Public: schedule, sizes, frame times, rate,
 ranges, areas.
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
 from dpose.measure.queries import QUERIES, Query
-from dpose.measure.sensitivity import DAY, Moved, touched_chunks
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
@@ -37,6 +36,7 @@ from dpose.privacy.fields import Exact, Positive, StatementPart, Text, statement
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.renyi import zcdp_budget
+from dpose.privacy.stays import DAY, Moved, touched_chunks
 
 Counts = NDArray[np.int64]
 """The numbers of one query in one window, (width,)."""

@@ -12,10 +12,10 @@ from dpose.measure.chunks import TimedFrame
 from dpose.measure.config import seconds
 from dpose.measure.counter import Footage, file_footage
 from dpose.measure.live import Live
-from dpose.measure.sensitivity import DAY
 from dpose.media.kinds import kind_of
 from dpose.media.live import check_live, live_frames
 from dpose.privacy.marks import marks_of
+from dpose.privacy.stays import DAY
 
 FILMS = "synthetic:films"
 AN_HOUR = 2

@@ -9,6 +9,7 @@ from fractions import Fraction
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
 from dpose.measure.plan import CountPlan, Schedule, bind
+from dpose.privacy.intervals import CONFIDENCE, half_width, mean_error
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -121,8 +122,6 @@ def check_follows(statement: PrivacyStatement, where: str) -> CountPlan:
 
 def expected_errors(plan: CountPlan) -> Sequence[tuple[str, float, float, str]]:
     """The mean error and the half width of the interval that noise gives each number of a window, with its unit."""
-    from dpose.measure.windows import CONFIDENCE, half_width, mean_error
-
     found = []
     for name, mechanism in plan.mechanisms.items():
         divisor = plan.divisor(mechanism.query, plan.windows.start)

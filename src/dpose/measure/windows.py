@@ -11,19 +11,15 @@ number leaves with noise of its own (`Mechanism.noised`). All of `readings` is p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from dpose.measure.plan import CountPlan, Counts, Mechanism
-from dpose.privacy.events import ExactEvent, Laplace
+from dpose.privacy.intervals import CONFIDENCE, half_width
 from dpose.privacy.noise import NoiseSource
 
-CONFIDENCE = 0.95
-"""Of every interval, as far as the noise goes."""
 Raw = Mapping[str, Sequence[Sequence[int]]]
 """By query: the window's noised numbers, then those of each larger node of the tree that ends with the window."""
 
@@ -181,32 +177,3 @@ def _total_readings(plan: CountPlan, mechanism: Mechanism, shown: Sequence[Shown
             yield Reading(
                 one.number, f"{name} total", least[k], float(low), float(high), mechanism.query.unit
             )
-
-
-@lru_cache(maxsize=256)
-def half_width(event: ExactEvent, alpha: float) -> int:
-    """The least whole number that the noise exceeds in size with a probability of at most `alpha`.
-
-    Discrete Laplace noise of scale t exceeds a with probability 2 q^(a+1) / (1 + q), q = e^(-1/t). Discrete Gaussian
-    noise: by its probabilities, or where its deviation is large by Gaussian tails and one more.
-    """
-    if isinstance(event, Laplace):
-        rate = 1 / float(event.scale)
-        tail = math.log(alpha * (1 + math.exp(-rate)) / 2)
-        return max(0, math.ceil(-tail / rate - 1))
-    sigma = math.sqrt(event.variance)
-    if sigma > 1000:
-        from scipy.stats import norm
-
-        return math.ceil(float(norm.isf(alpha / 2)) * sigma) + 1
-    chances = np.exp(-(np.arange(math.ceil(12 * sigma) + 2) ** 2) / (2 * float(event.variance)))
-    beyond = 2 * (np.cumsum(chances[::-1])[::-1] - chances) / (2 * chances.sum() - 1)
-    return int(np.argmax(beyond <= alpha))
-
-
-def mean_error(event: ExactEvent) -> float:
-    """The mean size of the noise: of discrete Laplace noise 2 q / (1 - q^2), of Gaussian noise about 0.8 sigma."""
-    if isinstance(event, Laplace):
-        q = math.exp(-1 / float(event.scale))
-        return 2 * q / (1 - q**2)
-    return math.sqrt(2 * float(event.variance) / math.pi)

@@ -13,6 +13,7 @@ import contextlib
 import os
 import time as clock
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,25 @@ CAMERA = {"rtsp_transport": "tcp", "protocol_whitelist": "rtsp,rtp,tcp,tls,crypt
 """FFmpeg's options for a network camera: it may name no other host, and no file."""
 
 LiveFrame = tuple[Fraction, NDArray[np.uint8] | None]
+
+
+class Clock:
+    """Seconds since the midnight that began the day of its making; the machine's clock may jump meanwhile."""
+
+    def __init__(self) -> None:
+        begun = datetime.now()
+        self.today = begun.date()
+        seconds = (begun - datetime.combine(self.today, datetime.min.time())).total_seconds()
+        self._offset = seconds - clock.monotonic()
+
+    def now(self) -> Fraction:
+        """The time."""
+        return Fraction(clock.monotonic() + self._offset).limit_denominator(10**6)
+
+    def wait_until(self, moment: Fraction) -> None:
+        """Sleep until then."""
+        while (left := float(moment - self.now())) > 0:
+            clock.sleep(min(left, 1.0))
 
 
 def is_live(source: str) -> bool:
