@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpose.measure.chunks import chunk_rows, inside, masked, sampled
+from dpose.measure.chunks import chunk_rows, lies_inside, masked, sampled
 from dpose.measure.config import CountConfig
 from dpose.pose.postures import posture_of
 from dpose.pose.skeletons import COCO
@@ -68,12 +68,12 @@ def test_a_chunk_that_fails_counts_as_empty_and_says_nothing(broken, capfd):
 
 
 def test_a_query_that_fails_counts_as_empty(monkeypatch):
-    from dpose.measure.queries import QUERIES, Query
+    from dpose.measure.queries import QUERIES, CountQuery
 
     def broken(seen, rules):
         raise ValueError("a secret")
 
-    monkeypatch.setitem(QUERIES, "occupancy", Query("", broken, 10, "", each_frame=True))
+    monkeypatch.setitem(QUERIES, "occupancy", CountQuery("", broken, 10, "", each_frame=True))
     assert rows_of(film([1, 1]), config_of()) == {0: None}
 
 
@@ -125,7 +125,7 @@ def test_seconds_by_posture_and_floor():
     assert found[1] == {"standing": [0, 0], "sitting": [2, 0], "lying": [0, 1], "floor": [0, 1]}
     off = config_of("lying,floor", floor="0,0 1,0 1,0.1")
     assert rows_of(frames, off)[1] == {"lying": [0, 1], "floor": [0, 0]}
-    assert not inside(np.array([20.0, 24.0]), off.floor, (64, 48))
+    assert not lies_inside(np.array([20.0, 24.0]), off.floor, (64, 48))
 
 
 def fall(stood, lay, seconds=12):

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpose.measure.config import CountConfig, seconds
-from dpose.measure.plan import Schedule, bind
+from dpose.measure.plan import Schedule, bind_count
 from helpers.refusals import refused
 
 
@@ -63,9 +63,9 @@ def test_mistakes(given, code):
 def test_a_schedule_stays_in_its_day():
     for begin, end in ((0, 86_401), (-1, 5), (5, 5)):
         with refused("schedule-leaves-day"):
-            bind(config_of(), Schedule("day", 1, Fraction(begin), Fraction(end)))
+            bind_count(config_of(), Schedule("day", 1, Fraction(begin), Fraction(end)))
 
 
 def test_noise_beyond_all_numbers():
     with refused("noise-too-large"):
-        bind(config_of(epsilon="1e-12"), Schedule("day", 1, Fraction(0), Fraction(3600)))
+        bind_count(config_of(epsilon="1e-12"), Schedule("day", 1, Fraction(0), Fraction(3600)))

@@ -13,7 +13,7 @@ from dpose.cli import main
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import Footage, count_footage, file_footage
 from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, Count, verify_folder, write_folder
-from dpose.measure.plan import Schedule, bind
+from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
@@ -150,7 +150,9 @@ class TestAltered:
     @pytest.fixture(scope="class")
     def made(self, tmp_path_factory):
         folder = tmp_path_factory.mktemp("made") / "counts"
-        plan = bind(config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12)))
+        plan = bind_count(
+            config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12))
+        )
         windows = Windows(plan, AesNoise(Key.fresh()))
         shown = tuple(windows.release(window) for window in plan.windows)
         write_folder(folder, Count(plan, count_statement(plan), shown))

@@ -9,11 +9,11 @@ import pytest
 from dpose.measure import plan as plans
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
-from dpose.measure.plan import Schedule, bind
-from dpose.measure.queries import QUERIES, Query
+from dpose.measure.plan import Schedule, bind_count
+from dpose.measure.queries import QUERIES, CountQuery
 from dpose.measure.windows import Windows
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.stays import Moved, fill, touched_chunks
+from dpose.privacy.stays import Moved, fullest, touched_chunks
 from helpers.counted import Reader, film
 
 LENGTH = 8  # frames, one a second
@@ -33,9 +33,9 @@ def bins(seen, rules):
 
 @pytest.fixture(autouse=True)
 def queries(monkeypatch):
-    monkeypatch.setitem(QUERIES, "any", Query("", anything, 3, ""))
-    monkeypatch.setitem(QUERIES, "any-lead", Query("", anything, 3, "", lead=True))
-    monkeypatch.setitem(QUERIES, "bins", Query("", bins, 2, "", bins=("a", "b", "c")))
+    monkeypatch.setitem(QUERIES, "any", CountQuery("", anything, 3, ""))
+    monkeypatch.setitem(QUERIES, "any-lead", CountQuery("", anything, 3, "", lead=True))
+    monkeypatch.setitem(QUERIES, "bins", CountQuery("", bins, 2, "", bins=("a", "b", "c")))
 
 
 def config_of(query, times=1, visible=1, chunk=2, lead=(1, 1), most=None, **more):
@@ -50,7 +50,7 @@ def config_of(query, times=1, visible=1, chunk=2, lead=(1, 1), most=None, **more
 
 
 def plan_of(config, windows=LENGTH // 4):
-    return bind(config, Schedule("day", 1, Fraction(0), Fraction(4 * windows)))
+    return bind_count(config, Schedule("day", 1, Fraction(0), Fraction(4 * windows)))
 
 
 def stays_between(one, other, visible):
@@ -137,7 +137,7 @@ def test_chunks_that_one_stay_touches(chunk, seen):
 def test_fullest_windows(size, count):
     """Over all ways to lay chunks into windows."""
     ways = itertools.product(range(size + 1), repeat=count)
-    assert fill(size, count) == max(sum(n * n for n in way) for way in ways if sum(way) == count)
+    assert fullest(size, count) == max(sum(n * n for n in way) for way in ways if sum(way) == count)
 
 
 def test_a_histogram_loses_and_gains():

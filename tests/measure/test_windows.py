@@ -9,7 +9,7 @@ import pytest
 
 from dpose.measure import plan as plans
 from dpose.measure.config import CountConfig
-from dpose.measure.plan import Schedule, bind
+from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.windows import (
     ShownWindow,
     Windows,
@@ -25,7 +25,7 @@ def plan_of(queries="entries", windows=6, sources=1, **given):
     config = CountConfig.of(
         queries=queries, **{"window": "4s", "epsilon": "1", "rate": "1", "chunk": "2s", **given}
     )
-    return bind(config, Schedule("day", sources, Fraction(0), Fraction(4 * windows)))
+    return bind_count(config, Schedule("day", sources, Fraction(0), Fraction(4 * windows)))
 
 
 def windows_of(plan, seed=0):

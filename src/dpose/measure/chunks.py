@@ -121,7 +121,7 @@ class ChunkWork:
             return None
         hips = seen[0] if places["hip"] is None else places["hip"]
         posture = self._posture(found.pose, skeleton)
-        on_floor = posture == LYING and inside(hips, self._config.floor, size)
+        on_floor = posture == LYING and lies_inside(hips, self._config.floor, size)
         return SeenPerson(number, posture, on_floor, hips, seen[-1], body_height(found.pose, skeleton))
 
 
@@ -161,7 +161,7 @@ def masked(pixels: NDArray[np.uint8], masks: Sequence[Sequence[Point]]) -> NDArr
     return shown
 
 
-def inside(point: NDArray[np.float64], area: Sequence[Point], size: tuple[int, int]) -> bool:
+def lies_inside(point: NDArray[np.float64], area: Sequence[Point], size: tuple[int, int]) -> bool:
     """True if a point lies in an area, or the area is all of the picture."""
     if not area:
         return True

@@ -26,7 +26,7 @@ from dpose.files import file_digest, folder_beside
 from dpose.measure.chunks import TimedFrame, chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import NUMBERS, Count, write_folder
-from dpose.measure.plan import CountPlan, Schedule, bind
+from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
 from dpose.media.video import VideoInfo, frame_times, probe, read_frames
@@ -201,7 +201,7 @@ def count_footage(
         raise DposeError(
             "output-exists", "already exists", str(out), "choose another --out, or remove it first"
         )
-    plan = bind(config, schedule_of(footage, day))
+    plan = bind_count(config, schedule_of(footage, day))
     marks = marks_union(footage)
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
     entry = count_charge(plan, names, marks, out, seeded=seed is not None)

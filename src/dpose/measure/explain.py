@@ -10,7 +10,7 @@ from functools import partial
 
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
-from dpose.measure.plan import CountPlan, bind
+from dpose.measure.plan import CountPlan, bind_count
 from dpose.measure.statement import OUTSIDE, expected_errors, longer_stays
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import upper
@@ -42,12 +42,10 @@ def explained(plan: CountPlan) -> Iterator[str]:
 
 def _better(plan: CountPlan, name: str) -> str:
     """The settings nearest to the plan's that would give a window's number within `WISH`."""
-    ways = []
-    alone = len(plan.config.queries) == 1
-    epsilon = plan.config.epsilon * max(
-        Fraction(1, 100), Fraction(_within(plan, name) / WISH).limit_denominator(100)
-    )
-    ways.append(f"epsilon {upper(epsilon, 2)}")
+    now = _within(plan, name)
+    if now <= WISH:
+        return "as it is"
+    ways = [f"epsilon {upper(plan.config.epsilon * Fraction(now / WISH).limit_denominator(100), 2)}"]
     changed: dict[str, list[Callable[[], CountConfig]]] = {
         "window": [partial(replace, plan.config, window=Fraction(value)) for value in WINDOWS],
         "chunk": [partial(replace, plan.config, chunk=Fraction(value)) for value in CHUNKS],
@@ -56,10 +54,11 @@ def _better(plan: CountPlan, name: str) -> str:
         for make in tried:
             with contextlib.suppress(DposeError):  # a chunk that divides no window
                 other = make()
-                if _within(bind(other, plan.schedule), name) <= WISH:
+                if _within(bind_count(other, plan.schedule), name) <= WISH:
                     ways.append(f"{what} {exact_text(getattr(other, what))} s")
                     break
-    return ", or ".join(ways) + ("" if alone else "; or fewer queries")
+    several = len(plan.config.queries) > 1
+    return ", or ".join([*ways, *(["fewer queries"] if several else [])])
 
 
 def _within(plan: CountPlan, name: str) -> float:

@@ -20,8 +20,8 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.files import file_bytes, file_json, file_text, json_text, write_atomic
 from dpose.measure.plan import CountPlan
-from dpose.measure.statement import check_follows
-from dpose.measure.windows import Reading, ShownWindow, ended_nodes, readings
+from dpose.measure.statement import check_recorded_count
+from dpose.measure.windows import CountReading, ShownWindow, ended_nodes, readings
 from dpose.privacy.rounding import upper
 from dpose.privacy.seal import open_seal, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -89,7 +89,7 @@ def read_folder(folder: Path) -> Count:
             "count-unreadable", f"holds no count that can be read ({error})", str(folder)
         ) from error
     statement = PrivacyStatement.from_json(text, str(folder / STATEMENT))
-    plan = check_follows(statement, str(folder / STATEMENT))
+    plan = check_recorded_count(statement, str(folder / STATEMENT))
     try:
         if values["format"] != FORMAT:
             raise ValueError("another format")
@@ -162,7 +162,7 @@ def _bytes(file: Path) -> bytes:
         raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(file)) from error
 
 
-def moments(plan: CountPlan, window: int) -> tuple[str, str]:
+def window_times(plan: CountPlan, window: int) -> tuple[str, str]:
     """When a window begins and ends; days whose name is no date are counted from "00:00:00" on."""
     width = plan.config.window
     return tuple(_moment(plan.schedule.day, float(k * width)) for k in (window, window + 1))  # type: ignore[return-value]
@@ -178,10 +178,10 @@ def _moment(day: str, seconds: float) -> str:
         return f"{day}T24:00:00"
 
 
-def _numbers(count: Count, read: Sequence[Reading]) -> str:
+def _numbers(count: Count, read: Sequence[CountReading]) -> str:
     windows: list[dict[str, Any]] = []
     for one in count.shown:
-        begin, end = moments(count.plan, one.number)
+        begin, end = window_times(count.plan, one.number)
         values = [reading for reading in read if reading.window == one.number]
         given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
         windows.append(
@@ -190,18 +190,18 @@ def _numbers(count: Count, read: Sequence[Reading]) -> str:
     return json_text({"format": FORMAT, "windows": windows, "gaps": [list(g) for g in count.gaps]}, 1) + "\n"
 
 
-def _table(plan: CountPlan, read: Sequence[Reading]) -> str:
+def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for r in read:
         table.writerow(
-            (*moments(plan, r.window), r.name, f"{r.value:g}", f"{r.low:g}", f"{r.high:g}", r.unit)
+            (*window_times(plan, r.window), r.name, f"{r.value:g}", f"{r.low:g}", f"{r.high:g}", r.unit)
         )
     return text.getvalue()
 
 
-def _plot(plan: CountPlan, read: Sequence[Reading]) -> bytes:
+def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
     """A panel for each query, bars with the intervals of the noise."""
     from dpose.report.palette import LIGHT, SERIES
     from dpose.report.plots import finish, png, sheet

@@ -30,7 +30,7 @@ from dpose.files import file_digest
 from dpose.measure.chunks import Rows, TimedFrame, chunk_rows, sampled
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import charged, count_charge
-from dpose.measure.folder import NUMBERS, Count, moments, read_folder, write_folder
+from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, write_folder
 from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
@@ -208,7 +208,7 @@ def _count_day(
         if first <= last_window(entry.id):
             raise DposeError(
                 "clock-behind-count",
-                f"windows until {moments(plan, last_window(entry.id))[1]} were shown, and the clock is behind that",
+                f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind",
                 str(folder),
                 "set the clock, or wait",
             )
@@ -226,7 +226,7 @@ def _count_day(
                 gaps = tuple(dict.fromkeys((*before.gaps, *work.gaps(day))))
                 count = replace(count, shown=(*count.shown, windows.release(number)), gaps=gaps)
                 write_folder(folder, count, plot=config.window >= PLOT_EVERY)
-                tell(f"{moments(plan, number)[0]}: written")
+                tell(f"{window_times(plan, number)[0]}: written")
         except KeyboardInterrupt:
             work.stop.set()
         if count.shown:

@@ -1,6 +1,6 @@
 """A count bound to its public schedule: what is released, with which noise, at which cost, before a frame is read.
 
-    plan = bind(config, Schedule("2026-11-27", sources=2, first=0, count=24))
+    plan = bind_count(config, Schedule("2026-11-27", sources=2, first=0, count=24))
     plan.mechanisms["falls"].event         # exact discrete noise for all windows of the day
     statement = count_statement(plan, kind)
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
-from dpose.measure.queries import QUERIES, Query
+from dpose.measure.queries import QUERIES, CountQuery
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace
@@ -89,7 +89,7 @@ class Mechanism:
     """
 
     name: str
-    query: Query
+    query: CountQuery
     most: int
     frame_most: int
     event: ExactEvent
@@ -229,14 +229,14 @@ class CountPlan:
         rate = self.config.rate
         return max(1, math.ceil(end * rate) - math.ceil(begin * rate))
 
-    def divisor(self, query: Query, window: int) -> Fraction:
+    def divisor(self, query: CountQuery, window: int) -> Fraction:
         """What a window's noised number is divided by to be read."""
         if query.mean:  # people present in all sources together
             return Fraction(self.ticks(window))
         return self.config.rate if query.each_frame else Fraction(1)
 
 
-def bind(config: CountConfig, schedule: Schedule) -> CountPlan:
+def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:
     """The plan of a configuration for a schedule.
 
     Raises:
@@ -251,4 +251,4 @@ def bind(config: CountConfig, schedule: Schedule) -> CountPlan:
 
 def whole_day(config: CountConfig, day: str, names: tuple[str, ...] = ()) -> CountPlan:
     """The plan of a whole calendar day of one source, or of the sources that have these names."""
-    return bind(config, Schedule(day, max(1, len(names)), Fraction(0), DAY, names))
+    return bind_count(config, Schedule(day, max(1, len(names)), Fraction(0), DAY, names))

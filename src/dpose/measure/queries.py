@@ -30,7 +30,7 @@ Row = Callable[[Seen, Rules], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Query:
+class CountQuery:
     """Something that can be counted.
 
     Attributes:
@@ -60,15 +60,15 @@ class Query:
 
 
 _EDGES = ("", *map(str, SPEEDS), "")
-QUERIES: dict[str, Query] = {
-    "occupancy": Query("people present, mean", people_present, 10, "people", each_frame=True, mean=True),
-    "entries": Query("people who cross the line", line_crossings, 4, "entries"),
-    "standing": Query("time spent standing", people_in(STANDING), 10, "person seconds", each_frame=True),
-    "sitting": Query("time spent sitting", people_in(SITTING), 10, "person seconds", each_frame=True),
-    "lying": Query("time spent lying", people_in(LYING), 10, "person seconds", each_frame=True),
-    "floor": Query("time spent on the floor", people_on_floor, 10, "person seconds", each_frame=True),
-    "falls": Query("falls", confirmed_falls, 1, "falls", lead=True),
-    "speed": Query(
+QUERIES: dict[str, CountQuery] = {
+    "occupancy": CountQuery("people present, mean", people_present, 10, "people", each_frame=True, mean=True),
+    "entries": CountQuery("people who cross the line", line_crossings, 4, "entries"),
+    "standing": CountQuery("time spent standing", people_in(STANDING), 10, "person seconds", each_frame=True),
+    "sitting": CountQuery("time spent sitting", people_in(SITTING), 10, "person seconds", each_frame=True),
+    "lying": CountQuery("time spent lying", people_in(LYING), 10, "person seconds", each_frame=True),
+    "floor": CountQuery("time spent on the floor", people_on_floor, 10, "person seconds", each_frame=True),
+    "falls": CountQuery("falls", confirmed_falls, 1, "falls", lead=True),
+    "speed": CountQuery(
         "people by walking speed, body heights a second",
         speed_bins,
         4,

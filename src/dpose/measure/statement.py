@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
-from dpose.measure.plan import CountPlan, Schedule, bind
+from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.privacy.intervals import CONFIDENCE, half_width, mean_error
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.rounding import upper
@@ -80,7 +80,7 @@ def longer_stays(plan: CountPlan) -> tuple[str, str, str]:
     )
 
 
-def recorded_plan(statement: PrivacyStatement, where: str) -> CountPlan:
+def recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
     """The plan of a statement, from its record alone.
 
     Raises:
@@ -90,10 +90,10 @@ def recorded_plan(statement: PrivacyStatement, where: str) -> CountPlan:
     if set(record) != {"count", "schedule", "chunks touched", "chunks"}:
         raise DposeError("statement-not-of-count", "its statement is of no count", where)
     config = CountConfig.read(record["count"], "release.count")
-    return bind(config, Schedule.read(record["schedule"], "release.schedule"))
+    return bind_count(config, Schedule.read(record["schedule"], "release.schedule"))
 
 
-def check_follows(statement: PrivacyStatement, where: str) -> CountPlan:
+def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
     """Refuse a statement that is not the one that follows from its record.
 
     Returns:
@@ -102,7 +102,7 @@ def check_follows(statement: PrivacyStatement, where: str) -> CountPlan:
     Raises:
         DposeError: something differs; names it.
     """
-    plan = recorded_plan(statement, where)
+    plan = recorded_count(statement, where)
     wanted = count_statement(plan, seeded=statement.kind is Kind.SEEDED)
     kept = ("software", "deployment", "odometer", "seal", "signature")
     wanted = replace(wanted, **{name: getattr(statement, name) for name in kept})

@@ -38,7 +38,7 @@ class ShownWindow:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CountReading:
     """One number as it is read.
 
     Attributes:
@@ -128,14 +128,14 @@ def ended_nodes(place: int, levels: int) -> Iterator[tuple[int, int]]:
         yield level, place >> level
 
 
-def readings(plan: CountPlan, shown: Sequence[ShownWindow]) -> list[Reading]:
+def readings(plan: CountPlan, shown: Sequence[ShownWindow]) -> list[CountReading]:
     """All numbers of a day as they are read, window by window; totals only as far as no window is missing.
 
     Args:
         plan: The plan.
         shown: In order of time.
     """
-    found: list[Reading] = []
+    found: list[CountReading] = []
     for mechanism in plan.mechanisms.values():
         for one in shown:
             found += _window_readings(plan, mechanism, one)
@@ -149,16 +149,18 @@ def _names(mechanism: Mechanism) -> list[str]:
     return [f"{mechanism.name} {one}" for one in bins] if bins else [mechanism.name]
 
 
-def _window_readings(plan: CountPlan, mechanism: Mechanism, shown: ShownWindow) -> Iterator[Reading]:
+def _window_readings(plan: CountPlan, mechanism: Mechanism, shown: ShownWindow) -> Iterator[CountReading]:
     query, divisor = mechanism.query, float(plan.divisor(mechanism.query, shown.number))
     most = mechanism.most * plan.window_chunks / divisor
     half = half_width(mechanism.event, 1 - CONFIDENCE)
     for name, raw in zip(_names(mechanism), shown.raw[mechanism.name][0], strict=True):
         value, low, high = (min(max(x / divisor, 0.0), most) for x in (raw, raw - half, raw + half))
-        yield Reading(shown.number, name, value, low, high, query.unit)
+        yield CountReading(shown.number, name, value, low, high, query.unit)
 
 
-def _total_readings(plan: CountPlan, mechanism: Mechanism, shown: Sequence[ShownWindow]) -> Iterator[Reading]:
+def _total_readings(
+    plan: CountPlan, mechanism: Mechanism, shown: Sequence[ShownWindow]
+) -> Iterator[CountReading]:
     """Running totals: sums of the fewest nodes that make up the windows so far."""
     nodes: list[tuple[int, Sequence[int]]] = []
     least = [0.0] * mechanism.query.width
@@ -174,6 +176,6 @@ def _total_readings(plan: CountPlan, mechanism: Mechanism, shown: Sequence[Shown
             total = sum(values[k] for _, values in nodes)
             low, high = max(total - half, 0), max(total + half, 0)
             least[k] = max(least[k], total)  # what happened stays counted
-            yield Reading(
+            yield CountReading(
                 one.number, f"{name} total", least[k], float(low), float(high), mechanism.query.unit
             )

@@ -39,7 +39,7 @@ def touched_chunks(times: int, visible: Fraction, lead: Fraction, chunk: Fractio
     return times * (math.ceil((visible + lead) / chunk) + 1)
 
 
-def fill(size: int, count: int) -> int:
+def fullest(size: int, count: int) -> int:
     """The largest sum of squares of whole numbers, each at most `size`, that add up to `count`: the fullest windows."""
     full, rest = divmod(count, size)
     return full * size**2 + rest**2
@@ -88,4 +88,4 @@ class Moved:
             window: How many chunks a window holds, over all sources.
             levels: As for `in_l1`; a node of level l holds 2^l windows.
         """
-        return self.l2_squared * sum(fill(window << level, touched) for level in range(levels))
+        return self.l2_squared * sum(fullest(window << level, touched) for level in range(levels))

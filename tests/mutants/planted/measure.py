@@ -197,9 +197,9 @@ def no_deadline(patch: Patches) -> None:
 def unchecked_statement(patch: Patches) -> None:
     """A statement is believed."""
     patch.replace(
-        "dpose.measure.statement:check_follows",
+        "dpose.measure.statement:check_recorded_count",
         lambda _: (
-            lambda statement, where: patch.get("dpose.measure.statement:recorded_plan")(statement, where)
+            lambda statement, where: patch.get("dpose.measure.statement:recorded_count")(statement, where)
         ),
     )
 
@@ -242,7 +242,7 @@ MEASURE = (
     ),
     Planted(
         "changes in one window do not add up",
-        lambda patch: patch.replace("dpose.privacy.stays:fill", lambda _: lambda size, count: count),
+        lambda patch: patch.replace("dpose.privacy.stays:fullest", lambda _: lambda size, count: count),
         (MOVES, "measure/test_sensitivity.py::test_fullest_windows"),
     ),
     Planted("a tree costs one level", levels_for_nothing, (MOVES,)),
