@@ -11,7 +11,7 @@ import pytest
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
 from dpose.measure.config import CountConfig
-from dpose.measure.counter import Footage, count_footage, file_footage
+from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
 from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, Count, verify_folder, write_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
@@ -44,7 +44,7 @@ def footage(counts=(1, 2, 1, 0, 3, 1), name="a film", begin=0):
 def counted(tmp_path, *sources, name="counts", **given):
     config = given.pop("config", config_of())
     out = tmp_path / name
-    return out, count_footage(sources or [footage()], config, out, Reader(), **given)
+    return out, count_footage(sources or [footage()], CountRequest(config, **given), out, Reader())
 
 
 def test_a_count_verifies(tmp_path):

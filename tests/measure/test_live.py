@@ -13,7 +13,7 @@ import pytest
 import dpose.report.plots  # noqa: F401  (what a fork draws with)
 from dpose.account import charges, last_window
 from dpose.measure.config import CountConfig
-from dpose.measure.counter import COUNT
+from dpose.measure.counter import COUNT, CountRequest
 from dpose.measure.folder import NUMBERS, read_folder, verify_folder
 from dpose.measure.live import Live, count_live, live_config
 from dpose.media.live import Clock
@@ -43,7 +43,9 @@ def run(out, seconds, clock=None, frames=None, **given):
     config = given.pop("config", config_of())
     clock = clock or Clock()
     source = Live(given.pop("name", "ward-3"), frames or camera())
-    count_live(source, config, out, Reader(), until=clock.now() + Fraction(seconds), clock=clock, **given)
+    tell = given.pop("tell", lambda line: None)
+    request = CountRequest(config, **given)
+    count_live(source, request, out, Reader(), until=clock.now() + Fraction(seconds), clock=clock, tell=tell)
     (day,) = out.iterdir()
     return day
 
@@ -101,7 +103,7 @@ def test_a_slow_detector_makes_no_gap_and_no_late_window(tmp_path):
     times = []
     count_live(
         source,
-        config,
+        CountRequest(config),
         out,
         Slow(),
         until=clock.now() + 2,

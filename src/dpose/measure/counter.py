@@ -44,6 +44,27 @@ from dpose.units import Unit
 
 COUNT = "count"
 """What the account calls a count."""
+RELEASED = "numbers by windows of a day"
+"""What leaves the building."""
+
+
+@dataclass(frozen=True)
+class CountRequest:
+    """What is to be counted of any source.
+
+    Attributes:
+        config: The configuration.
+        day: Of files, the calendar day.
+        again: True to count once more what was counted before; epsilons add up.
+        seed: Of files, makes the noise repeatable and takes the guarantee away.
+        about: What the statement says of who counts.
+    """
+
+    config: CountConfig
+    day: str = "day"
+    again: bool = False
+    seed: int | None = None
+    about: About = NOT_SAID
 
 
 @dataclass(frozen=True)
@@ -166,14 +187,9 @@ def _may_have_shown(entry: Charge) -> bool:
 
 def count_footage(
     footage: Sequence[Footage],
-    config: CountConfig,
+    request: CountRequest,
     out: Path,
     finder: PeopleFinder,
-    *,
-    day: str = "day",
-    again: bool = False,
-    seed: int | None = None,
-    about: About = NOT_SAID,
     progress: Callable[[Fraction], None] = lambda done: None,
 ) -> PrivacyStatement:
     """Count recorded footage of one day, and write the folder: all of it, or nothing.
@@ -182,13 +198,9 @@ def count_footage(
 
     Args:
         footage: The sources.
-        config: The configuration.
+        request: What is to be counted.
         out: The folder, which does not exist.
         finder: Of people.
-        day: The calendar day.
-        again: True to count once more what was counted before; epsilons add up.
-        seed: Makes the noise repeatable and takes the guarantee away.
-        about: What the statement says of who counts.
         progress: Called with the seconds of footage that were counted so far.
 
     Returns:
@@ -201,12 +213,12 @@ def count_footage(
         raise DposeError(
             "output-exists", "already exists", str(out), "choose another --out, or remove it first"
         )
-    plan = bind_count(config, schedule_of(footage, day))
-    marks = marks_union(footage)
+    config, seeded = request.config, request.seed is not None
+    plan = bind_count(config, schedule_of(footage, request.day))
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
-    entry = count_charge(plan, names, marks, out, seeded=seed is not None)
-    with charged(entry, again=again) as outputs:
-        key = Key.fresh() if seed is None else Key.from_seed(seed)
+    entry = count_charge(plan, names, marks_union(footage), out, seeded=seeded)
+    with charged(entry, again=request.again) as outputs:
+        key = Key.fresh() if request.seed is None else Key.from_seed(request.seed)
         windows, done = Windows(plan, AesNoise(key)), Fraction(0)
         for number, one in enumerate(footage):
             for chunk, rows in chunk_rows(one.frames(), config, finder):
@@ -214,8 +226,7 @@ def count_footage(
                 progress(done + (chunk + 1) * config.chunk - one.begin)
             done += one.end - one.begin
         shown = tuple(windows.release(window) for window in plan.windows)
-        statement = count_statement(plan, seeded=seed is not None)
-        statement = statement.deployed(about, "numbers by windows of a day")
+        statement = count_statement(plan, seeded=seeded).deployed(request.about, RELEASED)
         with folder_beside(out) as folder:
             sealed = write_folder(folder, Count(plan, statement, shown))
             outputs.append(file_digest(folder / NUMBERS))

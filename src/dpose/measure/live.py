@@ -29,7 +29,7 @@ from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.measure.chunks import Rows, TimedFrame, chunk_rows, sampled
 from dpose.measure.config import CountConfig
-from dpose.measure.counter import charged, count_charge
+from dpose.measure.counter import RELEASED, CountRequest, charged, count_charge
 from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, write_folder
 from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
@@ -38,7 +38,7 @@ from dpose.media.live import Clock
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.sections import NOT_SAID, About
+from dpose.privacy.sections import About
 from dpose.privacy.stays import DAY
 
 PLOT_EVERY = 60
@@ -72,13 +72,11 @@ def live_config(config: CountConfig) -> CountConfig:
 
 def count_live(
     source: Live,
-    config: CountConfig,
+    request: CountRequest,
     out: Path,
     finder: PeopleFinder,
     *,
     until: Fraction | None = None,
-    again: bool = False,
-    about: About = NOT_SAID,
     clock: Clock | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> None:
@@ -86,19 +84,17 @@ def count_live(
 
     Args:
         source: It.
-        config: The configuration.
+        request: What is to be counted.
         out: The folder of the days' folders.
         finder: Of people.
         until: Seconds after the first midnight at which to stop; None for never.
-        again: True to count a day once more that was counted under this name with other settings.
-        about: What the statements say of who counts.
         clock: The clock.
         tell: Receives a line for each window that was written.
 
     Raises:
         DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.
     """
-    config, clock, stop = live_config(config), clock or Clock(), threading.Event()
+    config, clock, stop = live_config(request.config), clock or Clock(), threading.Event()
     work = _Work(source, config, finder, stop, clock)
     try:
         for day in itertools.count():
@@ -106,7 +102,7 @@ def count_live(
             plan = whole_day(config, named, (source.name,))
             if stop.is_set() or (until is not None and day * DAY >= until):
                 return
-            _count_day(work, plan, out / named, day, until, again=again, about=about, tell=tell)
+            _count_day(work, plan, out / named, day, until, request, tell)
     finally:
         stop.set()
 
@@ -194,16 +190,14 @@ def _count_day(
     folder: Path,
     day: int,
     until: Fraction | None,
-    *,
-    again: bool,
-    about: About,
+    request: CountRequest,
     tell: Callable[[str], None],
 ) -> None:
     config, clock = plan.config, work.clock
     marks = marks_of([f"live {work.source.name} {plan.schedule.day}"])
     entry = count_charge(plan, work.source.name, marks, folder, own_id=day_id(plan))
-    with charged(entry, again=again) as outputs:
-        before = count = _begun(plan, folder, last_window(entry.id), about)
+    with charged(entry, again=request.again) as outputs:
+        before = count = _begun(plan, folder, last_window(entry.id), request.about)
         first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
         if first <= last_window(entry.id):
             raise DposeError(
@@ -241,7 +235,7 @@ def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
         DposeError: it is another count's, or shows windows that the account has not claimed.
     """
     if not (folder / NUMBERS).exists():
-        return Count(plan, count_statement(plan).deployed(about, "numbers by windows of a day"), ())
+        return Count(plan, count_statement(plan).deployed(about, RELEASED), ())
     count = read_folder(folder)
     if count.plan != plan:
         raise DposeError("output-exists", "holds another count", str(folder), "choose another --out")
