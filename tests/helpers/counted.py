@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpose.measure.chunks import TimedFrame
+from dpose.media.timed import TimedFrame
 from dpose.pose.crops import Box
 from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose

@@ -167,6 +167,21 @@ class TestIntervals:
         assert plan.touched == 28
         assert mean == pytest.approx(28 * 10 * 5 / 3600, rel=1e-3)
 
+    def test_a_corridor_of_a_day(self):
+        """Hourly occupancy of five people on average, K 4 stays of 30 s, epsilon 1: within a tenth of the count."""
+        config = CountConfig.of(queries="occupancy", epsilon="1", window="1h", visible="30s", times=4)
+        plan, draws = plans.whole_day(config, "day"), np.random.default_rng(3)
+        windows, truth = windows_of(plan), np.zeros(24)
+        for chunk, crowd in enumerate(draws.poisson(5, plan.chunks)):
+            row = [min(int(crowd), 10)] * 10
+            windows.add(0, chunk, {"occupancy": row})
+            truth[chunk // 720] += sum(row) / 7200
+        read = readings(plan, [windows.release(window) for window in plan.windows])
+        errors = np.abs(np.array([r.value for r in read]) - truth)
+        assert errors.mean() <= 0.1 * truth.mean()
+        # each interval fails with 5 %: of 24 at most five, but for a chance of 1 in 1,000
+        assert sum(r.low <= t <= r.high for r, t in zip(read, truth, strict=True)) >= 19
+
     def test_values_are_read_in_their_units(self):
         plan = plan_of("occupancy,standing,entries", windows=2, rate="2", most={"occupancy": 10})
         raw = {"occupancy": [[24]], "standing": [[-7]], "entries": [[3]]}

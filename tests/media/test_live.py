@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpose.media.live import check_live, is_live, live_frames
+from dpose.media.timed import TimedFrame
 from helpers.refusals import refused
 
 
@@ -44,18 +45,18 @@ def test_a_file_that_grows(tmp_path):
         )
     )
     writer.join()
-    times = [when for when, pixels in found if pixels is not None]
+    times = [frame.time for frame in found if frame.pixels is not None]
     assert len(times) >= 60
     # their own stamps, a tenth of a second apart, however quickly they were read
     assert {round(float(b - a), 3) for a, b in pairwise(times)} == {0.1}
-    assert {pixels.shape for _, pixels in found if pixels is not None} == {(48, 64, 3)}
+    assert {frame.pixels.shape for frame in found if frame.pixels is not None} == {(48, 64, 3)}
 
 
 def test_what_is_no_video_gives_ticks(tmp_path):
     path, left = tmp_path / "a.ts", iter([False] * 9)
     path.write_bytes(b"no video at all" * 1000)
     assert not any(
-        pixels for _, pixels in live_frames(f"live:{path}", lambda: next(left, True), lambda: Fraction(1))
+        frame.pixels for frame in live_frames(f"live:{path}", lambda: next(left, True), lambda: Fraction(1))
     )
 
 
@@ -74,4 +75,5 @@ def test_what_may_not_be_read(tmp_path):
 def test_a_camera_that_is_not_there_gives_ticks(address, monkeypatch):
     monkeypatch.setattr("dpose.media.live.WAIT", 0.01)
     left = iter([False] * 5)
-    assert set(live_frames(address, lambda: next(left, True), lambda: Fraction(3))) == {(3, None)}
+    found = list(live_frames(address, lambda: next(left, True), lambda: Fraction(3)))
+    assert found == [TimedFrame(Fraction(3), None)] * len(found) != []

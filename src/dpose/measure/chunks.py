@@ -19,47 +19,22 @@ import copy
 import math
 import time as clock
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.measure.config import CountConfig
 from dpose.measure.queries import QUERIES
+from dpose.media.areas import lies_inside, masked
+from dpose.media.timed import TimedFrame, sampled
 from dpose.media.video import MAX_FRAME_PIXELS
-from dpose.pose.happenings import Point, Seen, SeenFrame
+from dpose.pose.happenings import Seen, SeenFrame
 from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.postures import LYING, Posture, SeenPerson, body_height, joint_middle, posture_of
 from dpose.pose.tracks import Tracker
 
 Rows = Mapping[str, Sequence[int]]
-
-
-@dataclass(frozen=True)
-class TimedFrame:
-    """A frame and when it was taken.
-
-    Attributes:
-        time: Seconds since midnight.
-        pixels: uint8, (H, W, 3) RGB; None if only the time is told.
-    """
-
-    time: Fraction
-    pixels: NDArray[np.uint8] | None
-
-
-def sampled(frames: Iterable[TimedFrame], rate: Fraction) -> Iterator[TimedFrame]:
-    """The first frame at or after each tick of the rate: by the public times of frames, whatever they show."""
-    following = -1
-    for frame in frames:
-        tick = math.floor(frame.time * rate)
-        if frame.pixels is None:
-            yield frame
-        elif tick >= following:
-            following = tick + 1
-            yield frame
 
 
 class ChunkWork:
@@ -148,22 +123,3 @@ def chunk_rows(
             open_chunks[number].add(frame)
     for number in sorted(open_chunks)[:1]:  # the others have seen nothing but their lead-in
         yield number, open_chunks.pop(number).rows()
-
-
-def masked(pixels: NDArray[np.uint8], masks: Sequence[Sequence[Point]]) -> NDArray[np.uint8]:
-    """A frame with public areas blackened; itself if there are none."""
-    if not masks:
-        return pixels
-    shown, (height, width) = np.ascontiguousarray(pixels).copy(), pixels.shape[:2]
-    for mask in masks:
-        corners = [(round(float(x) * width), round(float(y) * height)) for x, y in mask]
-        cv2.fillPoly(shown, [np.array(corners, np.int32)], (0, 0, 0))
-    return shown
-
-
-def lies_inside(point: NDArray[np.float64], area: Sequence[Point], size: tuple[int, int]) -> bool:
-    """True if a point lies in an area, or the area is all of the picture."""
-    if not area:
-        return True
-    corners = np.array([(float(x) * size[0], float(y) * size[1]) for x, y in area], np.float32)
-    return cv2.pointPolygonTest(corners, (float(point[0]), float(point[1])), False) >= 0

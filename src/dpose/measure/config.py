@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictInt
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.measure.queries import QUERIES
-from dpose.pose.happenings import Point, Rules
+from dpose.media.areas import Point
+from dpose.pose.happenings import Rules
 from dpose.privacy.fields import Decimal, Exact, Positive, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import check_delta, exact_text, parse_exact
@@ -69,7 +70,7 @@ class CountConfig(StatementPart):
     chunk: Exact
     rate: Exact
     most: dict[Text, Annotated[StrictInt, Field(ge=1, le=10**6)]]
-    totals: StrictBool
+    totals: bool
     line: tuple[Share, Share]
     masks: tuple[Polygon, ...]
     floor: Polygon

@@ -23,12 +23,13 @@ import numpy as np
 from dpose.account import Charge, State, charge_all, charges, committing, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest, folder_beside
-from dpose.measure.chunks import TimedFrame, chunk_rows
+from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import NUMBERS, Count, write_folder
 from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
+from dpose.media.timed import TimedFrame
 from dpose.media.video import VideoInfo, frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import Marks

@@ -202,26 +202,15 @@ def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
 
 
 def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
-    """A panel for each query, bars with the intervals of the noise."""
-    from dpose.report.palette import LIGHT, SERIES
-    from dpose.report.plots import finish, png, sheet
+    from dpose.report.windows import BarPanel, window_bars
 
-    names = list(dict.fromkeys(reading.name for reading in read)) or list(plan.mechanisms)
-    figure, panels = sheet(
-        len(names), 1, f"{plan.schedule.day}: bars, and intervals of their noise (95 %)", 9.0, 2.2
-    )
     hours = float(plan.config.window) / 3600
-    for k, (name, (panel,)) in enumerate(zip(names, panels, strict=True)):
-        rows = [reading for reading in read if reading.name == name]
-        at = [(row.window + 0.5) * hours for row in rows]
-        colour = LIGHT[SERIES[(k + 1) % len(SERIES)]]
-        panel.bar(at, [row.value for row in rows], 0.9 * hours, color=colour, zorder=2)
-        panel.vlines(
-            at, [row.low for row in rows], [row.high for row in rows], color=LIGHT["ink"], lw=1, zorder=3
+    panels = [
+        BarPanel(
+            "\n".join(dict.fromkeys((name, rows[0].unit))),
+            [(row.window * hours, row.value, row.low, row.high) for row in rows],
         )
-        finish(
-            panel,
-            "hours since midnight" if k == len(names) - 1 else "",
-            "\n".join(dict.fromkeys([name, *(row.unit for row in rows[:1])])),
-        )
-    return png(figure)
+        for name in dict.fromkeys(reading.name for reading in read)
+        for rows in [[reading for reading in read if reading.name == name]]
+    ]
+    return window_bars(plan.schedule.day, panels, hours)

@@ -27,7 +27,7 @@ from pathlib import Path
 from dpose.account import claim_window, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest
-from dpose.measure.chunks import Rows, TimedFrame, chunk_rows, sampled
+from dpose.measure.chunks import Rows, chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import RELEASED, CountRequest, charged, count_charge
 from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, write_folder
@@ -35,6 +35,7 @@ from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
 from dpose.media.live import Clock
+from dpose.media.timed import TimedFrame, sampled
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import AesNoise, Key

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.extensions import rendered_people
-from dpose.measure.chunks import TimedFrame
 from dpose.measure.config import seconds
 from dpose.measure.counter import Footage, file_footage
 from dpose.measure.live import Live
 from dpose.media.kinds import kind_of
 from dpose.media.live import check_live, live_frames
+from dpose.media.timed import TimedFrame
 from dpose.privacy.marks import marks_of
 from dpose.privacy.stays import DAY
 
@@ -76,7 +77,4 @@ def open_live(sources: Sequence[str], name: str | None) -> Live:
     (place,) = sources
     check_live(place)
 
-    def frames(stopped: Callable[[], bool], now: Callable[[], Fraction]) -> Iterator[TimedFrame]:
-        return (TimedFrame(time, pixels) for time, pixels in live_frames(place, stopped, now))
-
-    return Live(name, frames)
+    return Live(name, partial(live_frames, place))

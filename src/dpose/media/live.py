@@ -1,6 +1,6 @@
 """Live video: a network camera (RTSP), a device of this machine, or a file that grows, frame by frame until stopped.
 
-    for time, pixels in live_frames("rtsp://camera/1", stopped, now):       # pixels None: nothing came
+    for frame in live_frames("rtsp://camera/1", stopped, now):       # without pixels: nothing came
         ...
 
 Frames have the source's own time stamps, from when its first frame came. A source that ends or fails is opened again;
@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import lazy_loader
-import numpy as np
-from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
 from dpose.media.container import SELF_CONTAINED
+from dpose.media.timed import TimedFrame
 
 av = lazy_loader.load("av")
 
@@ -36,8 +35,6 @@ PATIENCE = 10.0
 """Seconds without a packet after which a network camera is opened again."""
 CAMERA = {"rtsp_transport": "tcp", "protocol_whitelist": "rtsp,rtp,tcp,tls,crypto"}
 """FFmpeg's options for a network camera: it may name no other host, and no file."""
-
-LiveFrame = tuple[Fraction, NDArray[np.uint8] | None]
 
 
 class Clock:
@@ -79,7 +76,9 @@ def check_live(source: str) -> None:
         raise DposeError("file-unreadable", "may not be read", place, "ask for the right to read it")
 
 
-def live_frames(source: str, stopped: Callable[[], bool], now: Callable[[], Fraction]) -> Iterator[LiveFrame]:
+def live_frames(
+    source: str, stopped: Callable[[], bool], now: Callable[[], Fraction]
+) -> Iterator[TimedFrame]:
     """Times and frames of a live source, uint8 (H, W, 3) RGB; None where nothing came.
 
     Args:
@@ -96,9 +95,10 @@ def live_frames(source: str, stopped: Callable[[], bool], now: Callable[[], Frac
                 stamp = Fraction(0) if frame.pts is None else frame.pts * Fraction(frame.time_base)
                 arrived = now()
                 begin = arrived - stamp if begin is None else begin
-                yield (begin + stamp if frame.pts is not None else arrived), frame.to_ndarray(format="rgb24")
+                when = begin + stamp if frame.pts is not None else arrived
+                yield TimedFrame(when, frame.to_ndarray(format="rgb24"))
         if not stopped():
-            yield now(), None
+            yield TimedFrame(now(), None)
             clock.sleep(WAIT)
 
 

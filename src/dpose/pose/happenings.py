@@ -16,10 +16,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.media.areas import Point
 from dpose.pose.postures import STANDING, SeenPerson
-
-Point = tuple[Fraction, Fraction]
-"""Across and down, as shares of the frame's width and height."""
 
 SPEEDS = (0.1, 0.3, 0.5, 0.7, 1.0)
 """Edges of the bins of walking speed, body heights a second: slower than the first, ..., faster than the last."""

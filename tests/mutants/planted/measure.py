@@ -115,7 +115,7 @@ def chunks_by_number(patch: Patches) -> None:
 
         return sampled
 
-    patch.replace("dpose.measure.chunks:sampled", make)
+    patch.replace("dpose.media.timed:sampled", make)
 
 
 def late_chunks_eat_the_next(patch: Patches) -> None:
@@ -157,7 +157,7 @@ def claimed_again(patch: Patches) -> None:
 
 def every_frame(patch: Patches) -> None:
     """All frames are looked at, of which a range for the rate's frames knows nothing."""
-    patch.replace("dpose.measure.chunks:sampled", lambda _: lambda frames, rate: iter(frames))
+    patch.replace("dpose.media.timed:sampled", lambda _: lambda frames, rate: iter(frames))
 
 
 def lead_from_yesterday(patch: Patches) -> None:
