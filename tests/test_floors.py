@@ -33,6 +33,7 @@ FLOORS = {
     "pose": 4,
     "action": 4,
     "runs": 5,
+    "measure": 6,
     "audits": 6,
     "studio": 7,
     "cli": 8,

@@ -11,7 +11,8 @@ tree that is not installed has no entry points: there the packages that come wit
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -114,6 +115,22 @@ class RenderedFilm(Protocol):
         """What a witness would say of that person."""
 
 
+class RenderedScene(Protocol):
+    """A short film of a rendered day, with what truly happens in it."""
+
+    @property
+    def begin(self) -> Fraction:
+        """When it begins, seconds since midnight."""
+
+    @property
+    def people(self) -> int:
+        """How many people are there."""
+
+    @property
+    def falls(self) -> int:
+        """How many of them fall."""
+
+
 class RenderedPeople(Protocol):
     """A module that renders people who do not exist. Pictures and films are numbered within the split of a look.
 
@@ -143,6 +160,12 @@ class RenderedPeople(Protocol):
 
     def film_labels(self, look: str, split: str, index: int) -> RenderedFilm:
         """What is known of film `index`."""
+
+    def day_scenes(self, an_hour: int) -> Sequence[RenderedScene]:
+        """The scenes of a day, so many an hour."""
+
+    def day_frames(self, scene: RenderedScene) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
+        """Times, in seconds since midnight, and frames of a scene, uint8 (height, width, 3)."""
 
 
 def rendered_people() -> RenderedPeople:

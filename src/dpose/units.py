@@ -35,6 +35,8 @@ class Unit(StrEnum):
     """One recording."""
     PIXEL = "pixel"
     """Pixels of a picture or a clip: what releases protect."""
+    STAY = "stay"
+    """What one person shows while in view without a break: what counts protect, some a day."""
 
 
 @dataclass(frozen=True)

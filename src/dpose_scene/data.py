@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpose_scene.aids import choose_scene
 from dpose_scene.body import body_of
+from dpose_scene.days import day_frames, day_scenes
 from dpose_scene.films import FILM_ACTIONS, FILM_SIZE, FILM_SPLITS, film, film_labels
 from dpose_scene.render import Scene, render_person
 from dpose_scene.splits import SPLITS
@@ -14,6 +15,8 @@ __all__ = [
     "FILM_SIZE",
     "FILM_SPLITS",
     "SPLITS",
+    "day_frames",
+    "day_scenes",
     "film",
     "film_labels",
     "groups_at",

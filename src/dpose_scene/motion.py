@@ -128,6 +128,7 @@ _ACTIONS: dict[str, Action] = {
         True,
         noise=3.0,
     ),
+    "fall": Action(((0.0, STAND), (0.45, CROUCH), (1.0, SIDE_LYING)), 1.3, noise=4.0),
     "kneel": _still(KNEEL),
     "crawl": Action(((0.0, CRAWL), (0.5, mirror(CRAWL)), (1.0, CRAWL)), 1.2, cyclic=True),
     "sit": _still(SEAT, "seat"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import cv2
@@ -190,6 +191,20 @@ def render_person(
     _check(look, seed, size, identity, action, frame, aid)
     scene = _draw(build_stage(look, seed, size, identity, action, aid), size, seed, frame)
     return replace(scene, aid=aid)
+
+
+def moments(
+    look: str, seed: int, action: str, frames: Iterable[int], size: tuple[int, int]
+) -> Iterator[Scene]:
+    """One person's action in one room at any frames, twelve a second; before frame 0 an action has not begun.
+
+    Raises:
+        DposeError: as `render_person`.
+    """
+    _check(look, seed, size, None, action, 0)
+    stage = build_stage(look, seed, size, None, action)
+    for frame in frames:
+        yield _draw(stage, size, seed, frame)
 
 
 def clip(

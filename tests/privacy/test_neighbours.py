@@ -83,10 +83,26 @@ class TestParse:
         with refused("m-not-positive", where="neighbours"):
             Neighbours.parse(value)
 
-    @pytest.mark.parametrize("unit", [unit for unit in Unit if unit is not Unit.PIXEL])
+    @pytest.mark.parametrize("unit", [unit for unit in Unit if unit not in (Unit.PIXEL, Unit.STAY)])
     def test_a_release_hides_no_units(self, unit):
         with refused("neighbours-not-pixels"):
             Neighbours.parse(Neighbours(unit, Relation.REPLACE))
+
+    def test_a_release_hides_no_stays(self):
+        with refused("neighbours-not-pixels"):
+            Neighbours.parse(Neighbours.of_stays(4, Fraction(30)))
+
+    def test_stays(self):
+        found = Neighbours.parse("stays:4/seconds:30", ACCOUNT_FORMS)
+        assert found == Neighbours.of_stays(4, Fraction(30))
+        assert Neighbours.read(found.stated().to_dict(), "stay") == found
+        with refused("neighbours-malformed"):
+            Neighbours.parse("stays:4/seconds:30")
+
+    @pytest.mark.parametrize("word", ["stays:0/seconds:30", "stays:4/seconds:0", "stays:4/seconds:-1"])
+    def test_stays_that_hide_nothing(self, word):
+        with refused(("m-not-positive", "stays-malformed")):
+            Neighbours.parse(word, ACCOUNT_FORMS)
 
 
 class TestFields:
@@ -143,7 +159,10 @@ class TestFields:
 
     def test_who_is_replaced_and_who_shares(self):
         assert [n.replaces for n in (Neighbours("image"), Neighbours.of_pixels(1))] == [False, True]
-        assert {u for u in Unit if u is not Unit.PIXEL and Neighbours(u).together} == {"video", "subject"}
+        assert {u for u in Unit if u not in (Unit.PIXEL, Unit.STAY) and Neighbours(u).together} == {
+            "video",
+            "subject",
+        }
         assert not Neighbours.of_pixels(1).together
         assert (Neighbours("image").of_units, Neighbours.of_pixels(1).of_units) == (True, False)
 

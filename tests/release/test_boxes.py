@@ -20,8 +20,9 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
 from dpose.privacy.events import Laplace
-from dpose.privacy.neighbours import Neighbours, Relation, most_frames
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.ranges import most_frames
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour

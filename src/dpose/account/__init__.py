@@ -44,7 +44,15 @@ from dpose.account.charges import (
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
-from dpose.account.reservations import charge, charge_all, committing, conclude, note_weights
+from dpose.account.reservations import (
+    charge,
+    charge_all,
+    claim_window,
+    committing,
+    conclude,
+    last_window,
+    note_weights,
+)
 from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [
@@ -68,11 +76,13 @@ __all__ = [
     "charge_all",
     "charges",
     "check_account",
+    "claim_window",
     "committing",
     "composed",
     "composed_each",
     "conclude",
     "groups",
+    "last_window",
     "lift_budget",
     "lineage",
     "names_of_run",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 import zlib
 from collections import Counter
@@ -33,7 +34,7 @@ from dpose.account.store import ACCEPTED, OTHER_BUILD, JournalRow, Transaction, 
 from dpose.errors import DposeError
 from dpose.privacy.events import Event, SampledGaussian, event_from_dict
 from dpose.privacy.marks import NO_MARKS, Marks
-from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.neighbours import ACCOUNT_UNITS, STAYS_FORM, Neighbours, Relation
 from dpose.units import Unit
 
 K = TypeVar("K")
@@ -121,7 +122,8 @@ class Charge:
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
         area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 if unknown.
         units: Number of units that it read; 0 if unknown. A picture has more than one mark.
-        within: Of a release, what its picture is: "image" or "video".
+        within: Of a release, what its picture is: "image" or "video". Of a count, the stays that it protects, as
+            `STAYS_FORM`.
         ledger: Hash of the first line of the ledger that counts its steps; "" if it has none. A second ledger is
             another charge.
         elsewhere: Other folders in which it was begun or taken up.
@@ -206,7 +208,8 @@ def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
     """The events of `entry`, each restated for the neighbours `requested`; `unbounded` must have named no reason.
 
     A training event bounds a unit under every relation (the composition takes the one asked about); a change of some
-    pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all.
+    pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all; those of
+    a count for the stays, over as many neighbours as cover them.
 
     Raises:
         DposeError: an account has no figures for several units, or for pixels of every frame.
@@ -217,6 +220,11 @@ def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
             f"an account cannot tell of {requested}",
             fix="say one unit, or pixels of all frames",
         )
+    if entry.unit == Unit.STAY:
+        # a stay of S seconds is covered by ceil(S / s) stays of s, any K stays by ceil(K / k) times k of them
+        own = Neighbours.parse(entry.within, (STAYS_FORM,))
+        k = -(-requested.count * math.ceil(requested.longest / own.longest) // own.count)
+        return tuple(event.times(k) for event in entry.events)
     return tuple(event.for_neighbours(requested, entry.area) for event in entry.events)
 
 

@@ -53,6 +53,8 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
 
+WINDOW = "window"
+"""What the journal calls a row about a count's window; its name is that of the count's charge, and this."""
 KIND = "ledger"
 """What the journal calls a row about a ledger; its name is the hash of the ledger's first line."""
 
@@ -188,6 +190,35 @@ def conclude(
                 raise DposeError("charge-complete", "is complete already, and cannot have failed", name)
             every = tuple(dict.fromkeys((*entry.outputs, *files)))
             _noted(account, replace(entry, state=state, outputs=every))
+
+
+def claim_window(name: str, number: int, where: Where = None) -> bool:
+    """Claim the right to show one window of a count: on disk when this returns, and given once for ever.
+
+    Args:
+        name: The count's charge.
+        number: Of the window, from 0 on in order of time.
+        where: The account.
+
+    Returns:
+        False if this window or a later one was claimed before, by any process and whatever its clock said.
+
+    Raises:
+        DposeError: the account cannot be read or written. Nothing may be shown then.
+    """
+    with opened(where).transaction() as account:
+        row = account.last_of(f"{name} {WINDOW}")
+        if row is not None and number <= int(row.body["number"]):
+            return False
+        account.append(WINDOW, f"{name} {WINDOW}", {"number": number})
+    return True
+
+
+def last_window(name: str, where: Where = None) -> int:
+    """The last window of a count that was claimed; -1 for none."""
+    with opened(where).transaction(write=False) as account:
+        row = account.last_of(f"{name} {WINDOW}")
+    return -1 if row is None else int(row.body["number"])
 
 
 @contextlib.contextmanager

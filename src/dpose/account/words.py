@@ -36,7 +36,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.marks import Marks
-from dpose.privacy.neighbours import ACCOUNT_UNITS, Neighbours, Relation
+from dpose.privacy.neighbours import ACCOUNT_UNITS, STAYS_FORM, Neighbours, Relation
 from dpose.privacy.ranges import as_given, upper
 from dpose.units import Unit
 
@@ -105,6 +105,8 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
         found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
     for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
         found.append(Neighbours(Unit(within), Relation.REPLACE))
+    counts = {entry.within for entry in bounded if entry.unit == Unit.STAY}
+    found += [Neighbours.parse(stays, (STAYS_FORM,)) for stays in sorted(counts)]
     found += [state.budget.neighbours for state in budgets]
     return tuple(dict.fromkeys(found)) or (Neighbours(Unit.IMAGE),)
 
@@ -326,6 +328,8 @@ def own_neighbours(entry: Charge) -> Neighbours:
     if entry.unit == PIXEL:
         size = max((event.pixels for event in entry.events), default=0)
         return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
+    if entry.unit == Unit.STAY:
+        return Neighbours.parse(entry.within, (STAYS_FORM,))
     return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)
 
 
@@ -346,6 +350,8 @@ def row_of(line: ChargeLine) -> tuple[str, ...]:
 
 def _own_neighbours(line: ChargeLine) -> str:
     entry = line.entry
+    if entry.unit == Unit.STAY:
+        return entry.within
     if entry.unit != PIXEL:
         return f"{entry.unit}, {entry.relation.value}"
     size = max((event.pixels for event in entry.events), default=0)

@@ -92,6 +92,10 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "predict": CommandEntry(
         "dpose.cli.predict:predict", "photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png"
     ),
+    "count": CommandEntry(
+        "dpose.cli.count:count",
+        "ward.mp4 --query occupancy,falls --window 1h --epsilon 1 --visible 20min --times 6 --out counts/",
+    ),
     "export": CommandEntry("dpose.cli.artefacts:export_onnx_file", "runs/a pose.onnx"),
     "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),
     "report": CommandEntry("dpose.cli.artefacts:report", "runs/a"),

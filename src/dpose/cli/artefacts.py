@@ -106,6 +106,12 @@ def verify_artefacts(
     from dpose.release.verify import released_files, verify_release
 
     console = plain_console()
+    if any(run.glob("counts.json")) or any(run.glob("*/counts.json")):
+        from dpose.measure.folder import verify_folder
+
+        for line in verify_folder(run):
+            console.print(line, soft_wrap=True)
+        return
     files = released_files(run)
     for file in files:
         _, line = verify_release(file)

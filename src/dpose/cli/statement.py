@@ -103,7 +103,11 @@ def verify_statement(
         f"and so the seal {found.seal[:16]}... that binds it to what it is about; on {found.date}, as they say",
         "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
     ]
-    if opened.folder:
+    if opened.folder and (opened.folder / "counts.json").is_file():
+        from dpose.measure.folder import verify_folder
+
+        lines += verify_folder(opened.folder)
+    elif opened.folder:
         from dpose.runs.verify import verify_run  # here, since it imports what trains
 
         lines += verify_run(opened.folder).lines

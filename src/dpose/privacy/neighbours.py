@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.privacy.fields import Count, Positive, StatementPart, Text, optional, statement_part
-from dpose.privacy.ranges import exact_text, parse_exact
+from dpose.privacy.fields import Count, Exact, Positive, StatementPart, Text, optional, statement_part
+from dpose.privacy.ranges import exact_text, most_frames, parse_exact
 from dpose.units import Unit
 
 BEYOND = "beyond-public-view"
@@ -31,6 +31,8 @@ BOX = "box"
 """The scope of a clip's neighbours that differ in some frames, in each of them inside one box that lies anywhere."""
 ONE_FRAME = "one frame"
 """The scope of a clip's neighbours that differ in m pixels of any one frame."""
+DAY = "day"
+"""The scope of stays: one calendar day of all sources that are counted together."""
 UNIT_SCOPES = ("unit", BEYOND)
 """The scopes of what protects whole units: all of a unit, or a unit less its public view and labels."""
 PIXEL_SCOPES = {
@@ -48,8 +50,10 @@ RELEASE_FORMS = ("pixels:M", "pixels:M/frame", "frame", "clip", BOX_FORM)
 """Forms that other releases take: also any one frame, and the whole clip."""
 ACCOUNT_UNITS = (Unit.CROP, Unit.IMAGE, Unit.VIDEO, Unit.SUBJECT)
 """Units of the account, the weaker before the stronger: what hides a whole video hides each of its pictures."""
-ACCOUNT_FORMS = ("pixels:M", *ACCOUNT_UNITS, "UNIT:replace")
-"""Forms that the account takes: some pixels of a picture, or a unit."""
+STAYS_FORM = "stays:K/seconds:S"
+"""The form that counts take: K stays of at most S seconds each on one day."""
+ACCOUNT_FORMS = ("pixels:M", *ACCOUNT_UNITS, "UNIT:replace", STAYS_FORM)
+"""Forms that the account takes: some pixels of a picture, a unit, or the stays of a day."""
 
 
 class Relation(StrEnum):
@@ -111,11 +115,12 @@ class Neighbours:
         m: How many units or pixels may differ; None for all pixels that the scope has, before `resolved`.
         scope: Which part of a unit is protected ("unit", or `BEYOND`: all but its public view and labels). Of pixels,
             where they lie: "picture" (before `resolved` also a clip, all its frames together), "clip" (all frames
-            together), "frame" (m of every frame), `ONE_FRAME` or `BOX`.
+            together), "frame" (m of every frame), `ONE_FRAME` or `BOX`. Of stays `DAY`.
         box: Of scope `BOX` alone: its width and height, pixels.
         frames: Of scope `BOX` alone: in how many frames, any ones, in one piece or in many; None if `seconds` are
             not counted yet. `m` is the pixels of the box in all of them.
-        seconds: Of scope `BOX` alone: the duration that was asked for in place of frames. A statement has none.
+        seconds: Of scope `BOX`: the duration that was asked for in place of frames, of which a statement has none. Of
+            scope `DAY`: the longest that one stay lasts.
 
     Raises:
         DposeError: a field is out of range, or fields contradict each other.
@@ -141,13 +146,15 @@ class Neighbours:
                 "neighbours.relation",
             )
         object.__setattr__(self, "relation", Relation(self.relation))
-        if self.unit is not Unit.PIXEL and self.scope not in UNIT_SCOPES:
+        if self.of_units and self.scope not in UNIT_SCOPES:
             raise DposeError(
                 "scope-not-of-training", f"is none of a training: {self.scope[:80]!r}", "neighbours.scope"
             )
         if self.unit is Unit.PIXEL:
             self._check_pixels()
-        if self.scope == BOX:
+        if self.unit is Unit.STAY:
+            self._check_stays()
+        elif self.scope == BOX:
             self._check_box()
         elif (self.box, self.frames, self.seconds) != (None, None, None):
             raise DposeError(
@@ -173,6 +180,13 @@ class Neighbours:
                 "field-choice-unknown",
                 f"must be one of {choices}, not {self.scope[:80]!r}",
                 "neighbours.scope",
+            )
+
+    def _check_stays(self) -> None:
+        given = (self.relation, self.scope, self.box, self.frames)
+        if given != (Relation.REPLACE, DAY, None, None) or self.seconds is None or self.seconds <= 0:
+            raise DposeError(
+                "stays-malformed", "stays of a day are replaced, and last some time", "neighbours"
             )
 
     def _check_box(self) -> None:
@@ -211,6 +225,11 @@ class Neighbours:
         return cls(Unit.PIXEL, Relation.REPLACE, m, BOX, (width, height), frames, seconds)
 
     @classmethod
+    def of_stays(cls, times: int, seconds: Fraction) -> Neighbours:
+        """Days of footage that differ in what any `times` stays of at most `seconds` each show."""
+        return cls(Unit.STAY, Relation.REPLACE, times, DAY, seconds=Fraction(seconds))
+
+    @classmethod
     def parse(
         cls, value: str | int | Neighbours, forms: Sequence[str] = RELEASE_FORMS, where: str = "neighbours"
     ) -> Neighbours:
@@ -241,6 +260,9 @@ class Neighbours:
             if int(found[1]) < 1:
                 raise DposeError("m-not-positive", f"m must be at least 1 pixel, not {found[1]}", where)
             return cls.of_pixels(int(found[1]), "frame" if found[2] else "picture")
+        stays = re.fullmatch(r"stays:(\d{1,9})/seconds:(.{1,40})", text)
+        if stays and STAYS_FORM in forms:
+            return cls.of_stays(int(stays[1]), parse_exact(stays[2], where))
         unit, _, how = text.partition(":")
         if unit in forms and unit in ACCOUNT_UNITS and how in ("", "replace"):
             return cls(Unit(unit), Relation.REPLACE if how else Relation.ZERO_OUT)
@@ -257,8 +279,13 @@ class Neighbours:
 
     @property
     def of_units(self) -> bool:
-        """True if whole units are protected, as by a training; False if some pixels are, as by a release."""
-        return self.unit is not Unit.PIXEL
+        """True if whole units are protected, as by a training; False for pixels of a release and stays of a count."""
+        return self.unit not in (Unit.PIXEL, Unit.STAY)
+
+    @property
+    def settled(self) -> bool:
+        """True if they depend on no picture or clip any more, as in a statement."""
+        return self.m is not None and (self.seconds is None or self.unit is Unit.STAY)
 
     @property
     def replaces(self) -> bool:
@@ -268,13 +295,19 @@ class Neighbours:
     @property
     def together(self) -> bool:
         """True if charges that share no picture may still share a unit: a person is in more than one picture."""
-        return self.unit in (Unit.VIDEO, Unit.SUBJECT)
+        return self.unit in (Unit.VIDEO, Unit.SUBJECT, Unit.STAY)
 
     @property
     def count(self) -> int:
         """m, a number once neighbours are `resolved`, as in every statement."""
         assert self.m is not None
         return self.m
+
+    @property
+    def longest(self) -> Fraction:
+        """Seconds of the longest stay, or of the time that a box is there."""
+        assert self.seconds is not None
+        return self.seconds
 
     @property
     def area(self) -> int:
@@ -289,6 +322,11 @@ class Neighbours:
             return (
                 f"whatever one box of {self.box[0]:,} x {self.box[1]:,} pixels shows, which may lie anywhere in each "
                 f"frame, in {frames} of the clip"
+            )
+        if self.unit is Unit.STAY:
+            return (
+                f"what any {self.count:,} stay{'s' * (self.count > 1)} of at most {exact_text(self.longest)} seconds "
+                "each show on one calendar day, in all sources counted together"
             )
         if self.of_units:
             some = f"each {self.unit}" if self.m == 1 else f"any {self.m:,} {self.unit}s"
@@ -404,9 +442,9 @@ class Neighbours:
         Raises:
             ValueError: they are not resolved.
         """
-        if self.m is None or self.seconds is not None:
+        if self.m is None or not self.settled:
             raise ValueError("a statement says how many pixels and frames")
-        return StatedNeighbours(self.relation, self.m, self.scope, self.box, self.frames)
+        return StatedNeighbours(self.relation, self.m, self.scope, self.box, self.frames, self.seconds)
 
     @classmethod
     def read(cls, value: Any, unit: str) -> Neighbours:
@@ -427,31 +465,17 @@ class StatedNeighbours(StatementPart):
     scope: Text
     box: tuple[Positive, Positive] | None = optional(default=None)
     frames: Positive | None = optional(default=None)
+    seconds: Exact | None = optional(default=None)
 
     def of(self, unit: str) -> Neighbours:
         """The neighbours, of units of this kind."""
-        return Neighbours(Unit(unit), self.relation, self.m, self.scope, self.box, self.frames)
-
-
-def most_frames(times: Sequence[Fraction], seconds: Fraction) -> int:
-    """The most frames that lie within so many seconds of each other; floor(seconds * rate) + 1 at a constant rate.
-
-    Args:
-        times: When each is shown, in order.
-        seconds: At least 0.
-    """
-    most = first = 0
-    for last, time in enumerate(times):
-        while time - times[first] > seconds:
-            first += 1
-        most = max(most, last - first + 1)
-    return most
+        return Neighbours(Unit(unit), self.relation, self.m, self.scope, self.box, self.frames, self.seconds)
 
 
 def _of_release(value: Neighbours, forms: Sequence[str], where: str) -> Neighbours:
     if "UNIT:replace" in forms:
         return value
-    if value.of_units or (value.scope == ONE_FRAME and "frame" not in forms):
+    if value.unit is not Unit.PIXEL or (value.scope == ONE_FRAME and "frame" not in forms):
         raise DposeError(
             "neighbours-not-pixels", "a release protects pixels that are replaced", where, 'say "pixels:16"'
         )

@@ -47,6 +47,8 @@ class Purpose(StrEnum):
     """Augmentation and choice of views; may be drawn again, because it protects nothing."""
     RELEASE = "release"
     """Noise on the sums of a released picture, or of one frame of a clip."""
+    COUNT = "count"
+    """Noise on the counts of one window of a video."""
     SCORE = "score"
     """Noise on a score of private units."""
     TUNING = "tuning"
@@ -64,6 +66,7 @@ ONCE = frozenset(
         Purpose.RELEASE,
         Purpose.TUNING,
         Purpose.SCORE,
+        Purpose.COUNT,
     }
 )
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Rational
 from typing import Any, SupportsFloat
@@ -256,3 +257,18 @@ def exact_text(value: Fraction) -> str:
     digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
     sign = "-" if value < 0 else ""
     return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
+
+
+def most_frames(times: Sequence[Fraction], seconds: Fraction) -> int:
+    """The most frames that lie within so many seconds of each other; floor(seconds * rate) + 1 at a constant rate.
+
+    Args:
+        times: When each is shown, in order.
+        seconds: At least 0.
+    """
+    most = first = 0
+    for last, time in enumerate(times):
+        while time - times[first] > seconds:
+            first += 1
+        most = max(most, last - first + 1)
+    return most

@@ -181,7 +181,7 @@ class ReleaseHistory:
     @property
     def cut_short(self) -> list[Charge]:
         """Earlier ones with the same settings that ended without output."""
-        return [entry for entry in self._alike if entry.state is State.FAILED or _died(entry)]
+        return [entry for entry in self._alike if entry.state is State.FAILED or has_died(entry)]
 
     @property
     def _alike(self) -> list[Charge]:
@@ -239,7 +239,7 @@ class ReleaseHistory:
         if again or not self.repeats:
             return
         said = "was released before"
-        if any(entry.state is State.RESERVED and not _died(entry) for entry in self.before):
+        if any(entry.state is State.RESERVED and not has_died(entry) for entry in self.before):
             said = "is being released by another process"
         if any(entry.stored is None for entry in self.before):
             said = "has frames in common with another file of this command"
@@ -432,7 +432,7 @@ def alive(name: str) -> Iterator[None]:
             file.unlink()
 
 
-def _died(entry: Charge) -> bool:
+def has_died(entry: Charge) -> bool:
     """True if a reservation's process has died. One of another machine is taken to live."""
     if entry.state is not State.RESERVED or not (file := _lock_of(entry.id)).exists():
         return False

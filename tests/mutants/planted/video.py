@@ -127,7 +127,7 @@ def first_cells_alone(patch: Patches) -> None:
 
 
 def without_the_first(patch: Patches) -> None:
-    patch.result("dpose.privacy.neighbours:most_frames", lambda most, *_: most - 1)
+    patch.result("dpose.privacy.ranges:most_frames", lambda most, *_: most - 1)
 
 
 def one_stay(patch: Patches) -> None:

@@ -1,0 +1,216 @@
+"""The folder of a count: numbers as JSON and CSV, a plot, the statement and its seal; and whether it holds.
+
+    write_folder(folder, plan, statement, shown)
+    for line in verify_folder(folder): print(line)
+
+Nothing else of a video is ever written: no frame, crop, track or pose.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.files import file_bytes, file_json, file_text, json_text, write_atomic
+from dpose.measure.plan import CountPlan
+from dpose.measure.statement import check_recorded_count
+from dpose.measure.windows import CountReading, ShownWindow, ended_nodes, readings
+from dpose.privacy.entries import open_seal, sealed_alone
+from dpose.privacy.ranges import upper
+from dpose.privacy.statement import Kind, PrivacyStatement
+
+NUMBERS, TABLE, PLOT = "counts.json", "counts.csv", "counts.png"
+STATEMENT, SEAL = "privacy.json", "seal.json"
+FORMAT = "dpose/counts/1"
+COLUMNS = ("begin", "end", "query", "value", "low", "high", "unit")
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a count has published.
+
+    Attributes:
+        plan: The plan.
+        statement: What it guarantees.
+        shown: The windows, in order of time.
+        gaps: When a source's transport gave nothing, seconds since midnight.
+    """
+
+    plan: CountPlan
+    statement: PrivacyStatement
+    shown: tuple[ShownWindow, ...]
+    gaps: tuple[tuple[float, float], ...] = ()
+
+
+def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacyStatement:
+    """Write a count, each file beside and renamed.
+
+    Args:
+        folder: It may hold what was shown of the count before.
+        count: The count.
+        plot: Whether to draw the plot anew, if there is one.
+
+    Returns:
+        The statement, sealed.
+    """
+    read = readings(count.plan, count.shown)
+    files = {
+        PLOT: _plot(count.plan, read) if plot or not (folder / PLOT).exists() else _bytes(folder / PLOT),
+        TABLE: _table(count.plan, read).encode(),
+        NUMBERS: _numbers(count, read).encode(),
+    }
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    statement, line = sealed_alone(count.statement, digests)
+    # the numbers last: where they are, all else is, so that a counter that was killed can go on
+    for name, data in {STATEMENT: statement.to_json().encode(), SEAL: line, **files}.items():
+        write_atomic(folder / name, data)
+    return statement
+
+
+def read_folder(folder: Path) -> Count:
+    """What a folder holds; whether all of it fits together is for `verify_folder` to say.
+
+    Raises:
+        DposeError: a file is missing, or is none of a count.
+    """
+    where = str(folder / NUMBERS)
+    try:
+        values = file_json(folder / NUMBERS)
+        text = file_text(folder / STATEMENT)
+    except (OSError, ValueError) as error:
+        raise DposeError(
+            "count-unreadable", f"holds no count that can be read ({error})", str(folder)
+        ) from error
+    statement = PrivacyStatement.from_json(text, str(folder / STATEMENT))
+    plan = check_recorded_count(statement, str(folder / STATEMENT))
+    try:
+        if values["format"] != FORMAT:
+            raise ValueError("another format")
+        shown = tuple(ShownWindow(int(one["window"]), one["noised"]) for one in values["windows"])
+        gaps = tuple((float(a), float(b)) for a, b in values["gaps"])
+        for one in shown:
+            _check_shape(plan, one)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError("count-malformed", f"is no list of counts ({error})", where) from error
+    if [one.number for one in shown] != sorted({one.number for one in shown}):
+        raise DposeError(
+            "windows-out-of-order", "shows a window twice, or out of order", where, "do not rely on it"
+        )
+    return Count(plan, statement, shown, gaps)
+
+
+def _check_shape(plan: CountPlan, shown: ShownWindow) -> None:
+    if shown.number not in plan.windows or set(shown.raw) != set(plan.mechanisms):
+        raise ValueError(f"window {shown.number} is not of the schedule")
+    for name, mechanism in plan.mechanisms.items():
+        nodes = len(list(ended_nodes(shown.number - plan.windows.start, mechanism.levels)))
+        rows = shown.raw[name]
+        whole = all(type(value) is int for row in rows for value in row)
+        if len(rows) != nodes or any(len(row) != mechanism.query.width for row in rows) or not whole:
+            raise ValueError(f"window {shown.number} has other numbers of {name}")
+
+
+def verify_folder(folder: Path) -> tuple[str, ...]:
+    """Check a count: its statement adds up and follows from what it records, its files are those that were sealed.
+
+    Returns:
+        What was found, ready to print.
+
+    Raises:
+        DposeError: something is missing, altered or does not add up.
+    """
+    if days := sorted(file.parent for file in folder.glob(f"*/{NUMBERS}")):  # of a live source
+        return tuple(f"{day.name}: {line}" for day in days for line in verify_folder(day))
+    count = read_folder(folder)
+    spent = count.statement.verify()
+    seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))
+    files = {name: _bytes(folder / name) for name in (NUMBERS, TABLE, PLOT)}
+    seal.check_digests({name: hashlib.sha256(data).hexdigest() for name, data in files.items()}, str(folder))
+    read = readings(count.plan, count.shown)
+    for name, wanted in ((NUMBERS, _numbers(count, read)), (TABLE, _table(count.plan, read))):
+        if files[name] != wanted.encode():
+            raise DposeError(
+                "count-not-of-noise",
+                "holds values that do not follow from its noised numbers",
+                str(folder / name),
+                "do not rely on it",
+            )
+    missing = len(count.plan.windows) - len(count.shown)
+    lines = [
+        f"the day costs epsilon {upper(spent or 0, 6)} for {count.plan.config.neighbours.describe()}; "
+        f"{upper(count.statement.epsilon or 0, 6)} is claimed",
+        f"{len(count.shown):,} of {len(count.plan.windows):,} windows are shown, each once; values and intervals "
+        "follow from noised numbers",
+        "the seal holds: statement, numbers, table and plot are those that were sealed",
+    ]
+    if count.statement.kind is Kind.SEEDED:
+        lines.append("nothing is guaranteed: the noise came from a seed")
+    return (*lines, *([f"{missing:,} windows are not shown"] if missing else []))
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file_bytes(file)
+    except OSError as error:
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(file)) from error
+
+
+def window_times(plan: CountPlan, window: int) -> tuple[str, str]:
+    """When a window begins and ends; days whose name is no date are counted from "00:00:00" on."""
+    width = plan.config.window
+    return tuple(_moment(plan.schedule.day, float(k * width)) for k in (window, window + 1))  # type: ignore[return-value]
+
+
+def _moment(day: str, seconds: float) -> str:
+    clock = f"{int(seconds // 3600):02}:{int(seconds // 60 % 60):02}:{seconds % 60:02.0f}"
+    if seconds < 86_400:
+        return f"{day}T{clock}"
+    try:
+        return f"{date.fromisoformat(day) + timedelta(days=1)}T00:00:00"
+    except ValueError:
+        return f"{day}T24:00:00"
+
+
+def _numbers(count: Count, read: Sequence[CountReading]) -> str:
+    windows: list[dict[str, Any]] = []
+    for one in count.shown:
+        begin, end = window_times(count.plan, one.number)
+        values = [reading for reading in read if reading.window == one.number]
+        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
+        windows.append(
+            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
+        )
+    return json_text({"format": FORMAT, "windows": windows, "gaps": [list(g) for g in count.gaps]}, 1) + "\n"
+
+
+def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for r in read:
+        table.writerow(
+            (*window_times(plan, r.window), r.name, f"{r.value:g}", f"{r.low:g}", f"{r.high:g}", r.unit)
+        )
+    return text.getvalue()
+
+
+def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
+    from dpose.report.windows import BarPanel, window_bars
+
+    hours = float(plan.config.window) / 3600
+    panels = [
+        BarPanel(
+            "\n".join(dict.fromkeys((name, rows[0].unit))),
+            [(row.window * hours, row.value, row.low, row.high) for row in rows],
+        )
+        for name in dict.fromkeys(reading.name for reading in read)
+        for rows in [[reading for reading in read if reading.name == name]]
+    ]
+    return window_bars(plan.schedule.day, panels, hours)

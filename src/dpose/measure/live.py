@@ -1,0 +1,259 @@
+"""Live counts: a day is charged when it begins, a window is claimed, noised and written at its end and a fixed lag.
+
+    count_live(Live("ward-3", frames), config, Path("counts"), finder)
+
+Each day has a folder of its own. One thread reads frames and works on chunks; this one waits for the public schedule
+and for nothing else. A counter that is stopped goes on where the account says that it stopped: a window is shown once,
+or not at all. Windows that had begun before the counter did are left out.
+
+**Guarantee.** docs/proofs/counts.md, "When numbers are published": what is published when follows from the schedule,
+the account and the times at which the counter was started and stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+
+from dpose.account import claim_window, last_window
+from dpose.errors import DposeError
+from dpose.files import file_digest
+from dpose.measure.chunks import Rows, chunk_rows
+from dpose.measure.config import CountConfig
+from dpose.measure.counter import RELEASED, CountRequest, charged, count_charge
+from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, write_folder
+from dpose.measure.plan import CountPlan, whole_day
+from dpose.measure.statement import count_statement
+from dpose.measure.windows import Windows
+from dpose.media.live import Clock
+from dpose.media.timed import TimedFrame, sampled
+from dpose.pose.people import PeopleFinder
+from dpose.privacy.marks import marks_of
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.sections import About
+from dpose.privacy.stays import DAY
+
+PLOT_EVERY = 60
+"""Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
+GAP = 2
+"""Seconds without a frame that are told as a gap of the transport."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """A live source.
+
+    Attributes:
+        name: As it is declared: the account knows it by this and the day.
+        frames: From "stopped" and the time to frames, on the clock's time; a frame without pixels is a tick.
+    """
+
+    name: str
+    frames: Callable[[Callable[[], bool], Callable[[], Fraction]], Iterator[TimedFrame]]
+
+
+def live_config(config: CountConfig) -> CountConfig:
+    """The configuration with a deadline for each chunk, so that chunks never wait for one another.
+
+    A chunk's lead-in is worked on beside the chunks before it: each has its share of the time.
+    """
+    if config.deadline is not None:
+        return config
+    return replace(config, deadline=config.chunk / (1 + math.ceil(config.lead / config.chunk)))
+
+
+def count_live(
+    source: Live,
+    request: CountRequest,
+    out: Path,
+    finder: PeopleFinder,
+    *,
+    until: Fraction | None = None,
+    clock: Clock | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Count a live source until it is stopped (Ctrl-C), day after day.
+
+    Args:
+        source: It.
+        request: What is to be counted.
+        out: The folder of the days' folders.
+        finder: Of people.
+        until: Seconds after the first midnight at which to stop; None for never.
+        clock: The clock.
+        tell: Receives a line for each window that was written.
+
+    Raises:
+        DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.
+    """
+    config, clock, stop = live_config(request.config), clock or Clock(), threading.Event()
+    work = _Work(source, config, finder, stop, clock)
+    try:
+        for day in itertools.count():
+            named = (clock.today + timedelta(days=day)).isoformat()
+            plan = whole_day(config, named, (source.name,))
+            if stop.is_set() or (until is not None and day * DAY >= until):
+                return
+            _count_day(work, plan, out / named, day, until, request, tell)
+    finally:
+        stop.set()
+
+
+def day_id(plan: CountPlan) -> str:
+    """The name of a live day's charge: the same whenever the same counter goes on with it."""
+    said = f"{plan.schedule.names} {plan.schedule.day} {plan.config.to_dict()}"
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+class _Work:
+    """Two threads, begun with the first day's charge: one hears the transport, one works on chunks.
+
+    Only what the first hears is told: how long chunks take must not show. Frames that find no room between the two are
+    dropped without a word.
+
+    Attributes:
+        rows: Number of the day, of the chunk, and its rows.
+        stop: Ends both.
+    """
+
+    def __init__(
+        self, source: Live, config: CountConfig, finder: PeopleFinder, stop: threading.Event, clock: Clock
+    ) -> None:
+        self.source, self.clock = source, clock
+        self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
+        self._frames: queue.Queue[TimedFrame] = queue.Queue(2 * config.chunk_frames + 2)
+        self._config, self._finder, self.stop = config, finder, stop
+        self._gaps: list[tuple[Fraction, Fraction]] = []
+        self._heard = clock.now()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._hear, self._run)]
+
+    def begin(self) -> None:
+        """Start them, if they were not started."""
+        if not any(thread.ident for thread in self._threads):
+            self._heard = self.clock.now()
+            for thread in self._threads:
+                thread.start()
+
+    def gaps(self, day: int) -> tuple[tuple[float, float], ...]:
+        """When the transport gave nothing, seconds of a day."""
+        found = [*self._gaps, (self._heard, self.clock.now())]
+        inside = [(max(a - day * DAY, Fraction(0)), min(b - day * DAY, DAY)) for a, b in found if b - a > GAP]
+        return tuple((float(a), float(b)) for a, b in inside if a < b)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # a transport that is broken for good: windows go on without frames
+            for frame in sampled(self._noted(), self._config.rate):
+                with contextlib.suppress(queue.Full):
+                    self._frames.put_nowait(frame)
+
+    def _noted(self) -> Iterator[TimedFrame]:
+        for frame in self.source.frames(self.stop.is_set, self.clock.now):
+            if frame.pixels is not None:
+                now = self.clock.now()
+                if now - self._heard > GAP:
+                    self._gaps.append((self._heard, now))
+                self._heard = now
+                yield frame
+
+    def _run(self) -> None:
+        for day, frames in itertools.groupby(self._in_order(), lambda frame: int(frame.time // DAY)):
+            own = (replace(frame, time=frame.time - day * DAY) for frame in frames)
+            for chunk, rows in chunk_rows(own, self._config, self._finder):
+                self.rows.put((day, chunk, rows))
+
+    def _in_order(self) -> Iterator[TimedFrame]:
+        """Frames in order of time; where none comes, the time of a chunk ago, which ends those before."""
+        seen = Fraction(0)
+        while not self.stop.is_set():
+            try:
+                frame = self._frames.get(timeout=float(min(Fraction(1, 5), self._config.chunk / 4)))
+            except queue.Empty:
+                frame = TimedFrame(max(seen, self.clock.now() - self._config.chunk), None)
+            if frame.time >= seen:
+                seen = frame.time
+                yield frame
+
+
+def _count_day(
+    work: _Work,
+    plan: CountPlan,
+    folder: Path,
+    day: int,
+    until: Fraction | None,
+    request: CountRequest,
+    tell: Callable[[str], None],
+) -> None:
+    config, clock = plan.config, work.clock
+    marks = marks_of([f"live {work.source.name} {plan.schedule.day}"])
+    entry = count_charge(plan, work.source.name, marks, folder, own_id=day_id(plan))
+    with charged(entry, again=request.again) as outputs:
+        before = count = _begun(plan, folder, last_window(entry.id), request.about)
+        first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
+        if first <= last_window(entry.id):
+            raise DposeError(
+                "clock-behind-count",
+                f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind",
+                str(folder),
+                "set the clock, or wait",
+            )
+        work.begin()
+        windows = Windows(plan, AesNoise(Key.fresh()))
+        try:
+            for number in range(first, plan.windows.stop):
+                end = day * DAY + (number + 1) * config.window
+                if until is not None and end > until:
+                    break
+                clock.wait_until(end + 2 * config.chunk)
+                _collect(work, windows, plan, day, number)
+                if not claim_window(entry.id, number):
+                    continue
+                gaps = tuple(dict.fromkeys((*before.gaps, *work.gaps(day))))
+                count = replace(count, shown=(*count.shown, windows.release(number)), gaps=gaps)
+                write_folder(folder, count, plot=config.window >= PLOT_EVERY)
+                tell(f"{window_times(plan, number)[0]}: written")
+        except KeyboardInterrupt:
+            work.stop.set()
+        if count.shown:
+            write_folder(folder, count)
+            outputs.append(file_digest(folder / NUMBERS))
+
+
+def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
+    """What the folder of a day holds already; a new count where there is none.
+
+    Raises:
+        DposeError: it is another count's, or shows windows that the account has not claimed.
+    """
+    if not (folder / NUMBERS).exists():
+        return Count(plan, count_statement(plan).deployed(about, RELEASED), ())
+    count = read_folder(folder)
+    if count.plan != plan:
+        raise DposeError("output-exists", "holds another count", str(folder), "choose another --out")
+    if count.shown and count.shown[-1].number > claimed:
+        raise DposeError(
+            "count-not-in-account",
+            "shows windows that the account has not claimed: the account was set back, or is another one",
+            str(folder),
+            "bring the account back",
+        )
+    return count
+
+
+def _collect(work: _Work, windows: Windows, plan: CountPlan, day: int, number: int) -> None:
+    """Add the chunks that are ready to their windows; of windows that were shown, and of other days, nothing."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            when, chunk, rows = work.rows.get_nowait()
+            if when == day and int(chunk * plan.config.chunk / plan.config.window) >= number:
+                windows.add(0, chunk, rows)

@@ -1,0 +1,297 @@
+"""Counts of files: charged first, written whole, and verified; what is altered is refused."""
+
+import csv
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpose.account import Budget, charges, set_budget, spending
+from dpose.cli import main
+from dpose.measure.config import CountConfig
+from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
+from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, Count, verify_folder, write_folder
+from dpose.measure.plan import Schedule, bind_count
+from dpose.measure.sources import open_footage
+from dpose.measure.statement import count_statement
+from dpose.measure.windows import Windows
+from dpose.privacy.marks import marks_of
+from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.statement import Kind
+from dpose.runs.annotate import Predictor
+from helpers import clips
+from helpers.counted import Reader, film
+from helpers.refusals import refused
+
+
+def config_of(queries="occupancy,entries", **given):
+    return CountConfig.of(
+        queries=queries,
+        **{"window": "4s", "epsilon": "1", "rate": "1", "chunk": "2s", "visible": "1s", "times": 2, **given},
+    )
+
+
+def footage(counts=(1, 2, 1, 0, 3, 1), name="a film", begin=0):
+    def frames():
+        yield from film(counts, start=begin)
+
+    return Footage(name, name, marks_of([name]), Fraction(begin), Fraction(begin + len(counts)), frames)
+
+
+def counted(tmp_path, *sources, name="counts", **given):
+    config = given.pop("config", config_of())
+    out = tmp_path / name
+    return out, count_footage(sources or [footage()], CountRequest(config, **given), out, Reader())
+
+
+def test_a_count_verifies(tmp_path):
+    out, statement = counted(tmp_path, day="2026-11-27")
+    lines = "\n".join(verify_folder(out))
+    assert "epsilon 1" in lines
+    assert "2 of 2 windows" in lines
+    assert statement.kind is Kind.PRIVATE
+    assert statement.epsilon == 1
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [NUMBERS, TABLE, "counts.png", STATEMENT, SEAL]
+    )
+    rows = list(csv.DictReader((out / TABLE).open()))
+    assert [row["begin"] for row in rows if row["query"] == "entries"] == [
+        "2026-11-27T00:00:00",
+        "2026-11-27T00:00:04",
+    ]
+    assert all(float(row["low"]) <= float(row["high"]) for row in rows)
+
+
+def test_numbers_are_near_where_noise_is_small(tmp_path):
+    """At an epsilon that protects no one: occupancy is the mean of what was found."""
+    out, _ = counted(tmp_path, config=config_of("occupancy", epsilon="1000"), seed=1)
+    values = [w["values"][0]["value"] for w in json.loads((out / NUMBERS).read_text())["windows"]]
+    assert values == pytest.approx([1.0, 2.0], abs=0.3)
+    assert "nothing is guaranteed" in "\n".join(verify_folder(out))
+
+
+def test_nothing_is_counted_before_it_is_charged(tmp_path):
+    """The charge stands when the first frame is asked for, with the events of the plan."""
+    seen = []
+
+    def frames():
+        seen.extend(charges())
+        yield from film([1, 2])
+
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
+    _, statement = counted(tmp_path, source)
+    (entry,) = seen
+    assert (entry.what, entry.unit, entry.within) == ("count", "stay", "stays:2/seconds:1")
+    assert entry.events == statement.events
+    assert charges()[0].state == "committed"
+
+
+def test_the_account_knows_what_stays_cost(tmp_path):
+    counted(tmp_path)
+    found = {
+        word: spending(Neighbours.parse(word, ACCOUNT_FORMS), 1e-5, of=marks_of(["a film"])).epsilon
+        for word in (
+            "stays:2/seconds:1",
+            "stays:1/seconds:1",
+            "stays:4/seconds:1",
+            "stays:2/seconds:5/2",
+            "subject",
+        )
+    }
+    assert list(found.values()) == pytest.approx([1, 1, 2, 3, float("inf")], rel=1e-3)
+
+
+def test_a_second_count_is_refused(tmp_path):
+    counted(tmp_path)
+    with refused("counted-before", where="epsilon 2"):
+        counted(tmp_path, name="again")
+    with refused("output-exists"):
+        counted(tmp_path, again=True)
+    counted(tmp_path, name="again", again=True)
+    assert spending(Neighbours.of_stays(2, Fraction(1)), 1e-5, of=marks_of(["a film"])).chosen == 2
+
+
+def test_a_budget_that_does_not_fit_the_day_is_refused_before_it_begins(tmp_path):
+    set_budget(Budget(0.5, 1e-5, "a film", marks_of(["a film"]), Neighbours.of_stays(2, Fraction(1)), ""))
+
+    def frames():
+        raise AssertionError("a frame was read")
+        yield
+
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(2), frames)
+    with refused("budget-exceeded"):
+        counted(tmp_path, source)
+    assert not (tmp_path / "counts").exists()
+
+
+def test_nothing_is_left_of_a_count_that_fails(tmp_path):
+    def frames():
+        yield from film([1, 2])
+        raise RuntimeError("the disk is gone")
+
+    source = Footage("a film", "a film", marks_of(["a film"]), Fraction(0), Fraction(9), frames)
+    with pytest.raises(RuntimeError):
+        counted(tmp_path, source)
+    assert list(tmp_path.iterdir()) == []
+    assert charges()[0].state == "failed"
+    counted(tmp_path)
+    assert spending(Neighbours.of_stays(2, Fraction(1)), 1e-5, of=marks_of(["a film"])).chosen == 2
+
+
+def test_a_source_is_named_once(tmp_path):
+    with refused("source-named-twice"):
+        counted(tmp_path, footage(), footage())
+
+
+class TestAltered:
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("made") / "counts"
+        plan = bind_count(
+            config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12))
+        )
+        windows = Windows(plan, AesNoise(Key.fresh()))
+        shown = tuple(windows.release(window) for window in plan.windows)
+        write_folder(folder, Count(plan, count_statement(plan), shown))
+        return folder
+
+    @pytest.fixture
+    def out(self, made, tmp_path):
+        return Path(shutil.copytree(made, tmp_path / "counts"))
+
+    def change(self, file, change):
+        values = json.loads(file.read_text())
+        change(values)
+        file.write_text(json.dumps(values))
+
+    def test_as_it_is(self, out):
+        assert verify_folder(out)
+
+    @pytest.mark.parametrize("name", [NUMBERS, TABLE, "counts.png"])
+    def test_a_byte(self, out, name):
+        data = (out / name).read_bytes()
+        (out / name).write_bytes(data.replace(b"\n", b"\n\n", 1))
+        with refused(("seal-file-altered", "count-malformed"), where=name):
+            verify_folder(out)
+
+    @pytest.mark.parametrize("name", [NUMBERS, TABLE, "counts.png", STATEMENT, SEAL])
+    def test_a_file_is_missing(self, out, name):
+        (out / name).unlink()
+        with refused(("count-unreadable", "file-unreadable")):
+            verify_folder(out)
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            (lambda s: s.update(epsilon="0.5"), "record-value-differs"),
+            (lambda s: s["release"]["count"].update(times=1), "record-value-differs"),
+            (lambda s: s["release"]["count"].update(visible="1/2"), "visible-below-frame"),
+            (lambda s: s["release"]["schedule"].update(sources=1), "record-value-differs"),
+            (lambda s: s["neighbours"].update(m=9), "record-value-differs"),
+            (lambda s: s["events"][0].update(scale="9999"), "record-value-differs"),
+            (lambda s: s["caveats"].pop(0), "record-value-differs"),
+            (lambda s: s["side_channels"].pop(), "record-value-differs"),
+            (lambda s: s["conditional_on"].pop(), "record-value-differs"),
+            (lambda s: s["release"].pop("chunks"), "statement-not-of-count"),
+            (lambda s: s.update(seal="0" * 64), "seal-of-other-statement"),
+            (lambda s: s["software"].update(dpose="9"), "seal-value-differs"),
+        ],
+    )
+    def test_the_statement(self, out, change, code):
+        self.change(out / STATEMENT, change)
+        with refused(code):
+            verify_folder(out)
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            (lambda n: n["windows"].append(n["windows"][0]), "windows-out-of-order"),
+            (lambda n: n["windows"][0]["noised"]["entries"][0].__setitem__(0, 10**6), "seal-file-altered"),
+            (lambda n: n["windows"][0].update(window=17), "count-malformed"),
+            (lambda n: n["windows"][0]["noised"].pop("falls"), "count-malformed"),
+            (lambda n: n.update(format="x"), "count-malformed"),
+        ],
+    )
+    def test_the_numbers(self, out, change, code):
+        self.change(out / NUMBERS, change)
+        with refused(code):
+            verify_folder(out)
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def reader(self, monkeypatch):
+        monkeypatch.setattr(
+            "dpose.runs.annotate.bundled_predictor", lambda flip_test: Predictor(Reader(), "reader")
+        )
+
+    def run(self, *arguments):
+        return main(["count", *map(str, arguments)])
+
+    BASE = ("--query", "occupancy", "--window", "2s", "--epsilon", "1", "--visible", "1s", "--times", "1")
+
+    def test_files_and_folders(self, tmp_path, capsys):
+        for name in ("a", "b"):
+            clips.write(tmp_path / f"{name}.mp4", frames=18 if name == "a" else 27)
+        out = tmp_path / "counts"
+        assert self.run(tmp_path, *self.BASE, "--start", "8h", "--day", "2026-11-27", "--out", out) == 0
+        assert main(["verify", str(out)]) == 0
+        printed = capsys.readouterr().out
+        assert "stay of at most 1 seconds" in " ".join(printed.split())
+        record = json.loads((out / STATEMENT).read_text())["release"]["schedule"]
+        assert (record["sources"], record["begin"], record["end"]) == (2, "28800", "28804.5")
+        assert main(["account"]) == 0
+        assert "stays:1/seconds:1" in " ".join(capsys.readouterr().out.split())
+        # one of them again, wherever it lies and whatever it is called
+        (tmp_path / "a.mp4").rename(tmp_path / "c.mp4")
+        assert self.run(tmp_path / "c.mp4", *self.BASE, "--out", tmp_path / "again") == 2
+        assert "[counted-before]" in capsys.readouterr().err
+
+    def test_explain_reads_nothing(self, capsys):
+        assert self.run("no/such/file", *self.BASE, "--explain") == 0
+        printed = capsys.readouterr().out
+        assert "right within 2 people" in printed
+        assert charges() == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [
+            (("none.mp4",), "file-missing"),
+            ((".",), "inputs-missing"),
+            (("synthetic:dragons",), "data-unknown"),
+            (("synthetic:films:0",), "films-out-of-range"),
+            ((), "command-incomplete"),
+            (("a.mp4", "--protect", "face"), "protect-unknown"),
+            (("a.mp4", "--start", "86400s"), "schedule-leaves-day"),
+            (("a.mp4", "--chunk", "4s"), "chunk-not-of-window"),
+            (("a.mp4", "--visible", "0.1s"), "visible-below-frame"),
+            (("a.mp4", "--set", "most.falls=2"), "query-not-counted"),
+        ],
+    )
+    def test_one_line_for_a_mistake(self, arguments, code, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        if "a.mp4" in arguments:
+            clips.write(tmp_path / "a.mp4")
+        assert self.run(*self.BASE, *arguments, "--out", "counts") == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert f"[{code}]" in line
+        assert not (tmp_path / "counts").exists()
+
+
+def test_a_rendered_day():
+    (day,) = open_footage(["synthetic:films:1"], "0s")
+    frames = day.frames()
+    times = [next(frames).time for _ in range(3)]
+    assert times == [0, Fraction(1, 2), 1]
+    assert day.end == 86_400
+
+
+def test_a_file_that_changes_is_refused(tmp_path):
+    path = clips.write(tmp_path / "a.mp4")
+    one = file_footage(path, Fraction(0))
+    clips.write(path, frames=7)
+    with refused("file-changed"):
+        next(iter(one.frames()))
