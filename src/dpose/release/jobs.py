@@ -220,7 +220,7 @@ def find_jobs(
 
 
 def _is_no_folder(out: Path, archives: bool) -> bool:
-    """True for the name of a picture or archive of a kind that is not written: nobody calls a folder so."""
+    """True for the name of a picture or archive of a kind that is not written, which is no folder's name."""
     suffix = out.suffix.lower()
     return (kind_of_name(out) == "picture" and suffix not in PICTURES) or (suffix == ".npz" and not archives)
 
