@@ -32,10 +32,10 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
-from dpose.pose.correction import FAR, CorrectedCodec, fit_directions
+from dpose.pose.correction import FAR, CorrectedCodec
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head
+from dpose.pose.heads import adapt_head, fit_directions
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.outputs import Outputs
