@@ -92,9 +92,12 @@ def release_videos(
 
 
 @dataclass(frozen=True)
-class Looking:
-    """Options for how faces are looked for."""
+class MethodOptions:
+    """Options of single methods: of isr the seed, of face-blur how faces are looked for."""
 
+    seed: Annotated[
+        int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
+    ] = None
     detector: Annotated[
         Path | None,
         option(
@@ -153,10 +156,7 @@ def obfuscate(
     output: OutputOptions,
     settings: Annotated[dict[str, Any], ABOUT],
     *,
-    seed: Annotated[
-        int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
-    ] = None,
-    looking: Looking,
+    chosen: MethodOptions,
     given: BoxOptions,
     at: EngineOptions,
     counting: Counting,
@@ -173,19 +173,26 @@ def obfuscate(
 
     check_method(method)
     finds, console = given.check(method), Console()
-    if not finds and (looking.detector is not None or looking.hold is not None):
+    if not finds and (chosen.detector is not None or chosen.hold is not None):
         raise DposeError(
             "detector-without-faces",
             "only --method face-blur and --boxes-out look for faces",
             "detector",
             "leave --detector and --hold out",
         )
-    hold = HOLD if looking.hold is None else looking.hold
+    hold = HOLD if chosen.hold is None else chosen.hold
     work = Work(
-        None, method, looking.detector, hold, seed, output.keep_audio, spans=output.spans(), **vars(counting)
+        None,
+        method,
+        chosen.detector,
+        hold,
+        chosen.seed,
+        output.keep_audio,
+        spans=output.spans(),
+        **vars(counting),
     )
     if finds and at.engine is None:
-        work = replace(work, detector=face_finder(looking.detector))  # read once
+        work = replace(work, detector=face_finder(chosen.detector))  # read once
     folder = output.folder(explain=given.boxes_out is not None)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, archives=False)
     say_lines(left_out(jobs.left), console)
