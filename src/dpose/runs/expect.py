@@ -24,7 +24,7 @@ def kept_share(units: int, sigma: float) -> tuple[float, float] | None:
     ratio = units / sigma
     if not MEASURED[0] <= ratio <= MEASURED[1]:
         return None
-    middle = LAW[0] + LAW[1] * math.log10(ratio)
+    middle = min(1.0, max(0.0, LAW[0] + LAW[1] * math.log10(ratio)))
     return max(0.0, middle - ERROR), min(1.0, middle + ERROR)
 
 
