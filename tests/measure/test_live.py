@@ -120,8 +120,8 @@ def test_chunks_never_wait_for_each_other():
     """Of every chunk that works at one time, the deadlines together are a chunk."""
     for lead, share in ((("1", "1"), 2), (("2", "5"), 3)):
         config = config_of("5", queries="falls", visible="30s", fall_within=lead[0], fall_stays=lead[1])
-        assert live_config(config).deadline == Fraction(5, share)
-    assert live_config(config_of("5", visible="30s")).deadline == 5
+        assert live_config(config).deadline == Fraction(4, share)
+    assert live_config(config_of("5", visible="30s")).deadline == 4
 
 
 def test_other_settings_are_another_count_of_the_day(tmp_path):
@@ -153,10 +153,14 @@ def test_no_kill_shows_a_window_twice(tmp_path, kills):
     out, shown, draws = tmp_path / "counts", {}, random.Random(7)
     processes = multiprocessing.get_context("fork")
     config = config_of("1/20")
-    for _ in range(kills):
+    for kill in range(kills):
         process = processes.Process(target=run, args=(out, 60), kwargs={"config": config}, daemon=True)
         process.start()
-        time.sleep(draws.uniform(0.1, 0.6))
+        if kill % 3:  # else it may die before it has shown anything
+            until = time.monotonic() + 30
+            while windows_in(out).keys() <= shown.keys() and time.monotonic() < until:
+                time.sleep(0.01)
+        time.sleep(draws.uniform(0.0, 0.2))
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         entries = [entry for entry in charges() if entry.what == COUNT]
@@ -167,7 +171,7 @@ def test_no_kill_shows_a_window_twice(tmp_path, kills):
         shown = windows
         newest = max((last_window(entry.id) for entry in entries), default=-1)
         assert max((number for _, number in shown), default=-1) <= newest
-    assert len(shown) >= kills // 5
+    assert len(shown) >= kills // 2
     run(out, 1, config=config)
     assert shown.items() <= windows_in(out).items()
     for file in out.glob(f"*/{NUMBERS}"):

@@ -162,6 +162,7 @@ def test_samplers_and_noise_are_all_of_them():
         Purpose.RELEASE,
         Purpose.TUNING,
         Purpose.SCORE,
+        Purpose.COUNT,
     }
     assert drawn_once == ONCE
 

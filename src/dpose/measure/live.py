@@ -44,6 +44,8 @@ from dpose.privacy.stays import DAY
 
 PLOT_EVERY = 60
 """Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
+SHARE = Fraction(4, 5)
+"""Of the time that passes, how much chunks may work: the rest is for the frame that a deadline finds them at."""
 GAP = 2
 """Seconds without a frame that are told as a gap of the transport."""
 
@@ -68,7 +70,7 @@ def live_config(config: CountConfig) -> CountConfig:
     """
     if config.deadline is not None:
         return config
-    return replace(config, deadline=config.chunk / (1 + math.ceil(config.lead / config.chunk)))
+    return replace(config, deadline=SHARE * config.chunk / (1 + math.ceil(config.lead / config.chunk)))
 
 
 def count_live(
