@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 
 from dpose.measure.config import CountConfig, seconds
-from dpose.measure.plan import Schedule, bind_count
-from helpers.refusals import refused
+from dpose.measure.explain import drowned
+from dpose.measure.plan import Schedule, bind_count, whole_day
+from refusals import refused
 
 
 def config_of(**given):
@@ -69,3 +70,12 @@ def test_a_schedule_stays_in_its_day():
 def test_noise_beyond_all_numbers():
     with refused("noise-too-large"):
         bind_count(config_of(epsilon="1e-12"), Schedule("day", 1, Fraction(0), Fraction(3600)))
+
+
+def test_numbers_that_noise_drowns_are_told_of_before_anything_is_read():
+    day = "2026-01-05"
+    short = CountConfig.of(queries="occupancy", epsilon="1", window="2s", visible="5s", times="1")
+    (line,) = drowned(whole_day(short, day))
+    assert line.startswith("occupancy: a window's noise is within")
+    long = CountConfig.of(queries="occupancy", epsilon="1", window="1h", visible="30s", times="4")
+    assert list(drowned(whole_day(long, day))) == []

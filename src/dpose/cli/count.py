@@ -76,6 +76,8 @@ def count(
     """
     from dpose.measure.config import CountConfig
     from dpose.measure.counter import CountRequest
+    from dpose.measure.explain import drowned, explained
+    from dpose.measure.plan import whole_day
     from dpose.media.live import is_live
 
     if protect != "person":
@@ -85,9 +87,6 @@ def count(
     about, console = about_of(settings), plain_console()
     config = CountConfig.of(**settings)
     if explain:
-        from dpose.measure.explain import explained
-        from dpose.measure.plan import whole_day
-
         for line in explained(whole_day(config, files.day)):
             console.print(line, highlight=False, soft_wrap=True)
         return
@@ -95,6 +94,8 @@ def count(
         raise DposeError(
             "command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain"
         )
+    for line in drowned(whole_day(config, files.day)):
+        console.print(f"Warning: {line}", highlight=False)
     request = CountRequest(config, files.day, again=again, about=about)
     if any(map(is_live, sources)):
         _count_live(sources, request, out, live, console)

@@ -39,6 +39,18 @@ def explained(plan: CountPlan) -> Iterator[str]:
         yield f"    right within {WISH} {unit} in 95 %: {_better(plan, name)}"
 
 
+def drowned(plan: CountPlan) -> Iterator[str]:
+    """Warnings about queries whose noise is as wide as the range of a window's number; nothing is read for them."""
+    for name, _, within, unit in expected_errors(plan):
+        query = plan.mechanisms[name]
+        most = query.most * plan.window_chunks / float(plan.divisor(query.query, plan.windows.start))
+        if 2 * within >= most:
+            yield (
+                f"{name}: a window's noise is within {within:.3g} {unit} in 95 % of the windows, and its number is at "
+                f"most {most:.3g}: it says little. --explain names what would be better."
+            )
+
+
 def _better(plan: CountPlan, name: str) -> str:
     """The settings nearest to the plan's that would give a window's number within `WISH`."""
     now = _within(plan, name)
