@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from counted import LYING, SITTING, STANDING, Reader, film, frame, person
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.media.areas import lies_inside, masked
 from dpose.media.timed import sampled
 from dpose.pose.postures import posture_of
 from dpose.pose.skeletons import COCO
-from helpers.counted import LYING, SITTING, STANDING, Reader, film, frame, person
 
 
 def config_of(queries="occupancy", **given):

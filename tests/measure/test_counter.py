@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from counted import Reader, film
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
 from dpose.measure.config import CountConfig
@@ -23,8 +24,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.runs.annotate import Predictor
 from helpers import clips
-from helpers.counted import Reader, film
-from helpers.refusals import refused
+from refusals import refused
 
 
 def config_of(queries="occupancy,entries", **given):

@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 import dpose.report.plots  # noqa: F401  (what a fork draws with)
+from counted import Reader, camera
 from dpose.account import charges, last_window
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import COUNT, CountRequest
@@ -18,9 +19,8 @@ from dpose.measure.folder import NUMBERS, read_folder, verify_folder
 from dpose.measure.live import Live, count_live, live_config
 from dpose.media.live import Clock
 from dpose.privacy.stays import touched_chunks
-from helpers.counted import Reader, camera
-from helpers.refusals import refused
-from helpers.tiers import rest_slow
+from refusals import refused
+from tiers import rest_slow
 
 
 def config_of(width="1/10", queries="occupancy", **given):

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from counted import Reader, film
 from dpose.measure import plan as plans
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
@@ -14,7 +15,6 @@ from dpose.measure.queries import QUERIES, CountQuery
 from dpose.measure.windows import Windows
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.stays import Moved, fullest, touched_chunks
-from helpers.counted import Reader, film
 
 LENGTH = 8  # frames, one a second
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpose.media.live import check_live, is_live, live_frames
 from dpose.media.timed import TimedFrame
-from helpers.refusals import refused
+from refusals import refused
 
 
 def written(path, parts, stopped):
