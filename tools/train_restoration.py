@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from dpose.files import write_atomic
 from dpose.pose.data import open_data
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, on_luma
-from dpose.release.restoration.restore import GAIN, MAPS, WEIGHTS, frame_maps, linear_guess
+from dpose.release.restoration.restoring import GAIN, MAPS, WEIGHTS, frame_maps, linear_guess
 from dpose_scene.films import FILM_ACTIONS, film_labels
 from dpose_scene.render import clip, render_person
 from dpose_scene.splits import scene_seed

@@ -60,7 +60,7 @@ def test_every_setting_is_described():
         ("plan.clip_norm", "float", ()),
         ("plan.normalise", "bool", ()),
         ("data.private", "list", ()),
-        ("model.strategy", "str", ("light", "finetune", "full", "scratch")),
+        ("model.strategy", "str", ("light", "finetune", "full", "scratch", "head")),
         ("precision", "str", ("float32", "bf16")),
         ("plan.relation", "str", ("zero-out", "add-or-remove", "replace")),
         ("canaries.kind", "str", ("gradient", "input")),

@@ -12,7 +12,7 @@ from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.grid import Shape
 from dpose.release.planes import Observed, Plane
 from dpose.release.projections import BlockMeans
-from dpose.release.restoration import OPENCV, Restoration, restore, restored_clip
+from dpose.release.restoration import OPENCV, Restoration, restore, restored_clip, restoring
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, halved
 from dpose.release.verify import verify_release
 from public_doors import pixelize
@@ -121,9 +121,9 @@ def test_cells_with_more_noise_than_was_learned_are_taken_together():
 
 def test_tiles_change_nothing(monkeypatch):
     seen = observed(np.random.default_rng(1).integers(0, 256, (170, 190, 3), dtype=np.uint8), 1, 40.0)
-    whole = restore.by_network(seen)
-    monkeypatch.setattr(restore, "TILE", 96)
-    assert np.abs(restore.by_network(seen) - whole).max() < 0.05
+    whole = restoring.by_network(seen)
+    monkeypatch.setattr(restoring, "TILE", 96)
+    assert np.abs(restoring.by_network(seen) - whole).max() < 0.05
 
 
 class TestClips:
@@ -163,14 +163,14 @@ class TestWeights:
     def broken(self, request, tmp_path, monkeypatch):
         path = tmp_path / "cells.onnx.xz"
         if request.param == "altered":
-            path.write_bytes(restore.WEIGHTS.read_bytes()[:-1] + b"x")
-        monkeypatch.setattr(restore, "WEIGHTS", path)
+            path.write_bytes(restoring.WEIGHTS.read_bytes()[:-1] + b"x")
+        monkeypatch.setattr(restoring, "WEIGHTS", path)
         return request.param
 
     def test_they_are_small_and_whole(self):
-        assert restore.WEIGHTS.stat().st_size < 2_000_000
-        assert restore.restoration_digest() == restore.SHA256
-        assert restore.SHA256 in (restore.WEIGHTS.parent / "README.md").read_text()
+        assert restoring.WEIGHTS.stat().st_size < 2_000_000
+        assert restoring.restoration_digest() == restoring.SHA256
+        assert restoring.SHA256 in (restoring.WEIGHTS.parent / "README.md").read_text()
 
     def test_total_variation_takes_their_place_and_says_so(self, broken, tmp_path):
         found = Restoration.chosen("learned")
@@ -199,7 +199,7 @@ class TestWeights:
         made.save(tmp_path / "a.png")
         made.save(tmp_path / "a.npz")
         assert "not checked" not in verify_release(tmp_path / "a.png")[1]
-        monkeypatch.setattr(restore, "WEIGHTS", tmp_path / "none")
+        monkeypatch.setattr(restoring, "WEIGHTS", tmp_path / "none")
         assert "weights are missing" in verify_release(tmp_path / "a.png")[1]
         assert verify_release(tmp_path / "a.npz")
         with refused("restoration-weights-missing"):

@@ -46,6 +46,9 @@ def near(monkeypatch):
                 said.append({"error": error.line()})
             yield from said
 
+        def stop(self, seconds=0.0):
+            pass
+
     monkeypatch.setattr(jobs, "Child", Near)
 
 

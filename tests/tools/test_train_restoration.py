@@ -10,8 +10,7 @@ import torch
 from rich.console import Console
 
 import train_restoration as tool
-from dpose.release.restoration import restore
-from dpose.release.restoration.restore import MAPS
+from dpose.release.restoration.restoring import MAPS, WEIGHTS
 
 RNG = np.random.default_rng(0)
 CLIPS = [RNG.integers(0, 256, (frames, 50, 70, 3), dtype=np.uint8) for frames in (1, 3)]
@@ -64,6 +63,6 @@ def test_it_goes_on_where_it_was_stopped(small, tmp_path, monkeypatch):
 
 
 def test_the_card_is_of_the_shipped_weights():
-    card = (restore.WEIGHTS.parent / "README.md").read_text()
+    card = (WEIGHTS.parent / "README.md").read_text()
     assert tool.COMMAND in card
     assert all(name in card for name in tool.PHOTOGRAPHS)

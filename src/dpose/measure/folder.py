@@ -23,7 +23,7 @@ from dpose.measure.plan import CountPlan
 from dpose.measure.statement import check_recorded_count
 from dpose.measure.windows import CountReading, ShownWindow, ended_nodes, readings
 from dpose.privacy.entries import open_seal, sealed_alone
-from dpose.privacy.ranges import upper
+from dpose.privacy.ranges import lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 NUMBERS, TABLE, PLOT = "counts.json", "counts.csv", "counts.png"
@@ -196,7 +196,14 @@ def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
     table.writerow(COLUMNS)
     for r in read:
         table.writerow(
-            (*window_times(plan, r.window), r.name, f"{r.value:g}", f"{r.low:g}", f"{r.high:g}", r.unit)
+            (
+                *window_times(plan, r.window),
+                r.name,
+                f"{r.value:g}",
+                lower(r.low, 6).replace(",", ""),
+                upper(r.high, 6).replace(",", ""),
+                r.unit,
+            )
         )
     return text.getvalue()
 

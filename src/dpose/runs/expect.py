@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dpose.privacy.ranges import upper
 from dpose.training.closed_form import directions_for
 from dpose.training.plan import TrainingPlan
 
@@ -38,7 +39,7 @@ def expectation(plan: TrainingPlan, units: int) -> str:
     event = one_step.bind(units).event
     assert event is not None
     shares = kept_share(units, float(event.sigma))
-    budget = f"With {units:,} units at noise multiplier {float(event.sigma):.2f}"
+    budget = f"With {units:,} units at noise multiplier {upper(event.sigma, 3)}"
     if shares is None:
         side = "few" if units / float(event.sigma) < MEASURED[0] else "many"
         return (

@@ -376,7 +376,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         limit=count,
         regions=regions_for(config),
     )
-    people = nobody.with_skeleton(SKELETONS[config.skeleton])
+    people = nobody.with_skeleton(SKELETONS[config.skeleton], disjoint=True)
     from dpose.training.canaries import wrong_labels
 
     views = [wrong_labels(people.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(people))]

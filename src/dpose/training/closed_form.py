@@ -80,5 +80,5 @@ def directions_for(units: int, sigma: float, most: int) -> int:
     A direction costs noise that grows as the norm of all of them together does, and the later ones say less. The rule
     reads public numbers alone.
     """
-    power = round(math.log2(max(math.sqrt(units / sigma) / 2, 1)))
+    power = math.floor(0.5 + math.log2(max(math.sqrt(units / sigma) / 2, 1)))
     return min(most, max(FEWEST_DIRECTIONS, 1 << power))

@@ -304,13 +304,18 @@ class PoseUnits:
         other.augment = augment
         return other
 
-    def with_skeleton(self, target: Skeleton) -> PoseUnits:
+    def with_skeleton(self, target: Skeleton, *, disjoint: bool = False) -> PoseUnits:
         """Return the same units with labels in another skeleton; joints that cannot be converted are not labelled.
 
+        Args:
+            target: The other skeleton.
+            disjoint: True for units whose labels are replaced anyway, by others in the target's joints.
+
         Raises:
-            DposeError: there is no joint that can be converted.
+            DposeError: there is no joint that can be converted, and `disjoint` is not set.
         """
-        check_in_common(self.skeleton, target, joint_map(self.skeleton, target))
+        if not disjoint:
+            check_in_common(self.skeleton, target, joint_map(self.skeleton, target))
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(

@@ -7,7 +7,7 @@ Nothing here sees an original: `restore` takes an `Observed`, which is public.
 
 from __future__ import annotations
 
-from dpose.release.restoration.restore import (
+from dpose.release.restoration.restoring import (
     METHODS,
     OPENCV,
     PAINTED,
