@@ -94,7 +94,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     ),
     "count": CommandEntry(
         "dpose.cli.count:count",
-        "ward.mp4 --query occupancy,falls --window 1h --epsilon 1 --visible 20min --times 6 --out counts/",
+        "corridor.mp4 --query occupancy --window 1h --epsilon 1 --visible 30s --times 4 --out counts/",
     ),
     "export": CommandEntry("dpose.cli.artefacts:export_onnx_file", "runs/a pose.onnx"),
     "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),
