@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from av.sidedata.sidedata import Type
 from numpy.typing import NDArray
 
 from dpose.media.images import on_white
@@ -77,7 +78,8 @@ def _turns(frame: Any) -> tuple[bool, bool, bool]:
 
     A point (x, y) is shown at (a x + c y, b x + d y). What is no quarter turn is shown by the nearest one.
     """
-    found = next((bytes(side) for side in frame.side_data if str(side.type).endswith("DISPLAYMATRIX")), b"")
+    side = frame.side_data.get(Type.DISPLAYMATRIX)
+    found = b"" if side is None else bytes(side)
     if len(found) < 36:
         return False, False, False
     a, b, _, c, d = struct.unpack_from("=5i", found)
