@@ -45,7 +45,7 @@ from dpose.privacy.stays import DAY
 PLOT_EVERY = 60
 """Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
 SHARE = Fraction(4, 5)
-"""Of the time that passes, how much chunks may work: the rest is for the frame that a deadline finds them at."""
+"""Share of the time that chunks may work; the rest is for the frame that a deadline finds them at."""
 GAP = 2
 """Seconds without a frame that are told as a gap of the transport."""
 
