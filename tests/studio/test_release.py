@@ -32,7 +32,13 @@ from tiers import rest_slow
 def near(monkeypatch):
     """Jobs in this process: a process of its own takes two seconds to begin, and one test has it."""
 
+    real = jobs.Child
+
     class Near:
+        def __new__(cls, work, task, cwd=None):
+            # what is decoded for a request meanwhile would be told into the job's lines
+            return super().__new__(cls) if work == "release" else real(work, task, cwd=cwd)
+
         def __init__(self, work, task, cwd):
             self.work, self.task = work, task
             monkeypatch.chdir(cwd or ".")
@@ -45,9 +51,6 @@ def near(monkeypatch):
             except DposeError as error:
                 said.append({"error": error.line()})
             yield from said
-
-        def stop(self, seconds=0.0):
-            pass
 
     monkeypatch.setattr(jobs, "Child", Near)
 
