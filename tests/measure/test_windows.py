@@ -190,3 +190,11 @@ class TestIntervals:
         assert read["standing"].value == read["standing"].low == 0  # half seconds, not negative
         assert read["entries"].value == 3
         assert read["occupancy"].high <= 10
+
+
+@pytest.mark.parametrize("raw", [10**6, -(10**6)])
+def test_noise_beyond_its_interval_leaves_the_whole_range(raw):
+    """The interval misses what the number can be: nothing is known but its range, and no point is claimed."""
+    (read,) = readings(plan_of(windows=1), [ShownWindow(0, {"entries": ((raw,),)})])
+    assert (read.low, read.high) == (0, 4 * 2)
+    assert read.value in (read.low, read.high)

@@ -155,6 +155,8 @@ def _window_readings(plan: CountPlan, mechanism: Mechanism, shown: ShownWindow) 
     half = half_width(mechanism.event, 1 - CONFIDENCE)
     for name, raw in zip(_names(mechanism), shown.raw[mechanism.name][0], strict=True):
         value, low, high = (min(max(x / divisor, 0.0), most) for x in (raw, raw - half, raw + half))
+        if low == high:  # noise beyond its interval: all that is known is the range
+            low, high = 0.0, most
         yield CountReading(shown.number, name, value, low, high, query.unit)
 
 
