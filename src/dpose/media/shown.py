@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from av.sidedata.sidedata import Type
 from numpy.typing import NDArray
 
 from dpose.media.images import on_white
@@ -78,6 +77,8 @@ def _turns(frame: Any) -> tuple[bool, bool, bool]:
 
     A point (x, y) is shown at (a x + c y, b x + d y). What is no quarter turn is shown by the nearest one.
     """
+    from av.sidedata.sidedata import Type  # PyAV is loaded where there is a frame, and only there
+
     side = frame.side_data.get(Type.DISPLAYMATRIX)
     found = b"" if side is None else bytes(side)
     if len(found) < 36:
