@@ -136,8 +136,7 @@ class Corrected(torch.nn.Module):
 def clipped_mean(model: Corrected, people: People) -> Tensor:
     """The mean over people of -r z^T / J, each clipped to a norm of 1: what a run noises, over n."""
     head, codec = model.head, model.codec
-    x = codec.features((people["places"],))
-    z = torch.cat([(x - head.mean) @ head.basis, torch.ones_like(x[:, :1])], 1) / head.facts[0]
+    z = head.directed((people["places"],))
     r = codec.residuals(model(people["places"]), people["keypoints"].float(), people["visible"])
     r = (r * (FAR / r.norm(dim=-1, keepdim=True).clamp_min(FAR))).flatten(1) / codec.joints
     share = 1 / (z.norm(dim=1) * r.norm(dim=1)).clamp_min(1)

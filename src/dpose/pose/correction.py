@@ -52,9 +52,12 @@ class CorrectedHead(nn.Module):
     def forward(self, maps: Tensor | tuple[Tensor, ...]) -> Outputs:
         """Convert the backbone's result to the base's outputs and moves (N, J, 2), shares of the side."""
         outputs = cast(Outputs, self.base(maps))
+        return (*outputs, self.moves(self.directed(outputs)).unflatten(1, (-1, 2)))
+
+    def directed(self, outputs: Outputs) -> Tensor:
+        """Return z (N, k + 1) of the base's outputs: features in the directions, and 1, over c."""
         z = (self._codec.features(outputs).to(self.mean) - self.mean) @ self.basis
-        z = torch.cat([z, torch.ones_like(z[:, :1])], -1) / self.facts[0]
-        return (*outputs, self.moves(z).unflatten(1, (-1, 2)))
+        return torch.cat([z, torch.ones_like(z[:, :1])], -1) / self.facts[0]
 
     def solve(self, gradient: Tensor, stddev: float, units: int) -> Tensor:
         """Return the weights that a noised mean gradient at weights of 0 tells.
