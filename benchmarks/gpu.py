@@ -31,6 +31,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import torch
 from private_step import Case, noise_draw, private_step, projection, setup
 
@@ -121,10 +123,32 @@ def steps(preset: str, strategy: str, units: int, device: str, rounds: int) -> d
     return row
 
 
-def training(options: tuple[str, ...], limit: int, seconds: float) -> dict[str, Any]:
+def photographs(folder: Path, count: int) -> None:
+    """Write `count` JPEG pictures of one person each, as large as LSPET's, with COCO's labels; of noise, as time goes."""
+    numbers = np.random.default_rng(0)
+    (folder / "train2017").mkdir(parents=True)
+    (folder / "annotations").mkdir()
+    pictures, people = [], []
+    for k in range(count):
+        height, width = (int(side) for side in numbers.integers((180, 120), (260, 220)))
+        rough = numbers.integers(0, 256, (height // 8, width // 8, 3), np.uint8)
+        picture = cv2.resize(rough, (width, height), interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(str(folder / "train2017" / f"{k:012}.jpg"), picture)
+        pictures.append({"id": k, "file_name": f"{k:012}.jpg", "height": height, "width": width})
+        x, y = width * 0.2, height * 0.15
+        joints = numbers.uniform((x, y), (width - x, height - y), (17, 2)).round(1)
+        keypoints = [value for joint in joints.tolist() for value in (*joint, 2)]
+        box = [x, y, width - 2 * x, height - 2 * y]
+        about = {"id": k, "image_id": k, "category_id": 1, "iscrowd": 0, "area": box[2] * box[3]}
+        people.append(about | {"bbox": box, "keypoints": keypoints, "num_keypoints": 17})
+    labels = {"images": pictures, "annotations": people, "categories": [{"id": 1, "name": "person"}]}
+    (folder / "annotations" / "person_keypoints_train2017.json").write_text(json.dumps(labels))
+
+
+def training(options: tuple[str, ...], data: Path, seconds: float) -> dict[str, Any]:
     """A whole command: its seconds, and what it says of its steps."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "dpose", "train", "--data", "synthetic:ward", "--limit", str(limit)]
+        command = [sys.executable, "-m", "dpose", "train", "--data", f"coco:{data}:train"]
         command += [*options, "--epsilon", "8", "--delta", "1e-5", "--out", f"{folder}/run"]
         around = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}
         began = time.perf_counter()

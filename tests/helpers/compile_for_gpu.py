@@ -1,4 +1,4 @@
-"""Compiles every kernel of a GPU, for one that need not be there, and prints the atomic additions among its code.
+"""Compiles every kernel as its callers launch it, for a GPU that need not be there; prints the atomic additions.
 
 Run in a process of its own, in which kernels are not interpreted.
 """
@@ -6,51 +6,54 @@ Run in a process of its own, in which kernels are not interpreted.
 import json
 import re
 
+import torch
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-from dpose.training.kernels import gpu
-
-HOPPER = GPUTarget("cuda", 90, 32)
+from triton.runtime.jit import JITFunction
 
 
-def ints(count):
-    return tuple(["i32"] * count)
+class Hopper:
+    """As much of a driver as compiling asks for."""
 
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
 
-def code_of(kernel, types, constants):
-    """The assembly of a kernel; what has no type is a whole number."""
-    signature = {n: "constexpr" if n in constants else types.get(n, "i32") for n in kernel.arg_names}
-    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
-    return triton.compile(ASTSource(kernel, signature, places), target=HOPPER).asm["ptx"]
+    def get_current_device(self):
+        return 0
 
-
-def kernels(kind, long):
-    numbers, found = f"*{kind}", "*fp64" if long else "*fp32"
-    summed = {"KIND": tl.float64 if long else tl.float32}
-    three = {"x": numbers, "gradient": numbers, "parts": found}
-    yield (
-        gpu._depthwise,
-        {**three, "sizes": ints(8), "steps": ints(6)},
-        {"TAPS": (5, 5, 32), "BLOCK": 16, **summed},
-    )
-    of_places = {"mean": numbers, "rstd": numbers, "sizes": ints(2)}
-    yield gpu._normalised, {**three, **of_places}, {"CUT": (64, 128), **summed}
-    if kind == "bf16":
-        return
-    yield gpu._add_parts, {"parts": numbers, "found": numbers}, {"BLOCK": 1024}
-    yield gpu._squares, {"rows": numbers, "parts": "*fp64"}, {"RUN": 32, "BLOCK": 1024}
-    for take_back in (False, True):
-        others = {"within": "*i8" if take_back else numbers, "squares": "*i64" if take_back else "*fp64"}
-        types = {"rows": numbers, "factors": numbers, "totals": "*i64", "sizes": ints(2), **others}
-        yield gpu._truncated, types, {"CUT": (32, 1024), "TAKE_BACK": take_back}
+    def get_current_stream(self, device):
+        return 0
 
 
 atomics = {}
-for kind in ("fp32", "fp64", "bf16"):
-    for kernel, types, constants in kernels(kind, kind == "fp64"):
-        code = code_of(kernel, types, constants)
-        atomics.setdefault(kernel.__name__, set()).update(re.findall(r"\b(?:atom|red)\.[\w.:]+", code))
+run = JITFunction.run
+
+
+def compiled(self, *given, grid, warmup, **named):
+    """In place of a launch."""
+    code = run(self, *given, grid=grid, warmup=True, **named).asm["ptx"]
+    atomics.setdefault(self.fn.__name__, set()).update(re.findall(r"\b(?:atom|red)\.[\w.:]+", code))
+
+
+triton.runtime.driver.set_active(Hopper())
+JITFunction.run = compiled
+
+from dpose.training.kernels.gpu import KERNELS  # noqa: E402
+
+for kind in (torch.float32, torch.float64, torch.bfloat16):
+    x, slopes = torch.zeros(3, 2, 16, 8, 9, dtype=kind), torch.zeros(3, 2, 32, 8, 9, dtype=kind)
+    for channels in (1, 16):  # 1 is compiled as a constant
+        outputs = slopes[:, :, : 2 * channels]
+        KERNELS.depthwise(x[:, :, :channels], outputs, (3, 3), (1, 1), (1, 1), (1, 1))
+    KERNELS.depthwise(x, torch.zeros(3, 2, 16, 4, 4, dtype=kind), (5, 3), (2, 2), (2, 1), (1, 1))
+    places = torch.zeros(3, 70, 40, dtype=kind)
+    KERNELS.norm_slopes(places, places, places[..., 0], places[..., 0])
+    if kind == torch.bfloat16:
+        continue
+    rows, factors = torch.zeros(3, 5000, dtype=kind), torch.zeros(3, dtype=kind)
+    KERNELS.square_norms(rows)
+    KERNELS.square_norms(rows[:1, :1])
+    totals, squares = torch.zeros(5000, dtype=torch.int64), torch.zeros(3, dtype=torch.float64)
+    KERNELS.truncate_sum(rows, factors, totals, squares)
+    KERNELS.take_back(rows, factors, totals, torch.zeros(3, dtype=torch.bool))
 print(json.dumps({name: sorted(found) for name, found in atomics.items()}))

@@ -35,23 +35,25 @@ def _depthwise(x, gradient, parts, sizes, steps, TAPS: tl.constexpr, BLOCK: tl.c
 
     x (U, V, height, width, C), gradient (U, V, rows, columns, O), both channels last.
     """
+    WIDE: tl.constexpr = TAPS[1]  # a part of a tuple is a constant by this alone
+    COUNT: tl.constexpr = TAPS[2]
     views, height, width, rows, columns, channels, outputs, rows_at_once = sizes
     stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x = steps
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    taps = tl.arange(0, TAPS[2])
+    taps = tl.arange(0, COUNT)
     out = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there, read = out < outputs, out // (outputs // channels)
-    total = tl.zeros([TAPS[2], BLOCK], dtype=KIND)
+    total = tl.zeros([COUNT, BLOCK], dtype=KIND)
     first = part * rows_at_once
     for view in range(views):
         picture = x + (unit * views + view) * height * width * channels
         slopes = gradient + (unit * views + view) * rows * columns * outputs
         for i in range(first, tl.minimum(first + rows_at_once, rows)):
-            at = i * stride_y - padding_y + taps // TAPS[1] * dilation_y
+            at = i * stride_y - padding_y + taps // WIDE * dilation_y
             for j in range(columns):
-                place = j * stride_x - padding_x + taps % TAPS[1] * dilation_x
+                place = j * stride_x - padding_x + taps % WIDE * dilation_x
                 inside = (
-                    (taps < TAPS[0] * TAPS[1]) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
+                    (taps < TAPS[0] * WIDE) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
                 )
                 slope = tl.load(slopes + (i * columns + j) * outputs + out, mask=there, other=0.0)
                 value = tl.load(
@@ -60,20 +62,22 @@ def _depthwise(x, gradient, parts, sizes, steps, TAPS: tl.constexpr, BLOCK: tl.c
                     other=0.0,
                 )
                 total += value.to(KIND) * slope.to(KIND)[None, :]
-    to = parts + (unit * tl.num_programs(2) + part) * TAPS[0] * TAPS[1] * outputs
-    held = (taps < TAPS[0] * TAPS[1])[:, None] & there[None, :]
+    to = parts + (unit * tl.num_programs(2) + part) * TAPS[0] * WIDE * outputs
+    held = (taps < TAPS[0] * WIDE)[:, None] & there[None, :]
     tl.store(to + taps[:, None] * outputs + out[None, :], total, mask=held)
 
 
 @triton.jit
 def _normalised(x, gradient, mean, rstd, parts, sizes, CUT: tl.constexpr, KIND: tl.constexpr):
     """parts[u, part, 0 and 1, p]: sums over the part's places of gradient * (x - mean) * rstd, and of gradient."""
+    DEEP: tl.constexpr = CUT[0]
+    BLOCK: tl.constexpr = CUT[1]
     places, width = sizes
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
-    at = tl.program_id(1) * CUT[1] + tl.arange(0, CUT[1])
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = at < width
-    slopes, shifts = tl.zeros([CUT[1]], dtype=KIND), tl.zeros([CUT[1]], dtype=KIND)
-    for t in range(part * CUT[0], tl.minimum(part * CUT[0] + CUT[0], places)):
+    slopes, shifts = tl.zeros([BLOCK], dtype=KIND), tl.zeros([BLOCK], dtype=KIND)
+    for t in range(part * DEEP, tl.minimum(part * DEEP + DEEP, places)):
         place = unit * places + t
         given = tl.load(gradient + place * width + at, mask=there, other=0.0).to(KIND)
         value = tl.load(x + place * width + at, mask=there, other=0.0).to(KIND)
@@ -115,13 +119,15 @@ def _truncated(rows, factors, within, totals, squares, sizes, CUT: tl.constexpr,
 
     With `TAKE_BACK` numbers of units that are not `within` are taken from the totals, and no others are read.
     """
+    DEEP: tl.constexpr = CUT[0]
+    BLOCK: tl.constexpr = CUT[1]
     units, width = sizes
     block, chunk = tl.program_id(0), tl.program_id(1)
-    at = block * CUT[1] + tl.arange(0, CUT[1])
+    at = block * BLOCK + tl.arange(0, BLOCK)
     there = at < width
-    total, changed = tl.zeros([CUT[1]], dtype=tl.int64), 0
-    for place in range(CUT[0]):
-        unit = (chunk * CUT[0] + place).to(tl.int64)
+    total, changed = tl.zeros([BLOCK], dtype=tl.int64), 0
+    for place in range(DEEP):
+        unit = (chunk * DEEP + place).to(tl.int64)
         wanted = unit < units
         if TAKE_BACK:
             wanted = tl.load(within + unit, mask=wanted, other=1) == 0
