@@ -36,7 +36,7 @@ def recorded(run):
     buffers = [
         *owner._params.values(),
         *owner._tensors.values(),
-        *owner._totals.values(),
+        owner._totals,
         *tree_leaves(known["place"].parts),
     ]
     buffers += [t for t in held if not any(t is b for b in buffers)]

@@ -114,9 +114,6 @@ class Bookkeeping:
         Returns:
             Exact multiples of the grid's step, in float64.
         """
-        totals = {
-            name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
-        }
         squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
         sums: dict[tuple[str, ...], Tensor] = {}
         for names, units, rows in self._all_rows():
@@ -127,9 +124,14 @@ class Bookkeeping:
         if not self._pairs or not bool(within.all()):
             for names, units, rows in self._all_rows():
                 grid.take_back(rows, scales[units].to(rows.dtype), sums[names], within[units])
+        totals: dict[str, Tensor] = {}
         for names, total in sums.items():
-            totals.update(zip(names, torch.split(total, [like[n].numel() for n in names]), strict=True))
-        return {name: grid.values(total).view(like[name].shape) for name, total in totals.items()}
+            parts = torch.split(grid.values(total), [like[n].numel() for n in names])
+            totals.update(zip(names, parts, strict=True))
+        for name, p in like.items():
+            if name not in totals:  # the loss does not reach it
+                totals[name] = grid.values(torch.zeros(p.numel(), dtype=torch.int64, device=p.device))
+        return {name: totals[name].view(p.shape) for name, p in like.items()}
 
     def _all_rows(self) -> Iterator[tuple[tuple[str, ...], slice, Tensor]]:
         """Names of parameters, units, and what they have of them side by side, (units, numbers)."""

@@ -1,6 +1,6 @@
 """Clipped sums of micro-batches by replaying one recorded computation: a private step on a GPU without its launches.
 
-    replayed = ReplayedSums(compute, model, Captures())
+    replayed = ReplayedSums(compute, model, Captures(), grid.steps)
     replayed.begin(params, transform)              # once a step
     replayed.add(batch)                            # for every micro-batch
     totals = replayed.totals()
@@ -21,6 +21,7 @@ the copy), or one unit's numbers could stand in another's place.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -38,12 +39,12 @@ _WARM_UP = 3
 
 
 class Compute(Protocol):
-    """What is recorded: a micro-batch's clipped sum in whole steps of the grid, without a question to the host."""
+    """What is recorded: a micro-batch's clipped sum, without a question to the host."""
 
     def __call__(
         self, params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
     ) -> Params:
-        """int64 sums by name. With `only_fast`, RuntimeError where per-unit gradients take the plain way."""
+        """float64 sums by name, on the grid. With `only_fast`, RuntimeError where per-unit gradients take the plain way."""
 
 
 @runtime_checkable
@@ -61,7 +62,8 @@ class Captures:
     """Records CUDA graphs, which share one pool of memory: only one of them runs at a time."""
 
     def __init__(self) -> None:
-        self._pool: Any = None
+        # a pool lives as long as one of its graphs does
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __call__(self, run: Callable[[], None]) -> Callable[[], None]:
         """See `Record`. Kernels are compiled and chosen before anything is captured.
@@ -77,9 +79,9 @@ class Captures:
                 run()
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=next((other.pool() for other in self._graphs), None)):
             run()
-        self._pool = self._pool or graph.pool()
+        self._graphs.add(graph)
         return graph.replay
 
 
@@ -101,10 +103,17 @@ class ReplayedSums:
         compute: What is recorded.
         model: Whose frozen weights and buffers `compute` reads.
         record: `Captures()`; a function that returns `run` itself stands in for it where there is no GPU.
+        steps: From numbers on the grid to whole steps of it, int64 (`Grid.steps`).
     """
 
-    def __init__(self, compute: Compute, model: torch.nn.Module, record: Record) -> None:
-        self._compute, self._model, self._record = compute, model, record
+    def __init__(
+        self,
+        compute: Compute,
+        model: torch.nn.Module,
+        record: Record,
+        steps: Callable[[torch.Tensor], torch.Tensor],
+    ) -> None:
+        self._compute, self._model, self._record, self._steps = compute, model, record, steps
         self._refused = False
         self.close()
 
@@ -118,7 +127,8 @@ class ReplayedSums:
         self._layout: object = None
         self._programs: dict[object, _Program] = {}
         self._params: Params = {}
-        self._totals: Params = {}
+        self._totals = torch.zeros(0, dtype=torch.int64)
+        self._like: Params = {}
         self._transform: PreClipping | None = None
         self._tensors: Params = {}
 
@@ -136,17 +146,17 @@ class ReplayedSums:
             self._params, self._tensors = (
                 {n: torch.empty_like(t) for n, t in g.items()} for g in (params, own)
             )
-            like = transform.like(params) if transform else params
-            self._totals = {n: torch.zeros_like(t, dtype=torch.int64) for n, t in like.items()}
+            self._like = transform.like(params) if transform else params
+            count, device = sum(t.numel() for t in self._like.values()), next(iter(params.values())).device
+            self._totals = torch.zeros(count, dtype=torch.int64, device=device)
         for places, values in ((self._params, params), (self._tensors, own)):
-            for name, value in values.items():
-                places[name].copy_(value)
+            if places:  # all in one call: a GPU copies faster than a processor asks it to
+                torch._foreach_copy_(list(places.values()), [values[name] for name in places])
         # made of the buffers, which hold the transform's numbers by now
         self._transform = (
             transform.with_tensors(self._tensors) if isinstance(transform, FittedTransform) else None
         )
-        for total in self._totals.values():
-            total.zero_()
+        self._totals.zero_()
 
     def add(self, batch: UnitBatch) -> None:
         """Add the clipped gradients of a micro-batch's units to the totals."""
@@ -164,15 +174,16 @@ class ReplayedSums:
 
     def totals(self) -> Params:
         """The sums since `begin`, int64, in steps of the grid. Private until they are noised."""
-        return {name: total.clone() for name, total in self._totals.items()}
+        parts = torch.split(self._totals.clone(), [t.numel() for t in self._like.values()])
+        return {name: part.view(self._like[name].shape) for name, part in zip(self._like, parts, strict=True)}
 
     def _recorded(self, batch: UnitBatch) -> _Program:
         place = _empty_like(batch, next(iter(self._params.values())).device)
 
         def run(*, only_fast: bool = True) -> None:
             part = self._compute(self._params, place, self._transform, only_fast=only_fast)
-            for name, value in part.items():
-                self._totals[name].add_(value)
+            # side by side: some hundred parameters would be some hundred calls
+            self._totals.add_(self._steps(torch.cat([part[name].flatten() for name in self._like])))
 
         if not self._refused:
             try:

@@ -339,10 +339,9 @@ def replayed_sums(inputs: StepInputs, record: Record) -> ReplayedSums:
         params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
     ) -> Params:
         way: Way = "only fast" if only_fast else "fast"
-        part = clipped_part(replace(inputs, transform=transform), params, batch, way)
-        return {name: inputs.bound.plan.clip.grid.steps(value) for name, value in part.items()}
+        return clipped_part(replace(inputs, transform=transform), params, batch, way)
 
-    return ReplayedSums(compute, inputs.model, record)
+    return ReplayedSums(compute, inputs.model, record, inputs.bound.plan.clip.grid.steps)
 
 
 def clipped_part(inputs: StepInputs, params: Params, batch: UnitBatch, way: Way = "fast") -> Params:
