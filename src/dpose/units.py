@@ -7,16 +7,18 @@ it asks a `Task` for a batch and for a loss per view, and bounds what each *unit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 MAX_VIEWS = 8
 """A unit with more views than this gives a random `MAX_VIEWS` of them (DESIGN.md's bound on padding)."""
@@ -127,6 +129,93 @@ class CanonicalUnits(UnitDataset, Protocol):
         """
 
 
+Draw = Callable[[], np.random.Generator]
+"""Gives a unit's generator, the same at every call, and makes it at the first."""
+
+
+@dataclass(frozen=True)
+class UnmadeView:
+    """A view that is not made yet.
+
+    Attributes:
+        person: Whose, by a number that `Patches` gave.
+        numbers: What was drawn for it, float64; None for nothing.
+    """
+
+    person: int
+    numbers: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Warps:
+    """How to make V views of patches, which are parts of pictures.
+
+    Attributes:
+        patches: (V, 2) int64, a person's number, and which of that person's patches.
+        matrices: (V, 2, 3) float64, from the view to the patch; bilinear, black outside.
+        colours: (V, 3, 4) float32, a matrix of colours with the shift last, for the rounded view; or None.
+        targets: Each (V, ...): the views' labels.
+    """
+
+    patches: NDArray[np.int64]
+    matrices: NDArray[np.float64]
+    colours: NDArray[np.float32] | None
+    targets: Mapping[str, NDArray[Any]]
+
+
+class Patches(Protocol):
+    """The pictures of some units, cut to what their views may reach, and views as warps of them.
+
+    The views of `looks` are those of `load` with the same generator, but for rounding of colours.
+
+    Attributes:
+        view_size: (H, W) of every view.
+    """
+
+    view_size: tuple[int, int]
+
+    def of(self, index: int) -> dict[int, list[NDArray[np.uint8]]]:
+        """The patches, (h, w, 3), of each person of a unit, by number. Read once; safe to share between threads."""
+
+    def looks(self, index: int, draw: Draw) -> list[UnmadeView]:
+        """What `load` would draw of a unit."""
+
+    def warps(self, looks: Sequence[UnmadeView]) -> Warps:
+        """How the views are made, of units whose patches were read."""
+
+
+@runtime_checkable
+class PatchedUnits(UnitDataset, Protocol):
+    """Units whose views are warps of their pictures, so that a device which holds those can make views itself."""
+
+    def patches(self) -> Patches:
+        """These units' patches, none of them read yet."""
+
+
+@runtime_checkable
+class CombinedUnits(UnitDataset, Protocol):
+    """Units whose views are all those of some units of other data, as `views_of` says."""
+
+    @property
+    def dataset(self) -> UnitDataset:
+        """The other data."""
+
+    def entries(self, index: int, draw: Draw | None = None) -> Sequence[int]:
+        """Whose views a unit has at one load, in order; without `draw` all that it may have."""
+
+
+def some_of(items: Sequence[T], draw: Draw) -> list[T]:
+    """All items, or a random `MAX_VIEWS` of them, in order."""
+    if len(items) <= MAX_VIEWS:
+        return list(items)
+    return [items[int(i)] for i in sorted(draw().choice(len(items), MAX_VIEWS, replace=False))]
+
+
+def views_of(data: CombinedUnits, index: int, rng: np.random.Generator) -> list[View]:
+    """`load` of combined units."""
+    return [view for i in data.entries(index, lambda: rng) for view in data.dataset.load(i, rng)]
+
+
 def fingerprints_of(data: UnitDataset, index: int) -> NDArray[np.uint8]:
     """The fingerprints of a unit, (images, 16); (0, 16) where the data tell none."""
     return data.fingerprints(index) if isinstance(data, KnownPictures) else np.zeros((0, 16), np.uint8)
@@ -187,6 +276,11 @@ class UnitBatch:
 
     def __len__(self) -> int:
         return int(self.inputs.shape[0])
+
+    @property
+    def present(self) -> torch.Tensor:
+        """(U,) bool, which units are not empty."""
+        return self.weights.sum(1) > 0
 
     @property
     def parts(self) -> tuple[torch.Tensor, dict[str, torch.Tensor], torch.Tensor]:

@@ -11,7 +11,7 @@ from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data import units as units_module
-from dpose.pose.data.augment import Augment, _colour_matrix, recolour
+from dpose.pose.data.augment import Augment, _colour_matrices, recolour
 from dpose.pose.data.pictures import Person, Picture
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.skeletons import MPII
@@ -323,7 +323,7 @@ class TestAugment:
 
     def test_contrast_alone_turns_about_mid_gray(self):
         for contrast in (-0.5, 0.5):
-            matrix = _colour_matrix(np.array([contrast, 0, 0, 0, 0, 0], np.float32))
+            matrix = _colour_matrices(np.array([[contrast, 0, 0, 0, 0, 0]], np.float32))[0]
             tones = np.array([[[60] * 3, [127] * 3, [128] * 3, [195] * 3]], np.uint8)
             shown = recolour(tones, matrix)[0, :, 0].astype(float)
             assert shown[1:3] == pytest.approx([127, 128], abs=1)

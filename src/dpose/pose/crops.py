@@ -54,47 +54,74 @@ def crop_transform(
         ValueError: the box is empty or not finite, or padding or scale is not positive.
     """
     x0, y0, x1, y1 = (float(v) for v in np.asarray(box, np.float64))
-    height, width = size
     if not (math.isfinite(x0 + y0 + x1 + y1) and x1 > x0 and y1 > y0 and padding * scale > 0):
         raise ValueError(
             f"box ({x0}, {y0}, {x1}, {y1}) with padding {padding} and scale {scale} holds nothing"
         )
-    side = max(x1 - x0, (y1 - y0) * width / height) * padding * scale
-    zoom = width / side
-    angle = math.radians(rotation)
+    enlarged, turned, mirrored = (np.array([value]) for value in (padding * scale, rotation, flip))
+    return crop_transforms(np.array([[x0, y0, x1, y1]]), size, enlarged, turned, mirrored)[0]
+
+
+def crop_transforms(
+    boxes: Matrix,
+    size: tuple[int, int],
+    enlarged: NDArray[np.float64],
+    rotations: NDArray[np.float64],
+    flips: NDArray[np.bool_],
+) -> Matrix:
+    """Return `crop_transform` of N boxes, (N, 2, 3): float64 (N, 4), none of them empty; (N,) each of the others.
+
+    Args:
+        boxes: As there.
+        size: As there.
+        enlarged: Padding times scale.
+        rotations: As there.
+        flips: As there.
+    """
+    height, width = size
+    x0, y0, x1, y1 = boxes.T
+    zoom = width / (np.maximum(x1 - x0, (y1 - y0) * width / height) * enlarged)
+    # one by one: numpy's own depend in their last bit on the processor
+    angles = [math.radians(angle) for angle in rotations.tolist()]
     # y points down: a counter-clockwise turn as seen has the signs of a clockwise one as written
-    cos, sin = zoom * math.cos(angle), zoom * math.sin(angle)
-    linear = np.array([[cos, sin], [-sin, cos]])
-    centre = np.array([(x0 + x1) / 2, (y0 + y1) / 2])
-    shift = np.array([(width - 1) / 2, (height - 1) / 2]) - linear @ centre
-    matrix = np.column_stack([linear, shift])
-    if flip:
-        matrix[0] = -matrix[0]
-        matrix[0, 2] += width - 1
-    return matrix
+    cos, sin = (zoom * [part(angle) for angle in angles] for part in (math.cos, math.sin))
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    first = np.stack([cos, sin, (width - 1) / 2 - (cos * x + sin * y)], axis=1)
+    second = np.stack([-sin, cos, (height - 1) / 2 - (cos * y - sin * x)], axis=1)
+    first[flips] *= -1
+    first[flips, 2] += width - 1
+    return np.stack([first, second], axis=1)
 
 
 def transform_points(matrix: ArrayLike, points: ArrayLike) -> NDArray[np.float64]:
-    """Transform points (..., 2) by a 2x3 matrix; float64 (..., 2)."""
+    """Transform points (..., K, 2), or one (2,), by matrices (..., 2, 3); float64, of the points' shape."""
     m = np.asarray(matrix, np.float64)
-    return np.asarray(points, np.float64) @ m[:, :2].T + m[:, 2]
+    p = np.asarray(points, np.float64)
+    x, y = p[..., 0, None], p[..., 1, None]
+    if m.ndim > 2:
+        m = m[..., None, :, :]
+    return np.asarray(x * m[..., 0] + y * m[..., 1] + m[..., 2])
 
 
 def invert(matrix: ArrayLike) -> Matrix:
-    """Return the 2x3 matrix from crop to picture.
+    """Return the matrices (..., 2, 3) from crop to picture.
 
     Raises:
-        numpy.linalg.LinAlgError: the matrix has no inverse.
+        numpy.linalg.LinAlgError: a matrix has no inverse.
     """
     m = np.asarray(matrix, np.float64)
-    linear = np.linalg.inv(m[:, :2])
-    return np.column_stack([linear, -linear @ m[:, 2]])
+    linear = np.linalg.inv(m[..., :2])
+    return np.concatenate([linear, -linear @ m[..., 2:]], axis=-1)
+
+
+def zooms_of(matrices: ArrayLike) -> NDArray[np.float64]:
+    """Return the number of crop pixels per picture pixel, (...), of matrices (..., 2, 3): what lengths grow by."""
+    return np.sqrt(np.abs(np.linalg.det(np.asarray(matrices, np.float64)[..., :2])))
 
 
 def zoom_of(matrix: ArrayLike) -> float:
-    """Return the number of crop pixels per picture pixel: the factor by which lengths are multiplied."""
-    m = np.asarray(matrix, np.float64)
-    return math.sqrt(abs(float(np.linalg.det(m[:, :2]))))
+    """Return `zooms_of` of one matrix."""
+    return float(zooms_of(matrix))
 
 
 def warp(image: NDArray[np.uint8], matrix: ArrayLike, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -112,16 +139,35 @@ def warp(image: NDArray[np.uint8], matrix: ArrayLike, size: tuple[int, int]) -> 
         uint8, (*size, 3). With the identity matrix and the picture's own size, the picture itself, exactly.
     """
     m = np.asarray(matrix, np.float64)
-    shrink = int(1 / max(zoom_of(m), 1e-3))
+    shrink = int(shrinks_of(m))
     if shrink > 1:
-        height, width = (max(1, side // shrink) for side in image.shape[:2])
-        factors = np.array([image.shape[1] / width, image.shape[0] / height])
-        # a pixel centre u of the small copy lies at (u + 0.5) * factor - 0.5 of the picture
-        back = np.column_stack([np.diag(factors), (factors - 1) / 2])
-        m = np.column_stack([m[:, :2] @ back[:, :2], transform_points(m, back[:, 2])])
-        image = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+        image, back = made_smaller(image, shrink)
+        m = after(m, back)
     crop = cv2.warpAffine(image, m, size[::-1], flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT)
     return np.asarray(crop, np.uint8)
+
+
+def shrinks_of(matrices: ArrayLike) -> NDArray[np.int64]:
+    """Return by how much a picture is made smaller before it is warped by matrices (..., 2, 3); 1 for not at all."""
+    return np.maximum(1, (1 / np.maximum(zooms_of(matrices), 1e-3)).astype(np.int64))
+
+
+def made_smaller(image: NDArray[np.uint8], shrink: int) -> tuple[NDArray[np.uint8], Matrix]:
+    """Return the picture made smaller by averaging areas, and the (2, 3) matrix from there to the picture."""
+    height, width = (max(1, side // shrink) for side in image.shape[:2])
+    factors = np.array([image.shape[1] / width, image.shape[0] / height])
+    # a pixel centre u of the small copy lies at (u + 0.5) * factor - 0.5 of the picture
+    back = np.column_stack([np.diag(factors), (factors - 1) / 2])
+    if shrink > 1:
+        image = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    return image, back
+
+
+def after(second: ArrayLike, first: ArrayLike) -> Matrix:
+    """Return the transforms (..., 2, 3) that do `first` and then `second`."""
+    a, b = np.asarray(second, np.float64), np.asarray(first, np.float64)
+    linear = a[..., :2] @ b[..., :2]
+    return np.concatenate([linear, a[..., :2] @ b[..., 2:] + a[..., 2:]], axis=-1)
 
 
 @dataclass(frozen=True)

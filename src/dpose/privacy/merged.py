@@ -13,7 +13,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.units import MAX_VIEWS, CanonicalUnits, FiledUnits, KnownPictures, UnitDataset, View, most_views
+from dpose.units import (
+    CanonicalUnits,
+    Draw,
+    FiledUnits,
+    KnownPictures,
+    UnitDataset,
+    View,
+    most_views,
+    some_of,
+    views_of,
+)
 
 
 def groups_of(names: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -81,6 +91,11 @@ class MergedUnits:
         self.selection = getattr(data, "selection", None)
 
     @property
+    def dataset(self) -> UnitDataset:
+        """The data as they were."""
+        return self.unmerged
+
+    @property
     def unit(self) -> str:
         """What a unit is."""
         return self.unmerged.unit
@@ -114,10 +129,12 @@ class MergedUnits:
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The views of the unit's copies, or of a random `MAX_VIEWS` of them."""
+        return views_of(self, index, rng)
+
+    def entries(self, index: int, draw: Draw | None = None) -> Sequence[int]:
+        """See `dpose.units.CombinedUnits`."""
         group = self._groups[index]
-        if len(group) > MAX_VIEWS:
-            group = tuple(group[int(i)] for i in sorted(rng.choice(len(group), MAX_VIEWS, replace=False)))
-        return [view for i in group for view in self.unmerged.load(i, rng)]
+        return some_of(group, draw) if draw else group
 
 
 class _Known(MergedUnits):

@@ -21,6 +21,7 @@ from dpose.training.gradients import Params, measured_gradients, trainable_param
 from dpose.training.graph import ReplayedSums
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
+_BLOCK = 256
 _ALONE = "--set microbatch_size=1 takes one unit at a time"
 
 
@@ -115,7 +116,7 @@ def _look(
             moves(params, _chosen(batch, moved), moved, everyone)
             or moves(params, _emptied(batch), even, even)
         )
-        elsewhere = {name: shifted(p) for name, p in params.items()}
+        elsewhere = {name: _elsewhere(p) for name, p in params.items()}
         return apart, moves(elsewhere, _shifted(batch), everyone, everyone)
 
 
@@ -173,6 +174,14 @@ def _emptied(batch: UnitBatch, first: int = 0) -> UnitBatch:
 
 
 def _shifted(batch: UnitBatch) -> UnitBatch:
-    return UnitBatch(
-        shifted(batch.inputs), {name: shifted(t) for name, t in batch.targets.items()}, shifted(batch.weights)
-    )
+    targets = {name: _elsewhere(t) for name, t in batch.targets.items()}
+    return UnitBatch(_elsewhere(batch.inputs), targets, _elsewhere(batch.weights))
+
+
+def _elsewhere(tensor: Tensor) -> Tensor:
+    """The same numbers where memory of its own might begin: on a GPU at a multiple of 256 bytes, as CUDA has it.
+
+    Weights, transforms and micro-batches of steps are tensors of their own there, and kernels choose how they read by
+    the last bits of an address.
+    """
+    return shifted(tensor, _BLOCK // tensor.element_size() if tensor.is_cuda else 1)

@@ -11,6 +11,7 @@ import copy
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from rich.console import Console
@@ -23,8 +24,9 @@ from dpose.training.gradients import clipped_sum, mean_gradient, trainable_param
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
 from dpose.training.preclipping import Scales, stand_in
+from dpose.training.public_view import PUBLIC
 from dpose.training.reproducibility import no_repeat, repeatable
-from dpose.training.step import StepInputs, clipped_part, open_parts
+from dpose.training.step import StepInputs, clipped_part, open_parts, private_task
 from dpose.units import Task, UnitBatch, UnitDataset, is_mixed, most_views
 
 LARGEST = {"cpu": 32, "cuda": 256}
@@ -76,9 +78,11 @@ def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Con
     if kind.private:
         most = inputs.bound.plan.augmentation_multiplicity * most_views(inputs.loader.dataset)
         with console.status("looking whether units stay apart on this machine"):
-            like = _example(inputs).to(inputs.device)
+            like, noised = _example(inputs).to(inputs.device), private_task(inputs)
+            if noised is not task:  # which reads a public view beside every picture
+                like = replace(like, targets={**like.targets, PUBLIC: like.inputs})
             given = (like, fitted, most, _transform_like(inputs), inputs.replayed)
-            differing = check_units_apart(task, model, *given)
+            differing = check_units_apart(noised, model, *given)
     repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
     if kind.private and not repeats:
         console.print(no_repeat(inputs.device, differing), highlight=False)

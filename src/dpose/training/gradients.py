@@ -26,7 +26,7 @@ from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, Units, track
 from dpose.training.kernels import for_device
 from dpose.training.layers import OwnConvolutions
-from dpose.units import Task, UnitBatch, is_mixed
+from dpose.units import Task, UnitBatch, is_mixed, pad_units
 
 Way = Literal["fast", "plain", "only fast"]
 """How per-unit gradients are computed. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
@@ -58,15 +58,24 @@ def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
 
 
 def per_unit_gradients(
-    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way = "fast"
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    batch: UnitBatch,
+    way: Way = "fast",
+    room: int | None = None,
 ) -> Params:
     """The gradient of every unit's loss: each tensor (U, *parameter shape).
 
     Memory grows with U times the number of trainable parameters; `clipped_sum` is fed micro-batches for that reason.
+    With `room` the batch is computed among empty units, in the shape of a micro-batch of so many views.
     """
-    loss = unit_loss(task, model)
+    loss, units = unit_loss(task, model), len(batch)
+    if room:
+        batch = pad_units(batch, max(units, room // batch.weights.shape[1]))
     book = _book(loss, params, batch.parts, is_mixed(task), products=False) if way == "fast" else None
-    return book.gradients(params) if book else _by_vmap(loss, params, batch.parts)
+    found = book.gradients(params) if book else _by_vmap(loss, params, batch.parts)
+    return {name: value[:units] for name, value in found.items()} if len(batch) > units else found
 
 
 def _by_vmap(loss: UnitLoss, params: Params, units: Units) -> Params:
@@ -186,6 +195,8 @@ def mean_gradient(
 ) -> tuple[Params, Tensor]:
     """The mean over units of their gradients and of their losses, without a bound: for public data.
 
+    Empty units (`dpose.units.pad_units`) count as none; one at least must not be empty.
+
     Equal to the mean of `per_unit_gradients`, at the cost of one ordinary backward pass.
     """
     units, views = batch.weights.shape
@@ -198,8 +209,9 @@ def mean_gradient(
             {name: t.flatten(0, 1) for name, t in batch.targets.items()},
         )
     share = batch.weights.to(per_view.dtype)
-    share = share / share.sum(1, keepdim=True)
-    loss = (per_view.view(units, views) * share).sum() / units
+    share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
+    weighted = torch.where(share > 0, per_view.view(units, views), 0) * share
+    loss = weighted.sum() / batch.present.sum()
     # a parameter that the loss does not reach has a gradient of zeros, as in the private step
     gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, gradients, strict=True)), loss.detach()

@@ -44,7 +44,7 @@ class Compute(Protocol):
     def __call__(
         self, params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
     ) -> Params:
-        """float64 sums by name, on the grid. With `only_fast`, RuntimeError where per-unit gradients take the plain way."""
+        """float64 sums by name, on the grid; with `only_fast` RuntimeError where the plain way would be taken."""
 
 
 @runtime_checkable

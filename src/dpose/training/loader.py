@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, WrappedUnits, pad_units, view_bucket
+from dpose.training.kept import KeptPictures
+from dpose.units import (
+    MAX_VIEWS,
+    Draw,
+    Task,
+    UnitBatch,
+    UnitDataset,
+    UnmadeView,
+    View,
+    Warps,
+    WrappedUnits,
+    pad_units,
+    some_of,
+    view_bucket,
+    views_of,
+)
+
+T = TypeVar("T")
 
 
 class Loader:
@@ -23,45 +42,58 @@ class Loader:
     A `label` keeps the draws of several loaders of one run apart.
 
     Attributes:
+        kept: Pictures of the units, or of those that they are combinations of, on a device, where views are made.
         waited: Seconds that a step has waited for units so far. For the terminal alone: of private data, time tells.
     """
 
     def __init__(
-        self, task: Task, dataset: UnitDataset, noise: NoiseSource, threads: int = 2, label: bytes = b""
+        self,
+        task: Task,
+        dataset: UnitDataset,
+        noise: NoiseSource,
+        threads: int = 2,
+        label: bytes = b"",
+        kept: KeptPictures | None = None,
     ) -> None:
-        self.task, self.dataset, self.noise, self.label = task, dataset, noise, label
+        self.task, self.dataset, self.noise, self.label, self.kept = task, dataset, noise, label, kept
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
         self.threads, self._ahead = threads, 4 * max(1, threads)
         self.waited = 0.0
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the threads, and let go of pictures."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.kept = None
 
     def unit(self, index: int, step: int) -> list[View]:
         """The views of one unit as step `step` sees them, at most `MAX_VIEWS` of them."""
+        rng = self._generator(index, step)
+        return some_of(self.dataset.load(index, rng), lambda: rng)
+
+    def _generator(self, index: int, step: int) -> np.random.Generator:
         context = index.to_bytes(8, "big") + self.label
-        rng = self.noise.stream(Purpose.AUGMENT, step, context).generator()
-        views = self.dataset.load(index, rng)
-        if len(views) > MAX_VIEWS:
-            views = [views[i] for i in sorted(rng.choice(len(views), MAX_VIEWS, replace=False))]
-        return views
+        return self.noise.stream(Purpose.AUGMENT, step, context).generator()
 
     def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
         """The units in order; a bounded number is decoded ahead: some a thread, and `ahead` more."""
-        waiting: deque[Future[list[View]]] = deque()
-        for index in indices:
-            waiting.append(self._pool.submit(self.unit, int(index), step))
-            if len(waiting) > self._ahead + ahead:
+        jobs = (partial(self.unit, int(index), step) for index in indices)
+        return self._done(jobs, self._ahead + ahead)
+
+    def _done(self, jobs: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
+        """Results in order, so many of them begun ahead."""
+        waiting: deque[Future[T]] = deque()
+        for job in jobs:
+            waiting.append(self._pool.submit(job))
+            if len(waiting) > ahead:
                 yield self._next(waiting)
         while waiting:
             yield self._next(waiting)
 
-    def _next(self, waiting: deque[Future[list[View]]]) -> list[View]:
+    def _next(self, waiting: deque[Future[T]]) -> T:
         began = time.perf_counter()
-        views = waiting.popleft().result()
+        found = waiting.popleft().result()
         self.waited += time.perf_counter() - began
-        return views
+        return found
 
     def micro_batches(
         self, indices: Sequence[int], step: int, microbatch_size: int, *, padded: bool = False
@@ -81,6 +113,9 @@ class Loader:
         def room(bucket: int) -> int:
             return max(1, microbatch_size // bucket)
 
+        if self.kept:
+            ready, indices = _parted(indices, self.kept)
+            yield from self._kept_batches(self.kept, ready, step, room, padded=padded)
         pending: dict[int, list[list[View]]] = {}
         # while one micro-batch is computed the next is decoded, whole
         for views in self.units(indices, step, ahead=microbatch_size):
@@ -92,6 +127,50 @@ class Loader:
         for bucket, group in pending.items():
             batch = self.task.collate(group)
             yield pad_units(batch, room(bucket)) if padded else batch
+
+    def _kept_batches(
+        self,
+        kept: KeptPictures,
+        indices: Sequence[int],
+        step: int,
+        room: Callable[[int], int],
+        *,
+        padded: bool,
+    ) -> Iterator[UnitBatch]:
+        """`micro_batches` of units whose pictures are on the device: what is drawn is drawn ahead, in a thread."""
+
+        def groups() -> Iterator[list[list[UnmadeView]]]:
+            pending: dict[int, list[list[UnmadeView]]] = {}
+            for index in indices:
+                looks = kept.looks(self.dataset, index, cache(partial(self._generator, index, step)))
+                group = pending.setdefault(view_bucket(len(looks)), [])
+                group.append(looks)
+                if len(group) >= room(view_bucket(len(looks))):
+                    yield pending.pop(view_bucket(len(looks)))
+            yield from pending.values()
+
+        found = groups()
+
+        def planned() -> tuple[list[list[UnmadeView]], Warps] | None:
+            group = next(found, None)
+            return (group, kept.plan(group)) if group else None
+
+        # one job at a time: they go on with one generator
+        following = self._pool.submit(planned)
+        while ready := self._next(deque([following])):
+            following = self._pool.submit(planned)
+            group, warps = ready
+            bucket = view_bucket(max(map(len, group)))
+            yield kept.batch(group, warps, room(bucket) if padded else len(group))
+
+
+def _parted(indices: Sequence[int], kept: KeptPictures) -> tuple[list[int], list[int]]:
+    """The units of a sample whose pictures are kept, and all others."""
+    there = [index in kept.units for index in indices]
+    ready, others = (
+        [int(i) for i, k in zip(indices, there, strict=True) if k is wanted] for wanted in (True, False)
+    )
+    return ready, others
 
 
 class Copies(WrappedUnits):
@@ -115,4 +194,8 @@ class Copies(WrappedUnits):
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """`count` loads of the unit, one after the other."""
-        return [view for _ in range(self.count) for view in self.dataset.load(index, rng)]
+        return views_of(self, index, rng)
+
+    def entries(self, index: int, draw: Draw | None = None) -> Sequence[int]:
+        """See `dpose.units.CombinedUnits`."""
+        return [index] * self.count

@@ -120,13 +120,18 @@ class Scales:
 
 
 def fit_scales(
-    task: Task, model: torch.nn.Module, params: Params, batches: Iterable[UnitBatch]
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    batches: Iterable[UnitBatch],
+    room: int | None = None,
 ) -> dict[str, Tensor]:
     """The factors s_j^-1/2 of public second moments s_j^2 = mean g_j^2, for `Scales`.
 
     Of all diagonal maps this one leaves the least noise beside what is left of a gradient whose coordinates have those
     moments: by Cauchy and Schwarz the noise's energy falls by (sum s)^2 / (d sum s^2), the spread of the scales. They
-    have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant.
+    have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant. `room`
+    as in `per_unit_gradients`.
 
     Raises:
         DposeError: no unit has a gradient that is finite and not zero.
@@ -134,7 +139,7 @@ def fit_scales(
     squares = {name: torch.zeros_like(p) for name, p in params.items()}
     units = 0
     for batch in batches:
-        gradients = per_unit_gradients(task, model, params, batch)
+        gradients = per_unit_gradients(task, model, params, batch, room=room)
         finite = unit_norms(gradients).isfinite()  # the rule of the private side
         for name, value in gradients.items():
             squares[name] += value[finite].square().sum(0)
@@ -245,13 +250,20 @@ class PublicFit:
     def fit_scales(self, params: Params, step: int) -> Params:
         """Scales of gradients of public units at `params`. As `at`, a function of those."""
         assert self.loader is not None  # there are no random scales
-        return fit_scales(self.task, self.model, params, self._batches(self.loader, params, step))
+        batches = self._batches(self.loader, params, step)
+        return fit_scales(self.task, self.model, params, batches, self._room(params))
+
+    def _room(self, params: Params) -> int | None:
+        """On a GPU fits compute in the shape of steps: for any other each convolution is planned anew."""
+        on_gpu = next(iter(params.values())).device.type == "cuda"
+        return self.microbatch_size if on_gpu else None
 
     def _fit(self, params: Params, step: int) -> Subspace:
         if self.loader is None:
             return random_subspace(params, self.config.rank, self._rng(step))
         batches = self._batches(self.loader, params, step)
-        return fit_subspace(self.task, self.model, params, batches, self.config.rank)
+        rank, room = self.config.rank, self._room(params)
+        return fit_subspace(self.task, self.model, params, batches, rank, room=room)
 
     def _rng(self, step: int) -> np.random.Generator:
         return self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()

@@ -414,13 +414,15 @@ def plain_gradient(
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     loss = torch.zeros((), device=device)
-    for batch in inputs.loader.micro_batches(
-        _share(sample, inputs.ranks, inputs.numbers), step, inputs.microbatch_size
-    ):
-        share = len(batch) / len(sample)
-        part, part_loss = mean_gradient(inputs.task, inputs.model, params, batch.to(device))
+    # where no statistics of a batch are kept, a GPU has one shape to plan for
+    padded = device.type == "cuda" and inputs.bound.plan.kind.private
+    own = _share(sample, inputs.ranks, inputs.numbers)
+    for batch in inputs.loader.micro_batches(own, step, inputs.microbatch_size, padded=padded):
+        there = batch.to(device)
+        share = there.present.sum() / len(sample)
+        part, part_loss = mean_gradient(inputs.task, inputs.model, params, there)
         for name, value in part.items():
-            sums[name].add_(value, alpha=share)
+            sums[name].add_(value * share)
         loss += share * part_loss
     total = inputs.ranks.sum_to_first({**sums, _LOSS: loss})
     return total, float(total.pop(_LOSS))
@@ -465,20 +467,21 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
                 Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
             )
 
-        def over(of: Task, units: UnitDataset, label: bytes) -> StepInputs:
-            loader = Loader(of, units, inputs.noise, inputs.loader.threads, label)
+        def over(of: Task, units: UnitDataset, label: bytes, *, kept: bool = False) -> StepInputs:
+            pictures = inputs.loader.kept if kept else None
+            loader = Loader(of, units, inputs.noise, inputs.loader.threads, label, pictures)
             open_loaders.enter_context(contextlib.closing(loader))
             # what is replayed is the loss that was recorded
-            return replace(inputs, task=of, loader=loader, replayed=inputs.replayed if of is task else None)
+            return replace(inputs, task=of, loader=loader, replayed=inputs.replayed if of is noised else None)
 
+        noised = private_task(inputs)
         views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
         private = plain = projection = None
         if kind.private:
-            residual = views is not None and plan.private_loss == "residual"
-            own: UnitDataset = ResidualViews(views) if views and residual else data
-            private = over(Residual(task) if residual else task, copied(own), b"private")
+            own: UnitDataset = ResidualViews(views) if views and noised is not task else data
+            private = over(noised, copied(own), b"private", kept=own is data)
         if not kind.private or views:
-            plain = over(task, copied(views or data), b"plain")
+            plain = over(task, copied(views or data), b"plain", kept=views is None)
         if kind.projects or kind.pre_clipping:
             fitted_on = over(task, public, b"public").loader if public else None
             drawn = (inputs.noise, inputs.context, inputs.microbatch_size)
@@ -486,6 +489,13 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
         facts = (f"{len(public):,} {kind.fitted_on}",) if public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
         yield GradientSources(inputs, private, plain, projection, facts, conditions)
+
+
+def private_task(inputs: StepInputs) -> Task:
+    """The task whose loss private units have: the run's, or its residual loss."""
+    plan = inputs.bound.plan
+    residual = plan.kind.private and plan.kind.public_views and plan.private_loss == "residual"
+    return Residual(inputs.task) if residual else inputs.task
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:

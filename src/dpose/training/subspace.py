@@ -29,8 +29,9 @@ matrix with an error of about 1e-7 of its largest eigenvalue. Where an eigenvalu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -102,6 +103,7 @@ def fit_subspace(
     *,
     hold_bytes: int = HOLD_BYTES,
     slice_bytes: int | None = None,
+    room: int | None = None,
 ) -> Subspace:
     """The top k right singular vectors of the gradients of public units, at `params`.
 
@@ -117,6 +119,8 @@ def fit_subspace(
         k: Directions wanted. Where the numerical rank is smaller, the rank's are returned and no others.
         hold_bytes: See `HOLD_BYTES`.
         slice_bytes: See `SLICE_BYTES`, which is taken for None.
+        room: Views in a micro-batch of the run, where gradients are to be computed in that shape; it is left out where
+            such a batch would pass `slice_bytes`.
 
     Raises:
         DposeError: k < 1, fewer than k units, or no unit has a gradient that is finite and not zero.
@@ -124,7 +128,9 @@ def fit_subspace(
     row_bytes = sum(p.numel() * p.element_size() for p in params.values())
     if slice_bytes is None:
         slice_bytes = SLICE_BYTES.get(next(iter(params.values())).device.type, SLICE_BYTES["cpu"])
-    slices = list(_slices(batches, max(1, slice_bytes // max(1, row_bytes))))
+    at_once = max(1, slice_bytes // max(1, row_bytes))
+    slices = list(_slices(batches, at_once))
+    room = room if room and room <= at_once else None
     units = sum(len(batch) for batch in slices)
     _check_size(k, params)
     if units < k:
@@ -138,11 +144,13 @@ def fit_subspace(
     places = max(rows, *(len(batch) for batch in slices))
     held = {name: p.new_empty((places, *p.shape)) for name, p in params.items()}
     quick = whole and _quick(params, 1)
-    gram, dropped = _gram(task, model, params, _groups(slices, rows), held, quick)
+    gradients_of = partial(_gradients, task, model, params, room)
+    gram, dropped = _gram(gradients_of, _groups(slices, rows), held, quick)
     if quick and not _is_clear(gram):
         gram = _products(held, held)
     weights, rank, energy = _right_factors(gram, k)
     basis: Params = {}
+    weights = weights.to(next(iter(params.values())).device)  # once, and not once a parameter
     if whole:
         for name in params:
             rows_held = held.pop(name)
@@ -151,7 +159,7 @@ def fit_subspace(
         for name in params:  # in the place of the rows: memory that is freed and taken again has holes
             place = held.pop(name)
             basis[name] = (place if len(place) == len(weights) else place[: len(weights)].clone()).zero_()
-        for at, gradients in _together(_gradients(task, model, params, slices), int(k * _TOGETHER)):
+        for at, gradients in _together(gradients_of(slices), int(k * _TOGETHER)):
             for name, value in gradients.items():
                 share = weights[:, at : at + len(value)].to(value)
                 basis[name].view(len(weights), -1).addmm_(share, value.flatten(1))
@@ -244,12 +252,12 @@ def _groups(slices: Sequence[UnitBatch], units: int) -> list[list[UnitBatch]]:
 
 
 def _gradients(
-    task: Task, model: torch.nn.Module, params: Params, slices: Sequence[UnitBatch]
+    task: Task, model: torch.nn.Module, params: Params, room: int | None, slices: Sequence[UnitBatch]
 ) -> Iterator[tuple[int, Params, int]]:
     """The first row, the per-unit gradients and how many were not finite, slice by slice."""
     at = 0
     for batch in slices:
-        gradients = per_unit_gradients(task, model, params, batch)
+        gradients = per_unit_gradients(task, model, params, batch, room=room)
         # the rule of the private side: a norm that is not finite counts as no gradient
         bad = ~unit_norms(gradients).isfinite()
         for value in gradients.values():
@@ -283,9 +291,7 @@ def _stacked(parts: list[Params]) -> Params:
 
 
 def _gram(
-    task: Task,
-    model: torch.nn.Module,
-    params: Params,
+    gradients_of: Callable[[Sequence[UnitBatch]], Iterator[tuple[int, Params, int]]],
     groups: Sequence[Sequence[UnitBatch]],
     held: Params,
     quick: bool,
@@ -296,7 +302,7 @@ def _gram(
     dropped = start = 0
     for g, group in enumerate(groups):
         rows = {name: value[: sizes[g]] for name, value in held.items()}
-        for at, gradients, bad in _gradients(task, model, params, group):
+        for at, gradients, bad in gradients_of(group):
             dropped += bad
             for name, value in gradients.items():
                 rows[name][at : at + len(value)] = value
@@ -304,7 +310,7 @@ def _gram(
         start = own.stop
         gram[own, own] = _products(rows, rows, quick=quick)
         later = [batch for other in groups[g + 1 :] for batch in other]
-        for at, gradients, _ in _gradients(task, model, params, later):
+        for at, gradients, _ in gradients_of(later):
             products = _products(rows, gradients)
             columns = slice(start + at, start + at + products.shape[1])
             gram[own, columns], gram[columns, own] = products, products.T
@@ -355,6 +361,7 @@ def _orthonormalise(basis: Params) -> None:
             gram = _products(basis, basis)
         lower = torch.linalg.cholesky(gram)
         inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
+        inverse = inverse.to(_wide(next(iter(basis.values()))[:0]).device)
         for value in basis.values():
             for block in _blocks(value.view(k, -1)):
                 wide = block if near else _wide(block)

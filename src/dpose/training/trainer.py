@@ -30,6 +30,7 @@ from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import Protected
+from dpose.privacy.shares import is_local
 from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
 from dpose.training.charging import RunData, code_of, price_run, read_data
 from dpose.training.closed_form import solvable
@@ -40,6 +41,7 @@ from dpose.training.folder import keep_places, write_run_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.graph import recorder
 from dpose.training.guards import check_model
+from dpose.training.kept import KeptPictures, keep_pictures, room_on
 from dpose.training.loader import Loader
 from dpose.training.optim import ONE_STEP, OptimizerConfig
 from dpose.training.options import RunOptions, RunRequest
@@ -47,6 +49,7 @@ from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.reproducibility import (
     CALL_BY_CALL,
     HOW,
+    KEPT,
     check_alike,
     digest_of,
     environment,
@@ -63,7 +66,7 @@ from dpose.training.resume import (
 )
 from dpose.training.run import ReplayError, Run
 from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
-from dpose.training.step import StepInputs, open_parts, replayed_sums
+from dpose.training.step import StepInputs, open_parts, private_task, replayed_sums
 from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitDataset
 
@@ -171,15 +174,16 @@ def _step_inputs(request: RunRequest, data: RunData) -> StepInputs:
     numbers = tuple(first_entries(data.own.data))
     engine = (request.task, request.model, loader, data.bound, nothing, context)
     inputs = StepInputs(*engine, microbatch_size=1, ranks=request.ranks, numbers=numbers)
-    # the residual loss is another one than is looked at before the first step
-    captured = request.plan.kind.private and request.plan.private_loss == "plain"
-    record = recorder(inputs.device) if captured else None
-    return replace(inputs, replayed=replayed_sums(inputs, record)) if record else inputs
+    record = recorder(inputs.device) if request.plan.kind.private else None
+    if record is None:
+        return inputs
+    return replace(inputs, replayed=replayed_sums(replace(inputs, task=private_task(inputs)), record))
 
 
 def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     """All steps that are left, under as many keys as it takes; `run.config` and `run.around` say how."""
     request, data, options, known = run.request, run.data, run.options, run.charges.known
+    kept = inputs.loader.kept = _pictures_ready(inputs, run.console)
     fitted, repeats = fit_microbatch(inputs, options.microbatch_size or stored_microbatch(run), run.console)
     inputs = replace(inputs, microbatch_size=fitted)
     names = set_names_of(data.own.source)
@@ -188,6 +192,9 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     run.around = environment(inputs.device, fitted, run.ranks.count, *code_of(request, data))
     run.around |= settings_in_force(run.config, (request.task, data.own.source, data.public))
     run.around[HOW] = inputs.replayed.how if inputs.replayed else CALL_BY_CALL
+    if room := room_on(inputs.device):
+        fewest = -run.ranks.highest(-len(kept.units if kept else ()))
+        run.around[KEPT] = f"of {fewest} units, in {room} bytes"
     check_alike(run.around, run.ranks)
     run.around["the first weights"] = run.ranks.bytes_from_first(digest_of(run.model.state_dict())).hex()
     while run.ended is None:
@@ -202,6 +209,17 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
                 run.ended = go_on(run, noise)
             except ReplayError as error:
                 forsake_key(run, str(error))
+
+
+def _pictures_ready(inputs: StepInputs, console: Console) -> KeptPictures | None:
+    """The pictures of the units that this process takes, on its device, where that has room for some."""
+    room, ranks = room_on(inputs.device), inputs.ranks
+    if not room:
+        return None
+    numbers = inputs.numbers or ()
+    own = [unit for unit, number in enumerate(numbers) if is_local(number, ranks)]
+    threads = inputs.loader.threads
+    return keep_pictures(inputs.loader.dataset, inputs.device, room, own, threads=threads, console=console)
 
 
 def _release(run: Run) -> None:

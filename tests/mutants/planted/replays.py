@@ -27,6 +27,33 @@ def stale(what: str) -> Callable[[Patches], None]:
     return lambda patch: patch.replace("dpose.training.graph:ReplayedSums.begin", make)
 
 
+def totals_that_stay(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def begin(self: Any, params: Any, transform: Any) -> None:
+            before = self._totals.clone()
+            original(self, params, transform)
+            if len(before) == len(self._totals):
+                self._totals += before
+
+        return begin
+
+    patch.replace("dpose.training.graph:ReplayedSums.begin", make)
+
+
+def draws_by_place(patch: Patches) -> None:
+    """The generator of a unit is that of its place in the sample."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def batches(self: Any, kept: Any, indices: Any, *given: Any, **named: Any) -> Any:
+            real, places = self._generator, {index: place for place, index in enumerate(indices)}
+            self._generator = lambda index, step: real(places.get(index, index), step)
+            return original(self, kept, indices, *given, **named)
+
+        return batches
+
+    patch.replace("dpose.training.loader:Loader._kept_batches", make)
+
+
 def recorded_on_units(patch: Patches) -> None:
     patch.replace("dpose.training.graph:_empty_like", lambda original: lambda batch, device: batch)
 
@@ -72,7 +99,7 @@ REPLAYS = (
     ),
     Planted(
         "totals go on from the step before",
-        stale("_totals"),
+        totals_that_stay,
         (f"{GRAPH}test_an_empty_sample_has_totals_of_zero_whatever_was_before",),
     ),
     Planted(
@@ -114,6 +141,28 @@ REPLAYS = (
         "a key goes on whether steps are captured or not",
         lambda patch: patch.constant("dpose.training.trainer:CALL_BY_CALL", "captured and replayed"),
         (f"{GRAPH}test_a_killed_run_that_replays_goes_on_under_its_key_and_not_call_by_call",),
+    ),
+    Planted(
+        "what is drawn for a unit whose picture is kept follows its place in the sample",
+        draws_by_place,
+        ("training/test_kept.py::test_a_units_views_do_not_depend_on_what_else_is_sampled",),
+    ),
+    Planted(
+        "a unit whose picture is kept comes a second time from a processor",
+        lambda patch: patch.result(
+            "dpose.training.loader:_parted", lambda found, indices, _: (found[0], indices)
+        ),
+        ("training/test_kept.py::test_every_unit_of_a_sample_comes_once_kept_or_not",),
+    ),
+    Planted(
+        "pictures are kept whatever the limit",
+        lambda patch: patch.argument("dpose.training.kept:keep_pictures", "limit", lambda _: 1 << 40),
+        ("training/test_kept.py::test_what_is_kept_follows_the_order_of_the_units_up_to_the_limit",),
+    ),
+    Planted(
+        "a key goes on whether pictures are kept or not",
+        lambda patch: patch.constant("dpose.training.trainer:KEPT", "left out"),
+        ("training/test_kept.py::test_a_run_with_kept_pictures_says_so_in_what_its_key_is_bound_to",),
     ),
     Planted(
         "units over the bound stay in the sum",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,14 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame, zoom_of
+from dpose.pose.crops import after, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
 from dpose.units import View
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+NUMBERS = 10
+"""Uniform numbers that one draw takes."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,21 @@ class Drawn:
     scale: float = 1.0
     flip: bool = False
     colour: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Draws:
+    """N draws, each value (N, ...): see `Drawn`."""
+
+    rotation: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    flip: NDArray[np.bool_]
+    colour: NDArray[np.float32] | None
+
+    @classmethod
+    def none(cls, count: int) -> Draws:
+        """Return `count` draws of no change."""
+        return cls(np.zeros(count), np.ones(count), np.zeros(count, bool), None)
 
 
 @dataclass(frozen=True)
@@ -67,29 +86,45 @@ class Augment:
         """Return mild changes: with noisy gradients, examples close to the test data are learnt better."""
         return cls(flip=0.5, rotation=30.0, rotation_probability=0.5, scale=(0.8, 1.25), colour=0.1)
 
+    def numbers(self, rng: Callable[[], np.random.Generator]) -> NDArray[np.float64] | None:
+        """Take what a draw is made of: `NUMBERS` uniform ones; None for `none()`, which asks for no generator."""
+        return None if self == Augment.none() else rng().random(NUMBERS)
+
     def draw(self, rng: np.random.Generator) -> Drawn:
         """Draw once. `none()` takes nothing from `rng`; any other takes the same amount each time."""
-        if self == Augment.none():
+        numbers = self.numbers(lambda: rng)
+        if numbers is None:
             return Drawn()
-        flip, turn, angle, scale = rng.random(4)
-        colours = 2 * rng.random(6).astype(np.float32) - 1
-        low, high = self.scale
+        drawn = self.draws(numbers[None])
         return Drawn(
-            rotation=float((2 * angle - 1) * self.rotation) if turn < self.rotation_probability else 0.0,
-            scale=float(low + scale * (high - low)),
-            flip=bool(flip < self.flip),
-            colour=_colour_matrix(colours * np.float32(self.colour)) if self.colour else None,
+            float(drawn.rotation[0]),
+            float(drawn.scale[0]),
+            bool(drawn.flip[0]),
+            None if drawn.colour is None else drawn.colour[0],
+        )
+
+    def draws(self, numbers: NDArray[np.float64]) -> Draws:
+        """Return the draws that are made of N rows of numbers, (N, `NUMBERS`)."""
+        flip, turn, angle, scale = numbers[:, :4].T
+        colours = 2 * numbers[:, 4:].astype(np.float32) - 1
+        low, high = self.scale
+        return Draws(
+            rotation=np.where(turn < self.rotation_probability, (2 * angle - 1) * self.rotation, 0.0),
+            scale=low + scale * (high - low),
+            flip=flip < self.flip,
+            colour=_colour_matrices(colours * np.float32(self.colour)) if self.colour else None,
         )
 
 
-def _colour_matrix(change: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the 3x4 matrix of a change of contrast, brightness, saturation and three gains."""
-    contrast, brightness, saturation = 1 + change[0], 255 * change[1] / 2, 1 + change[2]
-    mixed = saturation * np.eye(3, dtype=np.float32) + (1 - saturation) * np.tile(_LUMA, (3, 1))
-    linear = contrast * mixed @ np.diag(1 + change[3:])
+def _colour_matrices(changes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the (N, 3, 4) matrices of changes (N, 6) of contrast, brightness, saturation and three gains."""
+    contrast, brightness, saturation = 1 + changes[:, 0], 255 * changes[:, 1] / 2, 1 + changes[:, 2]
+    own, rest = saturation[:, None, None], (1 - saturation)[:, None, None]
+    mixed = own * np.eye(3, dtype=np.float32) + rest * np.tile(_LUMA, (3, 1))
+    linear = contrast[:, None, None] * mixed * (1 + changes[:, None, 3:])
     # contrast turns about mid-gray, so that it does not brighten or darken as well
-    shift = np.full((3, 1), 127.5 * (1 - contrast) + brightness, np.float32)
-    return np.concatenate([linear, shift], axis=1).astype(np.float32)
+    shift = np.repeat((np.float32(127.5) * (1 - contrast) + brightness)[:, None, None], 3, axis=1)
+    return np.concatenate([linear, shift], axis=2).astype(np.float32)
 
 
 def recolour(image: NDArray[np.uint8], matrix: NDArray[np.float32] | None) -> NDArray[np.uint8]:
@@ -127,7 +162,7 @@ def vary_view(view: View, augment: Augment, flip_order: Sequence[int], rng: np.r
             size,
             head_length=view.target["head_length"] * zoom,
             area=view.target["area"] * zoom**2,
-            inverse=_after(view.target["inverse"], invert(matrix)),
+            inverse=after(view.target["inverse"], invert(matrix)),
         ),
     }
     return View(recolour(warp(view.image, matrix, size), drawn.colour), target, view.weight)
@@ -145,26 +180,20 @@ def target_of(
     """Return the target of a view of one person, float32; joints that lie outside the view are not visible in it.
 
     Args:
-        keypoints: (J, 2), pixels of the view.
-        labelled: (J,) which of them are labelled.
+        keypoints: (..., J, 2), pixels of the view.
+        labelled: (..., J) which of them are labelled.
         size: (H, W) of the view, pixels.
-        head_length: PCKh's reference length, pixels of the view.
-        area: OKS's area, pixels of the view squared.
-        inverse: (2, 3) from the view to the picture.
+        head_length: (...), PCKh's reference length, pixels of the view.
+        area: (...), OKS's area, pixels of the view squared.
+        inverse: (..., 2, 3) from the view to the picture.
     """
     height, width = size
-    inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
+    inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=-1)
     return {
-        "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
+        "keypoints": np.where(labelled[..., None], keypoints, 0).astype(np.float32),
         "visible": (labelled & inside).astype(np.float32),
         "labelled": labelled.astype(np.float32),
         "head_length": np.asarray(head_length, np.float32),
         "area": np.asarray(area, np.float32),
         "inverse": inverse.astype(np.float32),
     }
-
-
-def _after(second: NDArray[Any], first: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the (2, 3) transform that does `first` and then `second`."""
-    whole = np.vstack([np.asarray(first, np.float64), (0, 0, 1)])
-    return np.asarray(np.asarray(second, np.float64) @ whole)

@@ -8,11 +8,12 @@ labels. `SubjectUnits` groups them by person.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,26 @@ from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
-from dpose.pose.crops import PADDING, Box, invert, transform_points, warp, zoom_of
-from dpose.pose.data.augment import Augment, Drawn, recolour, target_of, vary_view
+from dpose.pose.crops import (
+    PADDING,
+    Box,
+    Matrix,
+    after,
+    crop_transforms,
+    invert,
+    made_smaller,
+    shrinks_of,
+    transform_points,
+    warp,
+    zooms_of,
+)
+from dpose.pose.data.augment import Augment, Drawn, Draws, recolour, target_of, vary_view
 from dpose.pose.data.label_files import Problem
 from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, check_in_common, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
-from dpose.units import MAX_VIEWS, Unit, View
+from dpose.units import Draw, Unit, UnmadeView, View, Warps, some_of, views_of
 
 UnitKind = Literal["image", "crop"]
 
@@ -255,9 +268,12 @@ class PoseUnits:
           the picture as it is, where left and right have their old names.
         """
         source, picture, people = self._at(index)
-        if len(people) > MAX_VIEWS:
-            people = tuple(sorted(int(k) for k in rng.choice(people, MAX_VIEWS, replace=False)))
-        return self._crops(source, picture, people, lambda: self.augment.draw(rng))
+        chosen = some_of(people, lambda: rng)
+        return self._crops(source, picture, chosen, lambda: self.augment.draw(rng))
+
+    def patches(self) -> PersonPatches:
+        """See `dpose.units.PatchedUnits`."""
+        return PersonPatches(self)
 
     def canonical(self, index: int) -> list[View]:
         """Load the crops of all the unit's people, not augmented, as `load` describes them."""
@@ -372,27 +388,140 @@ class PoseUnits:
     def _crop(
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
     ) -> View:
-        box, padding = (
-            (Box(person.box.astype(np.float64), 1.0), source.padding) if region is None else (region, 1.0)
+        one = Draws(np.array([drawn.rotation]), np.array([drawn.scale]), np.array([drawn.flip]), None)
+        matrices, targets = self._geometry(source, [(person, region)], one)
+        target = {name: value[0] for name, value in targets.items()}
+        return View(recolour(warp(image, matrices[0], self.input_size), drawn.colour), target)
+
+    def _geometry(
+        self, source: _Source, people: Sequence[tuple[Person, Box | None]], draws: Draws
+    ) -> tuple[Matrix, dict[str, NDArray[Any]]]:
+        """Matrices (V, 2, 3) from picture to view, and targets each (V, ...), of people of one source under V draws."""
+        regions = [
+            Box(person.box.astype(np.float64), 1.0) if region is None else region for person, region in people
+        ]
+        padding = np.array([source.padding if region is None else 1.0 for _, region in people])
+        matrices = crop_transforms(
+            np.stack([region.corners for region in regions]),
+            self.input_size,
+            padding * draws.scale,
+            draws.rotation + [region.turn for region in regions],
+            draws.flip,
         )
-        matrix = box.crop(self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
-        keypoints = transform_points(matrix, person.keypoints)
-        labelled = np.asarray(person.visible, bool)
-        if drawn.flip:
-            order = list(source.skeleton.flip_order)
-            keypoints, labelled = keypoints[order], labelled[order]
+        keypoints = transform_points(matrices, np.stack([person.keypoints for person, _ in people]))
+        labelled = np.stack([np.asarray(person.visible, bool) for person, _ in people])
+        order = list(source.skeleton.flip_order)
+        keypoints[draws.flip], labelled[draws.flip] = (
+            keypoints[draws.flip][:, order],
+            labelled[draws.flip][:, order],
+        )
         if source.way is not None:
             keypoints, labelled = source.way.points(keypoints), source.way.values(labelled) > 0
-        zoom = zoom_of(matrix)
-        target = target_of(
+        zooms = zooms_of(matrices)
+        targets = target_of(
             keypoints,
             labelled,
             self.input_size,
-            head_length=person.head_length * zoom,
-            area=person.area * zoom**2,
-            inverse=invert(matrix),
+            head_length=np.array([person.head_length for person, _ in people]) * zooms,
+            area=np.array([person.area for person, _ in people]) * zooms**2,
+            inverse=invert(matrices),
         )
-        return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
+        return matrices, targets
+
+
+@dataclass(frozen=True)
+class _Patched:
+    """One person whose pictures were cut: of which source, labelled and found how, and the way to each patch.
+
+    Attributes:
+        ways: By how much the picture is made smaller, the patch's place among the person's, and the (2, 3) matrix from
+            the picture to it.
+    """
+
+    source: _Source
+    person: Person
+    region: Box | None
+    ways: dict[int, tuple[int, Matrix]]
+
+
+class PersonPatches:
+    """`dpose.units.Patches` of the people of `units`: each picture, smaller where views skip pixels, about the person.
+
+    Args:
+        units: What `load` is asked of otherwise.
+    """
+
+    def __init__(self, units: PoseUnits) -> None:
+        self._units, self.view_size = units, units.input_size
+        self._first = np.cumsum([0, *(len(people) for *_, people in units._units)]).tolist()
+        self._people: dict[int, _Patched] = {}
+
+    def of(self, index: int) -> dict[int, list[NDArray[np.uint8]]]:
+        """See `dpose.units.Patches`."""
+        units = self._units
+        source, picture, people = units._at(index)
+        image, labelled = source.cache.get(picture, source.pictures[picture])
+        found = {}
+        for number, k in enumerate(people, self._first[index]):
+            region = units._region(source, picture, k, image, labelled[k])
+            self._people[number], found[number] = self._cut(source, image, labelled[k], region)
+        return found
+
+    def _cut(
+        self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None
+    ) -> tuple[_Patched, list[NDArray[np.uint8]]]:
+        augment = self._units.augment
+        ends = Draws(np.zeros(2), np.array(augment.scale), np.zeros(2, bool), None)
+        matrices, _ = self._units._geometry(source, [(person, region)] * 2, ends)
+        least, most = shrinks_of(matrices).tolist()
+        height, width = self._units.input_size
+        middle = np.array([(width - 1) / 2, (height - 1) / 2])
+        # of the largest view: all of it in whatever turn, with the pixels between which the last ones lie
+        reach = math.hypot(width, height) / 2 / zooms_of(matrices[1]) + 2
+        ways, found = {}, []
+        for shrink in range(least, most + 1):
+            small, back = made_smaller(image, shrink)
+            there = invert(back)
+            centre = transform_points(there, transform_points(invert(matrices[1]), middle))
+            radius = reach * zooms_of(there) + 2
+            sides = np.array([small.shape[1], small.shape[0]])
+            first = np.clip(np.floor(centre - radius), 0, sides - 1).astype(int)
+            last = np.clip(np.ceil(centre + radius) + 1, first + 1, sides).astype(int)
+            found.append(np.ascontiguousarray(small[first[1] : last[1], first[0] : last[0]]))
+            there[:, 2] -= first
+            ways[shrink] = (len(found) - 1, there)
+        return _Patched(source, person, region, ways), found
+
+    def looks(self, index: int, draw: Draw) -> list[UnmadeView]:
+        """See `dpose.units.Patches`."""
+        people = self._units._units[index][2]
+        chosen = some_of(range(len(people)), draw)
+        first = self._first[index]
+        return [UnmadeView(first + k, self._units.augment.numbers(draw)) for k in chosen]
+
+    def warps(self, looks: Sequence[UnmadeView]) -> Warps:
+        """See `dpose.units.Patches`."""
+        augment, count = self._units.augment, len(looks)
+        draws = Draws.none(count)
+        if looks[0].numbers is not None:
+            draws = augment.draws(np.stack([look.numbers for look in looks if look.numbers is not None]))
+        people = [self._people[look.person] for look in looks]
+        matrices: Matrix = np.empty((count, 2, 3))
+        targets: dict[str, NDArray[Any]] = {}
+        for source in {id(one.source): one.source for one in people}.values():
+            own = np.array([k for k, one in enumerate(people) if one.source is source])
+            part = Draws(draws.rotation[own], draws.scale[own], draws.flip[own], None)
+            geometry = [(people[k].person, people[k].region) for k in own]
+            matrices[own], found = self._units._geometry(source, geometry, part)
+            for name, value in found.items():
+                targets.setdefault(name, np.empty((count, *value.shape[1:]), value.dtype))[own] = value
+        chosen = [one.ways[shrink] for one, shrink in zip(people, shrinks_of(matrices).tolist(), strict=True)]
+        return Warps(
+            np.array([(look.person, which) for look, (which, _) in zip(looks, chosen, strict=True)]),
+            after(np.stack([way for _, way in chosen]), invert(matrices)),
+            draws.colour,
+            targets,
+        )
 
 
 class SubjectUnits:
@@ -419,7 +548,7 @@ class SubjectUnits:
                     "use plan.unit=image",
                 )
             groups.setdefault(names[0], []).append(index)
-        self._images = images
+        self.dataset = images
         self.selection: Selection | None = None
         self.set_names = images.set_names
         self._names = list(groups)
@@ -435,20 +564,20 @@ class SubjectUnits:
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """Return the hashes of all the person's pictures."""
-        return tuple(h for i in self._groups[index] for h in self._images.content_hashes(i))
+        return tuple(h for i in self._groups[index] for h in self.dataset.content_hashes(i))
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
         """Return the hashes of all the person's files."""
-        return tuple(h for i in self._groups[index] for h in self._images.file_hashes(i))
+        return tuple(h for i in self._groups[index] for h in self.dataset.file_hashes(i))
 
     def label_digest(self, index: int) -> str:
         """Return a digest of the labels of all the person's pictures."""
-        labels = [self._images.label_digest(i) for i in self._groups[index]]
+        labels = [self.dataset.label_digest(i) for i in self._groups[index]]
         return hashlib.sha256(" ".join(labels).encode()).hexdigest()
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
         """Return the fingerprints of all the person's pictures, (pictures, 16)."""
-        return np.concatenate([self._images.fingerprints(i) for i in self._groups[index]])
+        return np.concatenate([self.dataset.fingerprints(i) for i in self._groups[index]])
 
     def subjects(self, index: int) -> tuple[str, ...]:
         """Return the person's name."""
@@ -456,18 +585,20 @@ class SubjectUnits:
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """Load the views of the person's pictures, or of a random `MAX_VIEWS` of them."""
+        return views_of(self, index, rng)
+
+    def entries(self, index: int, draw: Draw | None = None) -> Sequence[int]:
+        """See `dpose.units.CombinedUnits`."""
         group = self._groups[index]
-        if len(group) > MAX_VIEWS:
-            group = [group[int(i)] for i in sorted(rng.choice(len(group), MAX_VIEWS, replace=False))]
-        return [view for i in group for view in self._images.load(i, rng)]
+        return some_of(group, draw) if draw else group
 
     def canonical(self, index: int) -> list[View]:
         """Load the canonical views of all the person's pictures."""
-        return [view for i in self._groups[index] for view in self._images.canonical(i)]
+        return [view for i in self._groups[index] for view in self.dataset.canonical(i)]
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
         """Return a canonical view, augmented."""
-        return self._images.augmented(view, rng)
+        return self.dataset.augmented(view, rng)
 
     def limit(self, selection: Selection) -> SubjectUnits:
         """Return at most so many people, chosen by name as in `PoseUnits.limit`."""
@@ -475,7 +606,7 @@ class SubjectUnits:
         if selection.nominal is None and len(chosen) == len(self):
             return self
         other = object.__new__(SubjectUnits)
-        other._images = self._images
+        other.dataset = self.dataset
         other.set_names = self.set_names
         other._names = [self._names[i] for i in chosen]
         other._groups = [self._groups[i] for i in chosen]

@@ -52,9 +52,7 @@ def _depthwise(x, gradient, parts, sizes, steps, TAPS: tl.constexpr, BLOCK: tl.c
             at = i * stride_y - padding_y + taps // WIDE * dilation_y
             for j in range(columns):
                 place = j * stride_x - padding_x + taps % WIDE * dilation_x
-                inside = (
-                    (taps < TAPS[0] * WIDE) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
-                )
+                inside = (taps < TAPS[0] * WIDE) & (at >= 0) & (at < height) & (place >= 0) & (place < width)
                 slope = tl.load(slopes + (i * columns + j) * outputs + out, mask=there, other=0.0)
                 value = tl.load(
                     picture + ((at * width + place) * channels)[:, None] + read[None, :],
