@@ -59,7 +59,8 @@ def crop_transform(
             f"box ({x0}, {y0}, {x1}, {y1}) with padding {padding} and scale {scale} holds nothing"
         )
     enlarged, turned, mirrored = (np.array([value]) for value in (padding * scale, rotation, flip))
-    return crop_transforms(np.array([[x0, y0, x1, y1]]), size, enlarged, turned, mirrored)[0]
+    matrix: Matrix = crop_transforms(np.array([[x0, y0, x1, y1]]), size, enlarged, turned, mirrored)[0]
+    return matrix
 
 
 def crop_transforms(
@@ -116,7 +117,7 @@ def invert(matrix: ArrayLike) -> Matrix:
 
 def zooms_of(matrices: ArrayLike) -> NDArray[np.float64]:
     """Return the number of crop pixels per picture pixel, (...), of matrices (..., 2, 3): what lengths grow by."""
-    return np.sqrt(np.abs(np.linalg.det(np.asarray(matrices, np.float64)[..., :2])))
+    return np.asarray(np.sqrt(np.abs(np.linalg.det(np.asarray(matrices, np.float64)[..., :2]))))
 
 
 def zoom_of(matrix: ArrayLike) -> float:
