@@ -410,11 +410,9 @@ class PoseUnits:
         )
         keypoints = transform_points(matrices, np.stack([person.keypoints for person, _ in people]))
         labelled = np.stack([np.asarray(person.visible, bool) for person, _ in people])
-        order = list(source.skeleton.flip_order)
-        keypoints[draws.flip], labelled[draws.flip] = (
-            keypoints[draws.flip][:, order],
-            labelled[draws.flip][:, order],
-        )
+        if draws.flip.any():
+            order, flips = list(source.skeleton.flip_order), draws.flip
+            keypoints[flips], labelled[flips] = keypoints[flips][:, order], labelled[flips][:, order]
         if source.way is not None:
             keypoints, labelled = source.way.points(keypoints), source.way.values(labelled) > 0
         zooms = zooms_of(matrices)
