@@ -241,7 +241,7 @@ GUARDED = {
     "privacy/ranges.py": Guarded(("release/test_boxes.py",), ("most_frames",)),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/gaussian_noise.py": Guarded(
-        (*STREAMS, "training/test_step.py", "privacy/test_rounded_gaussian.py")
+        (*STREAMS, "training/test_step.py", "privacy/test_rounded_gaussian.py", "training/test_graph.py")
     ),
     "privacy/shares.py": Guarded(("privacy/test_shares.py",)),
     "privacy/protected.py": Guarded(
@@ -300,9 +300,11 @@ GUARDED = {
         ("privacy/test_noised_query.py", "privacy/test_noised_groups.py", "runs/test_tune.py"),
         ("NoisedQuery", "noised_sums", "noised_mean"),
     ),
-    "privacy/scores.py": Guarded(("runs/test_noised_score.py",)),
+    "privacy/scores.py": Guarded(("runs/test_noised_score.py", "runs/test_group_scores.py")),
     "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
-    "runs/group_scores.py": Guarded(("runs/test_noised_score.py", "runs/test_tune.py")),
+    "runs/group_scores.py": Guarded(
+        ("runs/test_noised_score.py", "runs/test_tune.py", "runs/test_group_scores.py")
+    ),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised", "_values")),
     "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),

@@ -58,6 +58,17 @@ def test_what_the_loop_decides_whole_numbers_decide_alike(scale):
     assert next(found, None) is None
 
 
+def test_the_search_for_a_strip_begins_at_it_and_ends_at_the_last():
+    """For each word's first bits: in the strip of the smallest word that begins so."""
+    bounds, guide = module._table()
+    starts = np.arange(2**12, dtype=np.uint64) << np.uint64(64 - 12)
+    assert (bounds[0], bounds[-1]) == (0, 2**64 - 1)
+    assert len(guide) == len(starts)
+    assert guide[0] == 0
+    assert (bounds[guide[1:]] < starts[1:]).all()
+    assert (starts <= bounds[guide + 1]).all()
+
+
 def test_a_draw_on_the_edge_of_a_decision_is_left_to_whole_numbers():
     """At every place where the loop decides, words that bits so far cannot settle."""
     bounds, guide = module._table()
