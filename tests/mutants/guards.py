@@ -124,7 +124,7 @@ GUARDED = {
         ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
     ),
     "training/resume.py": Guarded(
-        RESUMED,
+        (*RESUMED, "training/test_validation.py"),
         (
             *(
                 "look_back",
