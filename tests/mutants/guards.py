@@ -102,7 +102,7 @@ GUARDED = {
         ("privacy/test_canaries.py", "audits/test_claim.py"),
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
-    "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
+    "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py", "runs/test_tune.py")),
     "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_seen.py", "runs/test_verify.py")),
     "privacy/ledger.py": Guarded(
         ("privacy/test_ledger.py", "training/test_copies.py"),
