@@ -109,14 +109,14 @@ def test_the_norm_is_over_all_tensors_together():
 
 @pytest.mark.parametrize("over", [False, True])
 def test_a_unit_that_is_one_step_over_the_bound_is_left_out(over):
-    """The sum of its squares is known to the last bit, which float32 does not hold."""
+    """Its squares and the sum of all units are known to the last bit, which float32 does not hold."""
     on = Grid.of(1.0)
     like = {"a": torch.zeros(1), "b": torch.zeros(1)}
     book = Bookkeeping({name: value.shape for name, value in like.items()}, 2, products=False)
-    book.add("a", torch.tensor([[0.5], [1.0]]))
+    book.add("a", torch.tensor([[0.5 + on.step], [1.0]]))
     book.add("b", torch.tensor([[0.25], [on.step * over]]))
     found = book.sums(torch.ones(2), on, like)
-    assert (float(found["a"]), float(found["b"])) == (0.5 if over else 1.5, 0.25)
+    assert (float(found["a"]), float(found["b"])) == ((0.5 if over else 1.5) + on.step, 0.25)
 
 
 @pytest.mark.parametrize(
