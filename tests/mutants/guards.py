@@ -52,7 +52,10 @@ CLIPS = (
 
 GUARDED = {
     "training/step.py": Guarded(
-        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py")
+        (
+            *(*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
+            *("training/test_mechanism.py", "training/test_graph.py"),
+        )
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -277,7 +280,8 @@ GUARDED = {
     ),
     "account/composition.py": Guarded(ACCOUNT),
     "account/budgets.py": Guarded(
-        ACCOUNT, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
+        (*ACCOUNT, "account/test_filters.py"),
+        ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest"),
     ),
     "account/store.py": Guarded(
         ACCOUNT,
