@@ -141,6 +141,7 @@ def test_divergences_of_single_events():
     pure = Laplace(Fraction(4), Fraction(1), steps=3)
     assert pure.renyi(2.0, replaces=False) == pytest.approx(3 * 2.0 * 0.25**2 / 2, rel=1e-12)
     assert pure.renyi(100.0, replaces=True) == pytest.approx(3 * 0.25, rel=1e-12)
+    assert Approximate(0.25, 1e-6).pixels == 0
     assert Approximate(0.25, 1e-6).renyi(2.0, replaces=False) == pytest.approx(0.0625, rel=1e-12)
     assert Approximate(0.25, 1e-6).renyi(100.0, replaces=True) == 0.25
     assert (Approximate(0.25, 0.0).pure(), Approximate(0.25, 1e-9).pure()) == (0.25, math.inf)
@@ -150,8 +151,40 @@ def test_divergences_of_single_events():
     for event in (pure, normal, Renyi(((2.0, 0.1),))):
         assert event.rho() == math.inf or event is normal
         assert event.pure() == math.inf or event is pure
-    assert pure.times(3) == Laplace(Fraction(4), Fraction(3), steps=3)
-    assert normal.times(3) == Gaussian(Fraction(8), Fraction(36), steps=3)
+
+
+def test_times_as_much_is_known_of_no_other_pixels():
+    points = ((9, Fraction(5)),)
+    pure = Laplace(Fraction(4), Fraction(2), 3, 4, points)
+    assert pure.times(3) == Laplace(Fraction(4), Fraction(6), 3, 4)
+    normal = Gaussian(Fraction(8), Fraction(2), 3, 4, points)
+    assert normal.times(3) == Gaussian(Fraction(8), Fraction(18), 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        *(
+            (lambda m=m, v=v: m(*v), "fraction-not-positive")
+            for m in (Laplace, Gaussian)
+            for v in ((0, 1), (1, 0), (-1, 1), (1, -1))
+        ),
+        (lambda: Laplace(1, 1, points=((4, Fraction(0)),)), "fraction-not-positive"),
+        (lambda: Gaussian(1, 1, points=((4, Fraction(0)),)), "fraction-not-positive"),
+        (lambda: Approximate(-0.1, 0.0), "cost-negative"),
+        (lambda: Approximate(math.nan, 0.0), "cost-negative"),
+        (lambda: Approximate(1.0, -0.1), "delta-out-of-range"),
+        (lambda: Approximate(1.0, 1.1), "delta-out-of-range"),
+        (lambda: Renyi(((2.0, -0.1),)), "cost-negative"),
+        (lambda: Renyi(((1.0, 0.1),)), "renyi-orders-invalid"),
+        (lambda: Renyi(((2.0, 0.1), (2.0, 0.2))), "renyi-orders-invalid"),
+        (lambda: Renyi(((3.0, 0.1), (2.0, 0.2))), "renyi-orders-invalid"),
+        (lambda: Renyi(()), "renyi-orders-invalid"),
+    ],
+)
+def test_events_that_cannot_be_are_refused(make, code):
+    with refused(code):
+        make()
 
 
 @pytest.mark.parametrize("order", [1.125, 2.0, 7.0])
