@@ -77,9 +77,10 @@ def test_pure_epsilon_adds_up_exactly():
 def test_equal_events_are_one_of_more_steps_and_no_others_are():
     rare, once = Approximate(1.0, 1e-6), Renyi(((2.0, 0.5),))
     wider = Laplace(Fraction(2041), Fraction(4080))
-    given = [GAUSSIAN, LAPLACE, rare, GAUSSIAN, once, wider, POISSON, LAPLACE, LAPLACE, rare, POISSON]
+    more = Gaussian(GAUSSIAN.variance, GAUSSIAN.sensitivity_squared, 4)
+    given = [GAUSSIAN, LAPLACE, rare, more, once, wider, POISSON, LAPLACE, LAPLACE, rare, POISSON]
     assert merge(given) == (
-        Gaussian(GAUSSIAN.variance, GAUSSIAN.sensitivity_squared, 2),
+        Gaussian(GAUSSIAN.variance, GAUSSIAN.sensitivity_squared, 5),
         Laplace(LAPLACE.scale, LAPLACE.sensitivity, 3),
         rare,
         once,
