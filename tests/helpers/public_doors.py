@@ -16,8 +16,8 @@ def release_file(
     info: Any, out: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any
 ) -> Any:
     """Release one video by a configuration; `more` is of `Work`."""
-    work = Work(config, public=True, **more)
-    return batch.release_one(work, Job(info.path, out), workers=workers, progress=progress)
+    ((_, statement),) = release_all([Job(info.path, out)], config, workers=workers, progress=progress, **more)
+    return statement
 
 
 def release_all(jobs: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any) -> Any:

@@ -53,6 +53,31 @@ def test_an_animation_is_lossy_where_its_frames_are(lossless):
     assert read_header(out.getvalue()).lossy is not lossless
 
 
+@pytest.mark.parametrize("kind", ["TIFF", "GIF"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_all_pictures_of_a_file_are_counted(kind, count):
+    frames, out = [Pillow.fromarray(SCENE // (k + 1)) for k in range(count)], io.BytesIO()
+    frames[0].save(out, kind, save_all=True, append_images=frames[1:])
+    assert read_header(out.getvalue()) == Header(kind.lower(), 170, 145, complete=True, images=count)
+
+
+@pytest.mark.parametrize(
+    ("picture", "how", "said"),
+    [
+        (SCENE[:, :, 0], {}, {"channels": 1}),
+        (SCENE[:, :, 0].astype(np.uint16), {}, {"channels": 1, "depth": 16}),
+        (SCENE, {"compression": "tiff_lzw"}, {}),
+        (SCENE, {"compression": "jpeg"}, {"lossy": True}),
+        (np.dstack([SCENE, SCENE[:, :, 0]]), {}, {"alpha": True}),
+        *((SCENE, {"tiffinfo": {274: way}}, {"turned": way > 4}) for way in (1, 4, 5, 6, 7, 8)),
+    ],
+)
+def test_a_tiff_says_what_is_in_it(picture, how, said):
+    out = io.BytesIO()
+    Pillow.fromarray(picture).save(out, "TIFF", **how)
+    assert read_header(out.getvalue()) == Header("tiff", 170, 145, complete=True, **said)
+
+
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("lost", [1, 2, 40, 300])
 def test_a_missing_end_is_noticed(kind, lost):

@@ -471,6 +471,41 @@ def test_a_title_in_another_encoding_is_no_reason_to_refuse_a_video(tmp_path):
     assert probe(path).frames == 1
 
 
+@pytest.mark.parametrize(("version", "told"), [("18.0.1", True), ("19.0.0", False), ("20.1.0", False)])
+def test_other_encodings_are_asked_for_of_a_pyav_that_does_not_take_them_by_itself(
+    tmp_path, monkeypatch, version, told
+):
+    asked = []
+
+    def opened(*given, **more):
+        asked.append(more)
+        raise FileNotFoundError
+
+    (tmp_path / "a.mp4").write_bytes(b"any")
+    monkeypatch.setattr(av, "__version__", version)
+    monkeypatch.setattr(av, "open", opened)
+    with refused("file-missing"):
+        probe(tmp_path / "a.mp4")
+    assert [more.get("metadata_errors") for more in asked] == ["replace" if told else None]
+
+
+def test_a_first_frame_that_cannot_be_decoded_is_passed_over_only_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "a.avi"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("png", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
+        for level in range(40):
+            picture = np.full((48, 64, 3), level, np.uint8)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        out.mux(stream.encode(None))
+    raw = path.read_bytes()
+    assert probe(path).frames == 40
+    path.write_bytes(raw.replace(b"\x89PNG", b"\x89GNP", 1))
+    with refused("video-undecodable", where="a.avi"):
+        probe(path)
+    assert probe(path, lenient=True).width == 64
+
+
 def test_every_video_is_opened_in_one_place():
     source = Path(dpose.__file__).parent
     found = {

@@ -52,7 +52,10 @@ CLIPS = (
 
 GUARDED = {
     "training/step.py": Guarded(
-        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py")
+        (
+            *(*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
+            *("training/test_mechanism.py", "training/test_graph.py"),
+        )
     ),
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
@@ -102,7 +105,7 @@ GUARDED = {
         ("privacy/test_canaries.py", "audits/test_claim.py"),
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
-    "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
+    "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py", "runs/test_tune.py")),
     "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_seen.py", "runs/test_verify.py")),
     "privacy/ledger.py": Guarded(
         ("privacy/test_ledger.py", "training/test_copies.py"),
@@ -124,7 +127,7 @@ GUARDED = {
         ("privacy/test_seal.py", "privacy/test_ledger.py", "training/test_sealed.py", "runs/test_verify.py")
     ),
     "training/resume.py": Guarded(
-        RESUMED,
+        (*RESUMED, "training/test_validation.py"),
         (
             *(
                 "look_back",
@@ -241,7 +244,7 @@ GUARDED = {
     "privacy/ranges.py": Guarded(("release/test_boxes.py",), ("most_frames",)),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/gaussian_noise.py": Guarded(
-        (*STREAMS, "training/test_step.py", "privacy/test_rounded_gaussian.py")
+        (*STREAMS, "training/test_step.py", "privacy/test_rounded_gaussian.py", "training/test_graph.py")
     ),
     "privacy/shares.py": Guarded(("privacy/test_shares.py",)),
     "privacy/protected.py": Guarded(
@@ -277,7 +280,8 @@ GUARDED = {
     ),
     "account/composition.py": Guarded(ACCOUNT),
     "account/budgets.py": Guarded(
-        ACCOUNT, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
+        (*ACCOUNT, "account/test_filters.py"),
+        ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest"),
     ),
     "account/store.py": Guarded(
         ACCOUNT,
@@ -300,9 +304,11 @@ GUARDED = {
         ("privacy/test_noised_query.py", "privacy/test_noised_groups.py", "runs/test_tune.py"),
         ("NoisedQuery", "noised_sums", "noised_mean"),
     ),
-    "privacy/scores.py": Guarded(("runs/test_noised_score.py",)),
+    "privacy/scores.py": Guarded(("runs/test_noised_score.py", "runs/test_group_scores.py")),
     "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
-    "runs/group_scores.py": Guarded(("runs/test_noised_score.py", "runs/test_tune.py")),
+    "runs/group_scores.py": Guarded(
+        ("runs/test_noised_score.py", "runs/test_tune.py", "runs/test_group_scores.py")
+    ),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised", "_values")),
     "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),

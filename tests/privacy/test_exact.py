@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.events import Approximate, Gaussian, Laplace, Renyi, SampledGaussian
+from dpose.privacy.events import BOUNDLESS, Approximate, Gaussian, Laplace, Renyi, SampledGaussian, merge
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.ranges import exact_text, parse_exact
-from dpose.privacy.renyi import zcdp_budget, zcdp_epsilon
+from dpose.privacy.renyi import (
+    APPROXIMATE_SHARE,
+    ORDERS,
+    SPLITS,
+    in_two_steps,
+    order_of_budget,
+    zcdp_budget,
+    zcdp_epsilon,
+)
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, PrivacyStatement
 from refusals import refused
 from statements import of_a_picture
@@ -64,6 +72,152 @@ def test_pure_epsilon_adds_up_exactly():
     tenth = Laplace(Fraction(10), Fraction(1), steps=3)
     assert cost([LAPLACE, tenth], 0.0, accountant=Accountant.PURE) == Fraction(23, 10)
     assert cost([], 0.0, accountant=Accountant.PURE) == 0
+
+
+def test_equal_events_are_one_of_more_steps_and_no_others_are():
+    rare, once = Approximate(1.0, 1e-6), Renyi(((2.0, 0.5),))
+    wider = Laplace(Fraction(2041), Fraction(4080))
+    more = Gaussian(GAUSSIAN.variance, GAUSSIAN.sensitivity_squared, 4)
+    given = [GAUSSIAN, LAPLACE, rare, more, once, wider, POISSON, LAPLACE, LAPLACE, rare, POISSON]
+    assert merge(given) == (
+        Gaussian(GAUSSIAN.variance, GAUSSIAN.sensitivity_squared, 5),
+        Laplace(LAPLACE.scale, LAPLACE.sensitivity, 3),
+        rare,
+        once,
+        wider,
+        SampledGaussian(q=0.05, sigma=2.0, steps=60, sensitivity=1.0),
+        rare,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "area", "k"),
+    [(1, 0, 1), (4, 0, 1), (5, 0, 2), (8, 0, 2), (9, 0, 3), (9, 7, 2), (9, 8, 2), (9, 100, 3)],
+)
+def test_more_pixels_are_as_many_neighbours_one_after_the_other(wanted, area, k):
+    """Of a mechanism bounded for 4 pixels; a picture has no more of them than its area."""
+    near = Neighbours.of_pixels(wanted)
+    pure = Laplace(Fraction(10), Fraction(3), pixels=4)
+    assert pure.for_neighbours(near, area) == Laplace(Fraction(10), Fraction(3 * k), pixels=wanted)
+    squared = Gaussian(Fraction(100), Fraction(9), pixels=4)
+    assert squared.for_neighbours(near, area) == Gaussian(Fraction(100), Fraction(9 * k * k), pixels=wanted)
+    known = Laplace(Fraction(10), Fraction(3), pixels=4, points=((9, Fraction(4)), (0, Fraction(100))))
+    assert known.for_neighbours(near, area).sensitivity == min(3 * k, 4)
+    rare = Approximate(0.5, 1e-6, 4).for_neighbours(near, area)
+    assert (rare.epsilon, rare.pixels) == (0.5 * k, wanted)
+    assert rare.delta == pytest.approx(1e-6 * sum(math.exp(0.5 * i) for i in range(k)), rel=1e-12)
+
+
+def test_a_whole_picture_is_bounded_where_its_area_is_known():
+    whole = Neighbours("image")
+    for event in (Laplace(Fraction(10), Fraction(3), pixels=4), Approximate(0.5, 0.0, 4)):
+        assert event.for_neighbours(whole, 0) == BOUNDLESS
+        assert event.for_neighbours(whole, 10).pixels == 0
+    assert Laplace(Fraction(10), Fraction(3), pixels=4).for_neighbours(whole, 10).sensitivity == 9
+    everything = Laplace(Fraction(10), Fraction(3))
+    assert everything.for_neighbours(Neighbours.of_pixels(9), 0).sensitivity == 3
+    assert everything.for_neighbours(whole, 0).sensitivity == 3
+
+
+@pytest.mark.parametrize(
+    ("event", "pixels", "found"),
+    [
+        (Approximate(0.5, 0.0, 1), 1000, Approximate(500.0, 0.0, 1000)),
+        (Approximate(0.5, 1e-300, 1), 1000, BOUNDLESS),  # of so many delta is not added up any more
+        (Approximate(0.0, 1e-9, 1), 999, Approximate(0.0, 999e-9, 999)),
+        (Approximate(0.875, 0.0, 1), 800, Approximate(700.0, 0.0, 800)),
+        (Approximate(0.875, 0.0, 1), 801, BOUNDLESS),
+        (Approximate(0.0, 0.25, 1), 3, Approximate(0.0, 0.75, 3)),
+        (Approximate(0.0, 0.25, 1), 4, BOUNDLESS),
+        (Approximate(1.0, 0.5, 1), 2, BOUNDLESS),
+        (Approximate(math.inf, 0.0, 1), 1, BOUNDLESS),
+    ],
+)
+def test_what_grows_beyond_all_bounds_bounds_nothing(event, pixels, found):
+    assert event.for_neighbours(Neighbours.of_pixels(pixels), 0) == found
+
+
+def test_divergences_of_single_events():
+    """The lesser of epsilon and order * epsilon^2 / 2 where the loss is pure; order * rho for zCDP."""
+    pure = Laplace(Fraction(4), Fraction(1), steps=3)
+    assert pure.renyi(2.0, replaces=False) == pytest.approx(3 * 2.0 * 0.25**2 / 2, rel=1e-12)
+    assert pure.renyi(100.0, replaces=True) == pytest.approx(3 * 0.25, rel=1e-12)
+    assert Approximate(0.25, 1e-6).pixels == 0
+    assert Approximate(0.25, 1e-6).renyi(2.0, replaces=False) == pytest.approx(0.0625, rel=1e-12)
+    assert Approximate(0.25, 1e-6).renyi(100.0, replaces=True) == 0.25
+    assert (Approximate(0.25, 0.0).pure(), Approximate(0.25, 1e-9).pure()) == (0.25, math.inf)
+    normal = Gaussian(Fraction(8), Fraction(4), steps=3)
+    assert normal.rho() == Fraction(3, 4)
+    assert normal.renyi(5.0, replaces=True) == pytest.approx(3.75, rel=1e-12)
+    for event in (pure, normal, Renyi(((2.0, 0.1),))):
+        assert event.rho() == math.inf or event is normal
+        assert event.pure() == math.inf or event is pure
+
+
+def test_times_as_much_is_known_of_no_other_pixels():
+    points = ((9, Fraction(5)),)
+    pure = Laplace(Fraction(4), Fraction(2), 3, 4, points)
+    assert pure.times(3) == Laplace(Fraction(4), Fraction(6), 3, 4)
+    normal = Gaussian(Fraction(8), Fraction(2), 3, 4, points)
+    assert normal.times(3) == Gaussian(Fraction(8), Fraction(18), 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        *(
+            (lambda m=m, v=v: m(*v), "fraction-not-positive")
+            for m in (Laplace, Gaussian)
+            for v in ((0, 1), (1, 0), (-1, 1), (1, -1))
+        ),
+        (lambda: Laplace(1, 1, points=((4, Fraction(0)),)), "fraction-not-positive"),
+        (lambda: Gaussian(1, 1, points=((4, Fraction(0)),)), "fraction-not-positive"),
+        (lambda: Approximate(-0.1, 0.0), "cost-negative"),
+        (lambda: Approximate(math.nan, 0.0), "cost-negative"),
+        (lambda: Approximate(1.0, -0.1), "delta-out-of-range"),
+        (lambda: Approximate(1.0, 1.1), "delta-out-of-range"),
+        (lambda: Renyi(((2.0, -0.1),)), "cost-negative"),
+        (lambda: Renyi(((1.0, 0.1),)), "renyi-orders-invalid"),
+        (lambda: Renyi(((2.0, 0.1), (2.0, 0.2))), "renyi-orders-invalid"),
+        (lambda: Renyi(((3.0, 0.1), (2.0, 0.2))), "renyi-orders-invalid"),
+        (lambda: Renyi(()), "renyi-orders-invalid"),
+    ],
+)
+def test_events_that_cannot_be_are_refused(make, code):
+    with refused(code):
+        make()
+
+
+@pytest.mark.parametrize("order", [1.125, 2.0, 7.0])
+def test_out_and_in_again_is_the_weak_triangle_inequality(order):
+    """For a curve c a + d, whose bound at p, 1/p + 1/q = 1, is computed in fractions."""
+    c, d, a = Fraction(3, 7), Fraction(1, 5), Fraction(order)
+
+    def bound(p):
+        q = p / (p - 1)
+        return (a - 1 / p) / (a - 1) * (c * p * a + d) + c * q * (a - 1 / p) + d
+
+    least = min(bound(Fraction(p)) for p in SPLITS)
+    assert in_two_steps(lambda a: float(c) * a + float(d), order) == pytest.approx(float(least), rel=1e-12)
+    curve = Renyi(tuple((float(k), 0.25 * k) for k in range(2, 200)))
+    assert curve.renyi(order, replaces=False) == 0.25 * max(2, math.ceil(order))
+    assert curve.renyi(order, replaces=True) == in_two_steps(curve.at, order)
+
+
+@pytest.mark.parametrize(("budget", "delta"), [(0.1, 1e-9), (1.0, 1e-5), (8.0, 1e-5), (60.0, 1e-3)])
+def test_the_order_of_a_budget_lets_most_in(budget, delta):
+    assert (ORDERS[0], ORDERS[-1], len(ORDERS)) == (1.125, 16_384.0, 69)
+    assert sorted(set(ORDERS)) == list(ORDERS)
+    assert all(order == round(order) for order in ORDERS if order > 9)
+    order, cap = order_of_budget(budget, delta)
+
+    def most(a):
+        rest = mpmath.mpf(delta) * (1 - mpmath.mpf(APPROXIMATE_SHARE))
+        return budget - (mpmath.log(1 - 1 / mpmath.mpf(a)) - (mpmath.log(rest) + mpmath.log(a)) / (a - 1))
+
+    assert cap == pytest.approx(float(most(order)), rel=1e-9)
+    assert all(most(other) / other <= cap / order * (1 + 1e-9) for other in ORDERS)
+    assert APPROXIMATE_SHARE == 0.1
 
 
 def test_the_ratio_of_two_shifted_laws_is_e_to_the_epsilon():

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -47,6 +48,7 @@ def test_what_the_loop_decides_whole_numbers_decide_alike(scale):
     bounds, guide = module._table()
     values, unsure = np.empty(len(words), np.int64), np.empty(len(words), np.int64)
     kept, open_ones = module._fast(words, bounds, guide, scale, values, unsure)
+    assert open_ones <= (100 if scale == 2.0**40 else 1), "128 bits decide nearly all"
     skipped = set(unsure[:open_ones].tolist())
     found = iter(v for v in values[:kept].tolist() if v != module._OPEN)
     for i, draw in enumerate(words):
@@ -56,6 +58,17 @@ def test_what_the_loop_decides_whole_numbers_decide_alike(scale):
         if value is not None:
             assert next(found) == value
     assert next(found, None) is None
+
+
+def test_the_search_for_a_strip_begins_at_it_and_ends_at_the_last():
+    """For each word's first bits: in the strip of the smallest word that begins so."""
+    bounds, guide = module._table()
+    starts = np.arange(2**12, dtype=np.uint64) << np.uint64(64 - 12)
+    assert (bounds[0], bounds[-1]) == (0, 2**64 - 1)
+    assert len(guide) == len(starts)
+    assert guide[0] == 0
+    assert (bounds[guide[1:]] < starts[1:]).all()
+    assert (starts <= bounds[guide + 1]).all()
 
 
 def test_a_draw_on_the_edge_of_a_decision_is_left_to_whole_numbers():
@@ -76,6 +89,51 @@ def test_a_draw_on_the_edge_of_a_decision_is_left_to_whole_numbers():
         words = np.array([[choice, word(place, v)]], np.uint64)
         values, unsure = np.empty(1, np.int64), np.empty(1, np.int64)
         assert module._fast(words, bounds, guide, scale, values, unsure) == (1, 1)
+
+
+KEPT, OPEN, REJECTED = (1, 0), (1, 1), (0, 0)
+
+
+def decided(strip, x, v, scale=1000.0):
+    """What becomes of a draw well inside of a strip."""
+    bounds, guide = module._table()
+    choice = (int(bounds[strip]) + int(bounds[strip + 1])) // 2
+    values, unsure = np.empty(1, np.int64), np.empty(1, np.int64)
+    words = np.array([[choice, word(x, v)]], np.uint64)
+    return module._fast(words, bounds, guide, scale, values, unsure)
+
+
+@pytest.mark.parametrize(("strip", "t"), [(0, 2.0**-V_BITS), (40, 0.02), (200, 0.15)])
+@pytest.mark.parametrize(
+    ("offset", "below", "above"),
+    [
+        (2.0**-35, KEPT, OPEN),
+        (2.0**-37, OPEN, OPEN),
+        (-(2.0**-37), OPEN, OPEN),
+        (-(2.0**-35), OPEN, REJECTED),
+    ],
+)
+def test_a_density_near_what_it_is_compared_with_is_left_open(strip, t, offset, below, above):
+    """Beside an edge of v's digits: `below` of those that end at it, `above` of those that begin there."""
+    edge = round(math.exp(-t) * 2**V_BITS)
+    left = mpmath.mpf(strip) / STRIPS
+    with mpmath.workdps(40):
+        wanted = -mpmath.log(mpmath.mpf(edge) / 2**V_BITS + offset)
+        x = int(mpmath.nint((mpmath.sqrt(left**2 + 2 * wanted) - left) * STRIPS * 2**X_BITS))
+        at = mpmath.mpf(x) / STRIPS / 2**X_BITS
+        assert abs(mpmath.exp(-at * (left + at / 2)) - mpmath.mpf(edge) / 2**V_BITS - offset) < 2.0**-42
+    assert decided(strip, x, edge - 1) == below
+    assert decided(strip, x, edge) == above
+
+
+@pytest.mark.parametrize("strip", [1, 100, 200, 254])
+def test_a_value_near_the_middle_of_two_numbers_is_left_open(strip):
+    """Also far out, where the place in a strip is as uncertain as anywhere."""
+    x = 3 << 40
+    y = strip / STRIPS + x * 2.0**-X_BITS / STRIPS
+    assert decided(strip, x, 0, 1000.5 / y) == OPEN
+    for apart in (-(2.0**-30), 2.0**-30):
+        assert decided(strip, x, 0, (1000.5 + apart) / y) == KEPT
 
 
 def test_further_digits_settle_a_strip_a_rejection_and_a_rounding():
@@ -125,7 +183,6 @@ def test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place():
 
 def test_strips_have_their_share_of_the_density():
     """Against 60-digit arithmetic of another kind: theta's series by mpmath."""
-    mpmath = pytest.importorskip("mpmath")
     with mpmath.workdps(60):
         total = mpmath.nsum(lambda j: mpmath.exp(-((j / STRIPS) ** 2) / 2), [0, mpmath.inf])
         weights = [mpmath.exp(-((mpmath.mpf(j) / STRIPS) ** 2) / 2) / total for j in range(200)]

@@ -14,7 +14,7 @@ from dpose.privacy import shares
 from dpose.privacy.merged import first_entries
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
-from dpose.privacy.shares import ALONE, is_local, read_shared
+from dpose.privacy.shares import ALONE, broadcast, is_local, read_shared
 from dpose.training.charging import run_charge
 from dpose.training.distributed import ProcessGroup
 from dpose.training.guards import check_disjoint
@@ -196,6 +196,22 @@ def test_units_that_were_left_out_or_read_by_two_are_told(reader):
     for error in together(2, do, reader):
         assert isinstance(error, DposeError)
         assert "left out units of its own, or read others'" in error.line()
+
+
+def test_whoever_is_alone_sees_the_error_itself():
+    class OwnError(DposeError):
+        """What a caller may wait for."""
+
+    error = OwnError("a-code", "is broken", "here", "mend it")
+
+    def do():
+        raise error
+
+    with pytest.raises(OwnError) as caught:
+        broadcast(do, ALONE)
+    assert caught.value is error
+    for told in together(2, lambda readers: broadcast(do, readers)):
+        assert (type(told), told.code, told.line()) == (DposeError, "a-code", error.line())
 
 
 def test_each_unit_is_one_process_s():

@@ -255,6 +255,18 @@ class TestOperators:
         with pytest.raises(ValueError, match="as coarse"):
             make_planes("block", Shape(1, 9, 9, 3), (3, 4, 1), Colour.of("ycc", 3, gaussian=True), 2)
 
+    def test_no_bound_is_made_up_for_another_operator(self):
+        """Nor for one plane of another kind among known ones."""
+        shape, colour = Shape(1, 8, 8, 3), Colour.of("ycc", 3, gaussian=True)
+        known = {name: make_planes(name, shape, (4, 4, 1), colour, 1) for name in ("block", "low-pass")}
+        for operator in known.values():
+            luma, *chroma = operator.planes
+            for planes in ((object(), *chroma), (luma, chroma[0], object())):
+                other = replace(operator, planes=planes)
+                for bound in (other.sensitivity, other.box_sensitivity):
+                    with pytest.raises(ValueError, match="no bound for luma and chroma"):
+                        bound(near(1, "clip"))
+
 
 class TestReleases:
     @pytest.mark.parametrize("colour", ["ycc", "grey", "rgb"])

@@ -80,6 +80,16 @@ def test_private_data_are_refused():
         evaluate_groups(NANO, "synthetic:ward:test", None, limit=2, console=QUIET)
 
 
+def test_one_group_is_enough_and_none_is_refused(monkeypatch):
+    monkeypatch.setattr(group_scores, "FEWEST", 2)
+    monkeypatch.setattr(group_scores, "attributes_of", lambda units, index: {"size": "small"})
+    everybody, small = evaluate_groups(NANO, "synthetic:studio:test", None, limit=2, console=QUIET)
+    assert (small.group, small.units, small.after) == ("size: small", 2, everybody.after)
+    monkeypatch.setattr(group_scores, "attributes_of", lambda units, index: {})
+    with refused("groups-missing"):
+        evaluate_groups(NANO, "synthetic:studio:test", None, limit=2, console=QUIET)
+
+
 def test_postures_are_those_of_the_labels(monkeypatch):
     class Lying:
         def __len__(self):

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from clipped import clipped_sum
+from dpose.training import gradients
 from dpose.training.arithmetic import keep_freed_memory
-from dpose.training.clip import Clip
+from dpose.training.bookkeeping import Bookkeeping
+from dpose.training.clip import Clip, Grid
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
@@ -103,6 +105,38 @@ def test_the_norm_is_over_all_tensors_together():
     assert float(clip_scales(unit_norms(gradients), Clip(1.0))[0]) == pytest.approx(
         expected * (1 - CLIP_MARGIN), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_unit_that_is_one_step_over_the_bound_is_left_out(over):
+    """Its squares and the sum of all units are known to the last bit, which float32 does not hold."""
+    on = Grid.of(1.0)
+    like = {"a": torch.zeros(1), "b": torch.zeros(1)}
+    book = Bookkeeping({name: value.shape for name, value in like.items()}, 2, products=False)
+    book.add("a", torch.tensor([[0.5 + on.step], [1.0]]))
+    book.add("b", torch.tensor([[0.25], [on.step * over]]))
+    found = book.sums(torch.ones(2), on, like)
+    assert (float(found["a"]), float(found["b"])) == ((0.5 if over else 1.5) + on.step, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [({}, [32, 32]), ({"microbatch_size": 16}, [16] * 3), ({"microbatch_size": None}, [40])],
+)
+def test_units_are_computed_so_many_at_a_time(given, sizes, monkeypatch):
+    seen, real = [], gradients._measurable
+
+    def measurable(loss, params, units, *how):
+        seen.append(len(units[0]))
+        return real(loss, params, units, *how)
+
+    monkeypatch.setattr(gradients, "_measurable", measurable)
+    params, units = {"w": torch.zeros(2)}, (torch.ones(40, 2),)
+    found = gradients.clipped_sum(lambda p, x: p["w"] @ x, params, units, 0.5, **given)
+    assert seen == sizes
+    assert float(found["w"].norm()) == pytest.approx(40 * 0.5, rel=1e-4)
+    none = gradients.clipped_sum(lambda p, x: p["w"] @ x, params, (torch.ones(0, 2),), 0.5, **given)
+    assert none["w"].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 1e30])

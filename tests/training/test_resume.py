@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -259,6 +260,31 @@ def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, mo
     assert [line["replay"] for line in resumed if line["type"] == "resume"] == [True, False]
     assert done.steps < STEPS
     verify_run(tmp_path / "run", tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("counted", "taken", "ended", "told"),
+    [
+        (9, 9, loops.Ended.FINISHED, ""),
+        (10, 9, loops.Ended.FINISHED, "1 steps count that were lost or taken twice"),
+        (
+            9,
+            6,
+            loops.Ended.BUDGET,
+            "3 steps count that were lost or taken twice, and it ended after 6 of 9 steps",
+        ),
+    ],
+)
+def test_the_statement_says_of_steps_that_count_twice_and_of_nothing_else(counted, taken, ended, told):
+    bound = SimpleNamespace(event="noise", steps=9)
+    ran = SimpleNamespace(bound=bound, interrupted=False, counted_steps=counted, steps=taken, ended=ended)
+    said = resume.caveats(ran)
+    assert len(said) == bool(told)
+    assert told in "".join(said)
+    ran.bound.event = None  # which protects nobody, and has no ledger
+    assert resume.caveats(ran) == []
+    ran.interrupted = True
+    assert resume.caveats(ran) == [f"the run was stopped after {taken} of 9 steps; epsilon is the plan's"]
 
 
 def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):

@@ -1,5 +1,6 @@
 """One private step: exactly a Poisson sample, a clipped sum, Gaussian noise on the sum, and a constant divisor."""
 
+import itertools
 import threading
 import time
 
@@ -8,13 +9,23 @@ import pytest
 import torch
 
 from clipped import clipped_sum
+from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian
+from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
 from dpose.training.clip import Clip, Grid
 from dpose.training.gradients import per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import StepInputs, plain_batches, plain_gradient, private_gradient
+from dpose.training.step import (
+    StepInputs,
+    add_noise,
+    noise_ahead,
+    open_parts,
+    plain_batches,
+    plain_gradient,
+    private_gradient,
+)
 
 
 def engine_for(dots, n=60, microbatch_size=4, seed=3, **changes):
@@ -77,6 +88,21 @@ def test_noise_has_the_accounted_scale_on_every_coordinate(dots):
     noise = draws - draws.mean(0)
     assert float(noise.std()) == pytest.approx(expected, rel=0.25)
     assert float(noise.std(0).min()) > 0.3 * expected
+
+
+@pytest.mark.parametrize(("kind", "grid_step"), [(ROUNDED, Grid.of(0.5).step), (FLOATING, None)])
+def test_noise_is_on_the_grid_where_its_event_says_so_and_nowhere_else(kind, grid_step):
+    event = SampledGaussian(0.1, 2.0, 1, 0.5, type=kind)
+    sums = {"w": torch.zeros(50, dtype=torch.float64)}
+
+    def stream():
+        return AesNoise(Key.from_seed(1)).stream(Purpose.NOISE)
+
+    expected = add_gaussian(sums, 2.0 * 0.5, stream(), grid_step)["w"]
+    steps = expected / Grid.of(0.5).step
+    assert torch.equal(steps, steps.round()) == (kind == ROUNDED)
+    for noise in (stream(), noise_ahead(sums, event, stream())):
+        assert torch.equal(add_noise(sums, event, noise)["w"], expected)
 
 
 def test_an_empty_sample_is_noise_only(dots):
@@ -259,3 +285,15 @@ def test_plain_gradient_and_batches(dots):
     unclipped = {name: value.sum(0) for name, value in each.items()}
     torch.testing.assert_close(flat(gradient), flat(unclipped) / 10, rtol=1e-4, atol=1e-6)
     assert loss > 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_parts_begin_with_the_first_batch_or_with_the_one_that_they_are_told(dots, first):
+    engine, again = (engine_for(dots, method="non-private", epsilon=None, delta=None) for _ in range(2))
+    params, batches = trainable_params(engine.model), list(itertools.islice(plain_batches(again), 3))
+    with open_parts(engine, None) as parts:
+        if first:
+            parts.resume_at(first)
+        for step in range(first, 3):
+            expected, _ = plain_gradient(parts.open_data, params, batches[step], step)
+            assert torch.equal(flat(parts.gradient(params, step)[0]), flat(expected))

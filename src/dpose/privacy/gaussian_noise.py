@@ -115,10 +115,10 @@ def _fast(
     for i in range(words.shape[0]):
         choice, word = words[i, 0], words[i, 1]
         strip = np.int64(guide[choice >> np.uint64(_CHOICE - _GUIDE)])
-        while strip + 1 < bounds.size and choice > bounds[strip + 1]:
+        while choice > bounds[strip + 1]:  # none is beyond the last, the largest word
             strip += 1
         # the unit in which a boundary lies belongs to two strips; the last one to all from there on
-        decided = strip + 1 < bounds.size and choice != bounds[strip + 1]
+        decided = choice != bounds[strip + 1]
         if decided:
             x = np.float64(word & np.uint64((1 << X_BITS) - 1)) * _X_UNIT
             v = np.float64(word >> np.uint64(64 - V_BITS)) * _V_UNIT

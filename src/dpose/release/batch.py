@@ -360,9 +360,7 @@ def _beside_others(item: Job | Reserved) -> bool:
     return isinstance(item, Job) or not item.job.video
 
 
-def release_one(
-    work: Work, job: Job, *, workers: int = 1, progress: Callable[[], None] | None = None
-) -> PrivacyStatement:
+def release_one(work: Work, job: Job, *, progress: Callable[[], None] | None = None) -> PrivacyStatement:
     """Release one file, as `release_all` does; its statement.
 
     Raises:
@@ -371,7 +369,7 @@ def release_one(
     """
     if job.video:
         check_writable(job.target)
-    ((_, statement),) = release_all([job], work, workers=workers, progress=progress)
+    ((_, statement),) = release_all([job], work, progress=progress)
     return statement
 
 
