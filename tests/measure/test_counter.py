@@ -8,20 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from counted import Reader, film
+from counted import Reader, count_folder, film
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
-from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, Count, verify_folder, write_folder
+from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, verify_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
-from dpose.measure.statement import count_statement
 from dpose.measure.subjects import Sighting, read_sightings
-from dpose.measure.windows import Windows
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
-from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.runs.annotate import Predictor
 from helpers import clips
@@ -214,9 +211,7 @@ class TestAltered:
         plan = bind_count(
             config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12))
         )
-        windows = Windows(plan, AesNoise(Key.fresh()))
-        shown = tuple(windows.release(window) for window in plan.windows)
-        write_folder(folder, Count(plan, count_statement(plan), shown))
+        count_folder(folder, plan)
         return folder
 
     @pytest.fixture
