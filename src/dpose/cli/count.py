@@ -65,12 +65,7 @@ def count(
     settings: Annotated[dict[str, Any], COUNT],
     files: OfFiles,
     live: OfLive,
-    protect: Annotated[
-        str,
-        option(
-            "Whom to hide: person, by --visible and --times; or subject:K, by --subjects in at most K chunks."
-        ),
-    ] = "person",
+    protect: Annotated[str, option("Whom to hide: person, or subject:K by --subjects.")] = "person",
     explain: Annotated[
         bool, option("Say what the numbers will be worth; read nothing.", "--explain")
     ] = False,

@@ -52,7 +52,7 @@ class CountConfig(StatementPart):
         most: The largest count of a query, as most.occupancy=10: in a frame, of entries, falls and speed in a chunk.
         totals: Release running totals of entries, falls and speed too, by a binary tree.
         line: Two points that entries cross from left to right: x,y x,y, shares of width and height.
-        masks: Areas that are never looked at: corners x,y x,y x,y; several with semicolons between.
+        masks: Areas never looked at: corners x,y x,y x,y; several with semicolons between.
         floor: The area whose lying people are on the floor. Default: all of the picture.
         fall_within: From upright to the floor at most so long. Default: 2s.
         fall_stays: On the floor for at least so long. Default: 3s.
@@ -184,11 +184,6 @@ class CountConfig(StatementPart):
     def chunk_frames(self) -> int:
         """How many frames of a chunk are looked at, at most."""
         return int(self.rate * self.chunk)
-
-    @property
-    def windows_a_day(self) -> int:
-        """How many windows a day has."""
-        return int(DAY / self.window)
 
 
 def seconds(text: Any, where: str) -> Fraction:

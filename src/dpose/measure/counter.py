@@ -31,7 +31,7 @@ from dpose.measure.statement import count_statement
 from dpose.measure.subjects import Sighting, dropped_chunks
 from dpose.measure.windows import Windows
 from dpose.media.timed import TimedFrame
-from dpose.media.video import VideoInfo, frame_times, probe, read_frames
+from dpose.media.video import frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Relation
@@ -103,27 +103,13 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
 
     def frames() -> Iterator[TimedFrame]:
         original.check_unchanged(path)
-        return _timed(info, begin)
+        for frame in read_frames(info):
+            pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
+            yield TimedFrame(begin + frame.pts * info.time_base, pixels)
 
     return Footage(
         str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames
     )
-
-
-def _timed(info: VideoInfo, begin: Fraction) -> Iterator[TimedFrame]:
-    for frame in read_frames(info):
-        pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
-        yield TimedFrame(begin + frame.pts * info.time_base, pixels)
-
-
-def schedule_of(footage: Sequence[Footage], day: str) -> Schedule:
-    """The schedule of files: from when the first begins to when the last has ended.
-
-    Raises:
-        DposeError: they leave their day.
-    """
-    begin, end = min(one.begin for one in footage), max(one.end for one in footage)
-    return Schedule(day, len(footage), begin, end)
 
 
 def count_charge(
@@ -225,7 +211,8 @@ def count_footage(
             "--subjects",
             "say --protect subject:K and --subjects FILE",
         )
-    plan = bind_count(config, schedule_of(footage, request.day))
+    begin, end = min(one.begin for one in footage), max(one.end for one in footage)
+    plan = bind_count(config, Schedule(request.day, len(footage), begin, end))
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
     entry = count_charge(plan, names, marks_union(footage), out, seeded=seeded)
     with charged(entry, again=request.again) as outputs:
