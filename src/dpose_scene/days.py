@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose_scene.looks import look_index
 from dpose_scene.motion import FRAMES_PER_SECOND
-from dpose_scene.render import moments
+from dpose_scene.render import Scene, moments
 
 DAY_ACTIONS = ("walk", "fall", "sit", "stand", "lie", "", "wave")
 """What happens in the scenes of a day, in turn; in one no person is there."""
@@ -72,13 +72,18 @@ def day_scenes(an_hour: int) -> tuple[DayScene, ...]:
     )
 
 
-def day_frames(scene: DayScene) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
-    """Times and frames of a scene, uint8 (240, 320, 3) RGB, two a second; grey without a person."""
+def day_moments(scene: DayScene) -> Iterator[tuple[Fraction, Scene | None]]:
+    """Times and labelled frames of a scene, two a second; None without a person."""
     times = [Fraction(k, DAY_RATE) for k in range(SCENE_SECONDS * DAY_RATE)]
     if not scene.action:
-        for time in times:
-            yield scene.begin + time, np.full((*DAY_SIZE, 3), 128, np.uint8)
+        yield from ((scene.begin + time, None) for time in times)
         return
     frames = [int((time - _BEGINS) * int(FRAMES_PER_SECOND)) for time in times]
     for time, one in zip(times, moments("ward", scene.seed, scene.action, frames, DAY_SIZE), strict=True):
-        yield scene.begin + time, one.image
+        yield scene.begin + time, one
+
+
+def day_frames(scene: DayScene) -> Iterator[tuple[Fraction, NDArray[np.uint8]]]:
+    """Times and frames of a scene, uint8 (240, 320, 3) RGB, two a second; grey without a person."""
+    for time, one in day_moments(scene):
+        yield time, np.full((*DAY_SIZE, 3), 128, np.uint8) if one is None else one.image

@@ -5,11 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpose.measure.folder import Count, write_folder
+from dpose.measure.statement import count_statement
+from dpose.measure.windows import Windows
 from dpose.media.timed import TimedFrame
 from dpose.pose.crops import Box
 from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO
+from dpose.privacy.noise import AesNoise, Key
 
 SIZE = (48, 64)
 STANDING, LYING, SITTING = 1, 2, 3
@@ -69,6 +73,14 @@ def frame(time, count, posture=STANDING, x=0):
 def film(counts, rate=1, start=0):
     """Frames of so many people each, at a rate."""
     return [frame(Fraction(start) + Fraction(k, rate), count) for k, count in enumerate(counts)]
+
+
+def count_folder(folder, plan):
+    """Write a count of footage without anybody; its noise comes from a seed."""
+    windows = Windows(plan, AesNoise(Key.from_seed(1)))
+    shown = tuple(windows.release(window) for window in plan.windows)
+    folder.mkdir(parents=True)
+    write_folder(folder, Count(plan, count_statement(plan), shown))
 
 
 def camera(count=1, rate=10, silent=(), until=None):

@@ -170,3 +170,18 @@ def test_speed():
     fast = rows_of([frame(k, 1, x=8 * k) for k in range(6)], config)[0]["speed"]
     assert list(slow) == [1, 0, 0, 0, 0, 0]
     assert list(fast) == [0, 1, 0, 0, 0, 0]
+
+
+def test_a_face_alone_has_no_speed():
+    """Body heights a second, of somebody whose height cannot be seen: none."""
+
+    class Faces(Reader):
+        def __call__(self, image, boxes=None, before=None):
+            people = super().__call__(image, boxes, before)
+            for one in people:
+                one.pose.scores[[k for k, name in enumerate(COCO.joints) if "shoulder" not in name]] = 0
+            return people
+
+    config = config_of("occupancy,speed", chunk="10s")
+    found = rows_of([frame(k, 1, x=8 * k) for k in range(6)], config, Faces())[0]
+    assert found == {"occupancy": [1] * 6, "speed": [0] * 6}

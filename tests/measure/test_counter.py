@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from counted import Reader, film
+from counted import Reader, count_folder, film
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
-from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, Count, verify_folder, write_folder
+from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, verify_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
-from dpose.measure.statement import count_statement
-from dpose.measure.windows import Windows
+from dpose.measure.subjects import Sighting, read_sightings
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
-from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.runs.annotate import Predictor
 from helpers import clips
@@ -104,6 +102,66 @@ def test_the_account_knows_what_stays_cost(tmp_path):
     assert list(found.values()) == pytest.approx([1, 1, 2, 3, float("inf")], rel=1e-3)
 
 
+class TestKnownSubjects:
+    """A subject who is seen in all of a film is counted in one chunk of it."""
+
+    @pytest.fixture
+    def config(self):
+        return config_of("occupancy", epsilon="1000", subject_chunks=1)
+
+    def test_the_rest_is_dropped(self, tmp_path, config):
+        labels = (Sighting("ann", 0, Fraction(0), Fraction(8)), Sighting("bob", 0, Fraction(6), Fraction(6)))
+        out, statement = counted(tmp_path, footage((5,) * 8), config=config, sightings=labels, seed=1)
+        assert statement.unit == statement.neighbours.unit == "subject"
+        assert "each subject" in statement.neighbours.describe()
+        assert "1 chunks" in " ".join(statement.conditional_on)
+        # of two windows of four frames one chunk of two frames is left, with five people
+        values = [w["values"][0]["value"] for w in json.loads((out / NUMBERS).read_text())["windows"]]
+        assert sorted(values) == pytest.approx([0, 2.5], abs=0.3)
+        assert verify_folder(out)
+
+    def test_the_account_knows_stays(self, tmp_path, config):
+        """Three chunks for a stay, two stays: six times what a subject costs, whatever is said of subjects."""
+        labels = (Sighting("ann", 0, Fraction(0), Fraction(1)),)
+        counted(tmp_path, footage((5,) * 40), config=config, sightings=labels)
+        stays = Neighbours.parse("stays:2/seconds:1", ACCOUNT_FORMS)
+        assert spending(stays, 1e-5, of=marks_of(["a film"])).epsilon == pytest.approx(4000)
+        subject = Neighbours.parse("subject", ACCOUNT_FORMS)
+        assert spending(subject, 1e-5, of=marks_of(["a film"])).epsilon == float("inf")
+
+    def test_labels_and_their_number_belong_together(self, tmp_path, config):
+        with refused("subjects-missing"):
+            counted(tmp_path, config=config)
+        with refused("subjects-missing"):
+            counted(tmp_path, sightings=(Sighting("ann", 0, Fraction(0), Fraction(1)),))
+
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ("name,when\nann,0\n", "other columns"),
+            ("subject,source,begin,end\nann,b.mp4,0,1\n", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,0,1\n,a.mp4,0,1\n", "line 3"),
+            ("subject,source,begin,end\nann,a.mp4,2,1\n", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,2,25h\n", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,2\n", "line 2"),
+        ],
+    )
+    def test_labels_that_say_nothing(self, tmp_path, text, where):
+        file = tmp_path / "seen.csv"
+        file.write_text(text)
+        with refused("subjects-malformed", where=where):
+            read_sightings(file, ["/films/a.mp4"])
+        with refused("subjects-unreadable"):
+            read_sightings(tmp_path / "none.csv", [])
+
+    def test_labels_as_they_are_written(self, tmp_path):
+        file = tmp_path / "seen.csv"
+        file.write_text("subject,source,begin,end\nann,a.mp4,8h,8.5h\n")
+        assert read_sightings(file, ["/films/b.mp4", "/films/a.mp4"]) == (
+            Sighting("ann", 1, Fraction(28_800), Fraction(30_600)),
+        )
+
+
 def test_a_second_count_is_refused(tmp_path):
     counted(tmp_path)
     with refused("counted-before", where="epsilon 2"):
@@ -153,9 +211,7 @@ class TestAltered:
         plan = bind_count(
             config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12))
         )
-        windows = Windows(plan, AesNoise(Key.fresh()))
-        shown = tuple(windows.release(window) for window in plan.windows)
-        write_folder(folder, Count(plan, count_statement(plan), shown))
+        count_folder(folder, plan)
         return folder
 
     @pytest.fixture
@@ -250,6 +306,15 @@ class TestCommand:
         assert self.run(tmp_path / "c.mp4", *self.BASE, "--out", tmp_path / "again") == 2
         assert "[counted-before]" in capsys.readouterr().err
 
+    def test_known_subjects(self, tmp_path, capsys):
+        clips.write(tmp_path / "a.mp4")
+        (tmp_path / "seen.csv").write_text("subject,source,begin,end\nann,a.mp4,0,1\n")
+        given = ("--protect", "subject:2", "--subjects", tmp_path / "seen.csv", "--out", tmp_path / "counts")
+        assert self.run(tmp_path / "a.mp4", *self.BASE, *given) == 0
+        assert "each single subject" in " ".join(capsys.readouterr().out.split())
+        assert main(["verify", str(tmp_path / "counts")]) == 0
+        assert "each subject" in " ".join(capsys.readouterr().out.split())
+
     def test_explain_reads_nothing(self, capsys):
         assert self.run("no/such/file", *self.BASE, "--explain") == 0
         printed = capsys.readouterr().out
@@ -265,6 +330,9 @@ class TestCommand:
             (("synthetic:films:0",), "films-out-of-range"),
             ((), "command-incomplete"),
             (("a.mp4", "--protect", "face"), "protect-unknown"),
+            (("a.mp4", "--protect", "subject"), "protect-unknown"),
+            (("a.mp4", "--protect", "subject:x"), "count-not-whole"),
+            (("a.mp4", "--protect", "subject:2"), "subjects-missing"),
             (("a.mp4", "--start", "86400s"), "schedule-leaves-day"),
             (("a.mp4", "--chunk", "4s"), "chunk-not-of-window"),
             (("a.mp4", "--visible", "0.1s"), "visible-below-frame"),

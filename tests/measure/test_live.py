@@ -132,6 +132,11 @@ def test_other_settings_are_another_count_of_the_day(tmp_path):
     run(tmp_path / "c", 1, config=config_of(epsilon="2"), again=True)
 
 
+def test_subjects_of_a_day_to_come_are_not_known(tmp_path):
+    with refused("subjects-not-live"):
+        run(tmp_path / "a", 1, config=config_of(subject_chunks=2))
+
+
 def test_a_clock_that_was_set_back_is_refused(tmp_path):
     run(tmp_path / "counts", 1)
     clock = Clock()

@@ -1,6 +1,8 @@
 """How far counts move between neighbours, by brute force over all neighbours of small films."""
 
 import itertools
+from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +14,7 @@ from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.queries import QUERIES, CountQuery
+from dpose.measure.subjects import Sighting, dropped_chunks
 from dpose.measure.windows import Windows
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.stays import Moved, fullest, touched_chunks
@@ -115,6 +118,92 @@ def test_no_neighbours_move_further_and_some_as_far(number, monkeypatch):
         assert most == mechanism.event.sensitivity
 
 
+KNOWN = [
+    ("any", {"chunk": 1, "subject_chunks": 2}),
+    ("any", {"chunk": 2, "subject_chunks": 1}),
+    ("any-lead", {"chunk": 2, "subject_chunks": 2}),
+    ("any-lead", {"chunk": 1, "subject_chunks": 3, "lead": ("2", "1")}),
+    ("any", {"chunk": 1, "subject_chunks": 2, "totals": True}),
+    ("bins", {"chunk": 2, "subject_chunks": 2}),
+]
+
+
+def some_labels(draws):
+    """One to three sightings of each of three subjects, at any times."""
+    found = []
+    for subject in "abc":
+        for _ in range(draws.integers(1, 4)):
+            begin, end = sorted(draws.integers(0, 4 * LENGTH, 2))
+            found.append(Sighting(subject, 0, Fraction(int(begin), 4), Fraction(int(end), 4)))
+    return found
+
+
+def numbers_of(plan, rows, dropped):
+    """All numbers of a day without noise, with some chunks dropped."""
+    windows = Windows(plan, AesNoise(Key.fresh()))
+    for chunk, row in rows:
+        windows.add(0, chunk, None if (0, chunk) in dropped else row)
+    shown = [windows.release(window) for window in plan.windows]
+    return [v for one in shown for nodes in one.raw.values() for row in nodes for v in row]
+
+
+@pytest.mark.parametrize("number", range(len(KNOWN)))
+def test_no_known_subject_moves_further_than_k_chunks(number, monkeypatch):
+    """Over all films and many labels: films that differ where one subject is said to be seen."""
+    query, given = KNOWN[number]
+    plan = plan_of(config_of(query, **given))
+    gauss = plan_of(config_of(query, **given, delta="1e-6")).mechanisms[query].event
+    monkeypatch.setattr(plans, "discrete_laplace", lambda scale, count, stream: np.zeros(count, np.int64))
+    films = list(itertools.product((0, 1), repeat=LENGTH))
+    rows = [list(chunk_rows(film(counts), plan.config, Reader())) for counts in films]
+    draws, most = np.random.default_rng(number), 0
+    for _ in range(25):
+        labels = some_labels(draws)
+        dropped = dropped_chunks(labels, plan.config)
+        matrix = np.array([numbers_of(plan, row, dropped) for row in rows])
+        for subject in "abc":
+            seen = {
+                t
+                for one in labels
+                for t in range(LENGTH)
+                if one.subject == subject
+                if one.begin <= t <= one.end
+            }
+            groups = defaultdict(list)
+            for k, counts in enumerate(films):
+                groups[tuple(c for t, c in enumerate(counts) if t not in seen)].append(k)
+            for near in groups.values():
+                apart = np.abs(matrix[near][:, None] - matrix[near][None])
+                most = max(most, int(apart.sum(2).max()))
+                assert (apart**2).sum(2).max() <= gauss.sensitivity_squared
+    assert plan.touched == given["subject_chunks"]
+    assert most <= plan.mechanisms[query].event.sensitivity
+    assert most == plan.mechanisms[query].event.sensitivity or given.get("totals") or query == "bins"
+
+
+def test_labels_of_a_subject_who_is_seen_little_drop_nothing():
+    """So they may be there or not: who has at most k chunks decides about none."""
+    draws, config = np.random.default_rng(1), config_of("any-lead", chunk=1, subject_chunks=4)
+    rare = 0
+    for _ in range(200):
+        labels = some_labels(draws)
+        for subject in "abc":
+            others = [one for one in labels if one.subject != subject]
+            own = [replace(one, subject="a") for one in labels if one.subject == subject]
+            if not dropped_chunks(own, config):
+                rare += 1
+                assert dropped_chunks(labels, config) == dropped_chunks(others, config)
+    assert rare > 20
+
+
+def test_what_is_left_of_a_subject_lies_all_over_the_day():
+    config = CountConfig.of(queries="occupancy", epsilon="1", chunk="60s", subject_chunks=24)
+    dropped = dropped_chunks([Sighting("a", 0, Fraction(0), Fraction(86_399))], config)
+    kept = sorted(set(range(1440)) - {chunk for _, chunk in dropped})
+    assert len(kept) == 24
+    assert max(np.diff(kept)) < 120
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 3, Fraction(5, 2)])
 @pytest.mark.parametrize("seen", [Fraction(1, 2), 1, 2, Fraction(7, 2), 5])
 def test_chunks_that_one_stay_touches(chunk, seen):
@@ -162,10 +251,10 @@ def test_the_day_costs_its_epsilon_once():
 def test_longer_stays_cost_by_the_chunks_that_they_touch():
     plan = plan_of(config_of("any", visible=30, times=4, chunk=2), 20_000)
     assert plan.touched == 64
-    assert plan.cost_of(4, Fraction(30)) == 1
-    assert plan.cost_of(1, Fraction(60)) == Fraction(31, 64)
-    assert plan.cost_of(1, None) == Fraction(plan.chunks, 64)
-    assert plan.cost_of(4, Fraction(30), days=7) == 7
+    assert plan.cost_at(plan.touched_by(4, Fraction(30))) == 1
+    assert plan.cost_at(plan.touched_by(1, Fraction(60))) == Fraction(31, 64)
+    assert plan.cost_at(plan.chunks) == Fraction(plan.chunks, 64)
+    assert plan.cost_at(plan.touched, days=7) == 7
     gauss = plan_of(config_of("any", visible=30, times=4, chunk=4, delta="1e-6"), 20_000)
-    assert gauss.cost_of(4, Fraction(30)) <= 1
-    assert gauss.cost_of(4, Fraction(300)) > 1
+    assert gauss.cost_at(gauss.touched) <= 1
+    assert gauss.cost_at(gauss.touched_by(4, Fraction(300))) > 1

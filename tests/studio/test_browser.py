@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from counted import count_folder
+from dpose.measure.config import CountConfig
+from dpose.measure.plan import whole_day
 from dpose.release.verify import verify_release
 from dpose.studio.app import VIEWS
 from dpose.studio.server import _page_to_open
@@ -57,6 +61,9 @@ def place(tmp_path_factory, make_run_in, steps):  # noqa: F811
         run = make_run_in(base / "runs", name=name).log(*steps(3)).evaluated(share=0.4 + 0.2 * number)
         for step in range(1, 4):
             run.scored(step, 0.3 + 0.1 * step)
+    config = CountConfig.of(queries="occupancy,falls", epsilon="1", visible="30s", times=4)
+    today = datetime.now().date().isoformat()
+    count_folder(base / "runs" / "corridor" / today, whole_day(config, today, ("corridor-3",)))
     (base / "runs" / "first" / "report.html").write_text(
         "<h1>All of it</h1><script>document.title = 'ran'</script>"
     )
@@ -163,6 +170,8 @@ def settle(page, path):
         page.wait_for_selector("#curve svg")
     if path == "/runs":
         page.wait_for_selector("#runs:not([hidden])")
+    if path == "/counts":
+        page.wait_for_selector("#counts svg")
     if path == "/account":
         page.wait_for_selector("#reading:not(:text('reading the account'))")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +42,7 @@ class OfFiles:
 
     day: Annotated[str, option("Of files: the calendar day, for readers.")] = "day"
     start: Annotated[str, option("Of files: when they begin, after midnight, as 8h.")] = "0s"
+    subjects: Annotated[Path | None, option("Who is seen when: CSV of subject,source,begin,end.")] = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def count(
     settings: Annotated[dict[str, Any], COUNT],
     files: OfFiles,
     live: OfLive,
-    protect: Annotated[str, option("Whom to hide: person, by --visible and --times.")] = "person",
+    protect: Annotated[str, option("Whom to hide: person, or subject:K by --subjects.")] = "person",
     explain: Annotated[
         bool, option("Say what the numbers will be worth; read nothing.", "--explain")
     ] = False,
@@ -80,10 +81,16 @@ def count(
     from dpose.measure.plan import whole_day
     from dpose.media.live import is_live
 
-    if protect != "person":
+    preset, colon, chunks = protect.partition(":")
+    if preset + colon not in ("person", "subject:"):
         raise DposeError(
-            "protect-unknown", f"no preset is called {protect[:40]!r}", "--protect", "say person"
+            "protect-unknown",
+            f"no preset is called {protect[:40]!r}",
+            "--protect",
+            "say person, or subject:K",
         )
+    if colon:
+        settings["subject_chunks"] = chunks
     about, console = about_of(settings), plain_console()
     config = CountConfig.of(**settings)
     if explain:
@@ -100,21 +107,27 @@ def count(
     if any(map(is_live, sources)):
         _count_live(sources, request, out, live, console)
     else:
-        _count_files(sources, request, out, files.start, console)
+        _count_files(sources, request, out, files, console)
 
 
-def _count_files(sources: list[str], request: CountRequest, out: Path, start: str, console: Console) -> None:
+def _count_files(
+    sources: list[str], request: CountRequest, out: Path, files: OfFiles, console: Console
+) -> None:
     from rich.progress import Progress
 
     from dpose.measure.counter import count_footage
     from dpose.measure.sources import open_footage
+    from dpose.measure.subjects import read_sightings
     from dpose.runs.annotate import bundled_predictor
 
     if out.exists():
         raise DposeError(
             "output-exists", "already exists", str(out), "choose another --out, or remove it first"
         )
-    footage = open_footage(sources, start)
+    footage = open_footage(sources, files.start)
+    if files.subjects:
+        sightings = read_sightings(files.subjects, [one.name for one in footage])
+        request = replace(request, sightings=sightings)
     finder = bundled_predictor(flip_test=False).finder
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting", total=float(sum(one.end - one.begin for one in footage)))

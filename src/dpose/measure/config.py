@@ -19,9 +19,10 @@ from dpose.measure.queries import QUERIES
 from dpose.media.areas import Point
 from dpose.pose.happenings import Rules
 from dpose.privacy.fields import Decimal, Exact, Positive, StatementPart, Text, statement_part
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.ranges import check_delta, exact_text, parse_exact
 from dpose.privacy.stays import DAY
+from dpose.units import Unit
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 MOST_EPSILON = 1000
@@ -51,11 +52,12 @@ class CountConfig(StatementPart):
         most: The largest count of a query, as most.occupancy=10: in a frame, of entries, falls and speed in a chunk.
         totals: Release running totals of entries, falls and speed too, by a binary tree.
         line: Two points that entries cross from left to right: x,y x,y, shares of width and height.
-        masks: Areas that are never looked at: corners x,y x,y x,y; several with semicolons between.
+        masks: Areas never looked at: corners x,y x,y x,y; several with semicolons between.
         floor: The area whose lying people are on the floor. Default: all of the picture.
         fall_within: From upright to the floor at most so long. Default: 2s.
         fall_stays: On the floor for at least so long. Default: 3s.
         deadline: Processing one chunk may take so long, else it counts as empty. Default: never, of files.
+        subject_chunks: Where subjects are known: at most so many chunks of each a day; --protect subject:K sets it.
 
     Raises:
         DposeError: a value is out of range, or two contradict each other.
@@ -77,6 +79,7 @@ class CountConfig(StatementPart):
     fall_within: Exact
     fall_stays: Exact
     deadline: Exact | None
+    subject_chunks: Positive | None
 
     def __post_init__(self) -> None:
         _check_queries(self.queries, self.most)
@@ -135,7 +138,7 @@ class CountConfig(StatementPart):
         if points["line"] and len(points["line"]) != 2:
             raise DposeError("line-malformed", "a line has two points, such as 0.5,0 0.5,1", "line")
         masks = str(values.pop("masks", "")).split(";")
-        deadline = values.pop("deadline", None)
+        deadline, known_chunks = values.pop("deadline", None), values.pop("subject_chunks", None)
         known: dict[str, Any] = {
             "queries": queries,
             "window": window,
@@ -153,6 +156,7 @@ class CountConfig(StatementPart):
             "fall_within": seconds(values.pop("fall_within", "2s"), "fall_within"),
             "fall_stays": seconds(values.pop("fall_stays", "3s"), "fall_stays"),
             "deadline": None if deadline is None else seconds(deadline, "deadline"),
+            "subject_chunks": None if known_chunks is None else _whole(known_chunks, "subject_chunks"),
         }
         if values:
             raise DposeError("setting-unknown", "is no setting of a count", next(iter(values)))
@@ -167,6 +171,8 @@ class CountConfig(StatementPart):
     @property
     def neighbours(self) -> Neighbours:
         """Whom the day's numbers hide."""
+        if self.subject_chunks is not None:
+            return Neighbours(Unit.SUBJECT, Relation.REPLACE)
         return Neighbours.of_stays(self.times, self.visible)
 
     @property
@@ -178,11 +184,6 @@ class CountConfig(StatementPart):
     def chunk_frames(self) -> int:
         """How many frames of a chunk are looked at, at most."""
         return int(self.rate * self.chunk)
-
-    @property
-    def windows_a_day(self) -> int:
-        """How many windows a day has."""
-        return int(DAY / self.window)
 
 
 def seconds(text: Any, where: str) -> Fraction:

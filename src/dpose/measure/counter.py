@@ -28,9 +28,10 @@ from dpose.measure.config import CountConfig
 from dpose.measure.folder import NUMBERS, Count, write_folder
 from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.measure.statement import count_statement
+from dpose.measure.subjects import Sighting, dropped_chunks
 from dpose.measure.windows import Windows
 from dpose.media.timed import TimedFrame
-from dpose.media.video import VideoInfo, frame_times, probe, read_frames
+from dpose.media.video import frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Relation
@@ -58,6 +59,7 @@ class CountRequest:
         again: True to count once more what was counted before; epsilons add up.
         seed: Of files, makes the noise repeatable and takes the guarantee away.
         about: What the statement says of who counts.
+        sightings: Of known subjects, in files: who is seen when.
     """
 
     config: CountConfig
@@ -65,6 +67,7 @@ class CountRequest:
     again: bool = False
     seed: int | None = None
     about: About = NOT_SAID
+    sightings: tuple[Sighting, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,27 +103,13 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
 
     def frames() -> Iterator[TimedFrame]:
         original.check_unchanged(path)
-        return _timed(info, begin)
+        for frame in read_frames(info):
+            pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
+            yield TimedFrame(begin + frame.pts * info.time_base, pixels)
 
     return Footage(
         str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames
     )
-
-
-def _timed(info: VideoInfo, begin: Fraction) -> Iterator[TimedFrame]:
-    for frame in read_frames(info):
-        pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
-        yield TimedFrame(begin + frame.pts * info.time_base, pixels)
-
-
-def schedule_of(footage: Sequence[Footage], day: str) -> Schedule:
-    """The schedule of files: from when the first begins to when the last has ended.
-
-    Raises:
-        DposeError: they leave their day.
-    """
-    begin, end = min(one.begin for one in footage), max(one.end for one in footage)
-    return Schedule(day, len(footage), begin, end)
 
 
 def count_charge(
@@ -146,7 +135,8 @@ def count_charge(
         unit=Unit.STAY,
         relation=Relation.REPLACE,
         delta=config.delta,
-        events=() if seeded else plan.events,
+        # the account knows stays: of known subjects what those cost that the settings name
+        events=() if seeded else plan.events_at(plan.touched_by(config.times, config.visible)),
         beyond=False,
         marks=marks,
         within=f"stays:{config.times}/seconds:{exact_text(config.visible)}",
@@ -214,15 +204,24 @@ def count_footage(
             "output-exists", "already exists", str(out), "choose another --out, or remove it first"
         )
     config, seeded = request.config, request.seed is not None
-    plan = bind_count(config, schedule_of(footage, request.day))
+    if bool(config.subject_chunks) != bool(request.sightings):
+        raise DposeError(
+            "subjects-missing",
+            "known subjects are hidden by labels",
+            "--subjects",
+            "say --protect subject:K and --subjects FILE",
+        )
+    begin, end = min(one.begin for one in footage), max(one.end for one in footage)
+    plan = bind_count(config, Schedule(request.day, len(footage), begin, end))
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
     entry = count_charge(plan, names, marks_union(footage), out, seeded=seeded)
     with charged(entry, again=request.again) as outputs:
         key = Key.fresh() if request.seed is None else Key.from_seed(request.seed)
         windows, done = Windows(plan, AesNoise(key)), Fraction(0)
+        dropped = dropped_chunks(request.sightings, config)
         for number, one in enumerate(footage):
             for chunk, rows in chunk_rows(one.frames(), config, finder):
-                windows.add(number, chunk, rows)
+                windows.add(number, chunk, None if (number, chunk) in dropped else rows)
                 progress(done + (chunk + 1) * config.chunk - one.begin)
             done += one.end - one.begin
         shown = tuple(windows.release(window) for window in plan.windows)

@@ -97,6 +97,10 @@ def count_live(
     Raises:
         DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.
     """
+    if request.config.subject_chunks:
+        raise DposeError(
+            "subjects-not-live", "who will be seen is not known before", "--protect", "say --protect person"
+        )
     config, clock, stop = live_config(request.config), clock or Clock(), threading.Event()
     work = _Work(source, config, finder, stop, clock)
     try:

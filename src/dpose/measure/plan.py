@@ -139,9 +139,14 @@ class CountPlan:
 
     @property
     def touched(self) -> int:
-        """m: how many chunks the hidden stays touch at most, and never more than there are."""
+        """m: how many chunks what is hidden touches at most, a known subject's or those of the hidden stays."""
         config = self.config
-        return min(touched_chunks(config.times, config.visible, config.lead, config.chunk), self.chunks)
+        return min(config.subject_chunks or self.touched_by(config.times, config.visible), self.chunks)
+
+    def touched_by(self, times: int, visible: Fraction) -> int:
+        """How many chunks so many stays of `visible` seconds touch at most, and never more than there are."""
+        config = self.config
+        return min(touched_chunks(times, visible, config.lead, config.chunk), self.chunks)
 
     @property
     def windows(self) -> range:
@@ -191,36 +196,27 @@ class CountPlan:
     @property
     def events(self) -> tuple[ExactEvent, ...]:
         """One for each query."""
-        return tuple(mechanism.event for mechanism in self.mechanisms.values())
+        return self.events_at(self.touched)
+
+    def events_at(self, touched: int, days: int = 1) -> tuple[ExactEvent, ...]:
+        """The same noise against the change of so many chunks, on so many days that are counted with this plan."""
+        events: list[ExactEvent] = []
+        for name, own in self.mechanisms.items():
+            l1, squared = self._moved(name, own.most, touched, own.levels)
+            if isinstance(own.event, Laplace):
+                events.append(Laplace(own.event.scale, l1, steps=days))
+            else:
+                events.append(Gaussian(own.event.variance, squared, steps=days))
+        return tuple(events)
 
     @property
     def accountant(self) -> Accountant:
         """Pure losses add up exactly; Gaussian ones in zCDP."""
         return Accountant.ZCDP if self.config.delta else Accountant.PURE
 
-    def cost_of(self, times: int, visible: Fraction | None, days: int = 1) -> float | Fraction:
-        """Epsilon of somebody who is seen longer or more often than is hidden.
-
-        Args:
-            times: How many stays.
-            visible: How long each lasts at most, seconds; None for the whole day.
-            days: On so many days, each counted with this plan.
-        """
-        config = self.config
-        touched = (
-            self.chunks if visible is None else touched_chunks(times, visible, config.lead, config.chunk)
-        )
-        touched = min(touched, self.chunks)
-        events: list[ExactEvent] = []
-        for name, own in self.mechanisms.items():
-            l1, squared = self._moved(name, own.most, touched, own.levels)
-            event = own.event
-            events.append(
-                Laplace(event.scale, l1, steps=days)
-                if isinstance(event, Laplace)
-                else Gaussian(event.variance, squared, steps=days)
-            )
-        return cost(events, config.delta, accountant=self.accountant)
+    def cost_at(self, touched: int, days: int = 1) -> float | Fraction:
+        """Epsilon of somebody who touches so many chunks, on so many days."""
+        return cost(self.events_at(touched, days), self.config.delta, accountant=self.accountant)
 
     def ticks(self, window: int) -> int:
         """How many frames of a source are looked at in a window: public, whatever they show."""

@@ -12,7 +12,6 @@ from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.privacy.intervals import CONFIDENCE, half_width, mean_error
 from dpose.privacy.ranges import exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.units import Unit
 
 PUBLIC = (
     "frame times, frame sizes and the number of sources",
@@ -24,6 +23,11 @@ CONDITIONS = (
     "no two recordings that are counted together show the same moment before one camera",
     "schedule, stays and ranges were declared before the footage was seen",
 )
+LABELLED = (
+    "labels name everybody who is to be hidden wherever that person is seen or changes a frame",
+    "labels are not hidden: whether somebody is named at more than {} chunks may show in which chunks are counted",
+)
+"""Conditions where subjects are known."""
 OUTSIDE = (
     "exposure and focus that follow a person, a camera that moves, recording that motion triggers",
     "frames that a decoder makes of frames of other chunks, furniture that stays moved",
@@ -44,15 +48,16 @@ def count_statement(plan: CountPlan, *, seeded: bool = False) -> PrivacyStatemen
         seeded: Whether the noise came from a seed.
     """
     config, schedule = plan.config, plan.schedule
+    labelled = [line.format(config.subject_chunks) for line in LABELLED if config.subject_chunks]
     return PrivacyStatement(
         Kind.SEEDED if seeded else Kind.PRIVATE,
-        Unit.STAY,
+        config.neighbours.unit,
         config.neighbours,
         config.epsilon,
         config.delta,
         plan.accountant,
         public=PUBLIC,
-        conditional_on=CONDITIONS,
+        conditional_on=(*CONDITIONS, *labelled),
         events=plan.events,
         caveats=(*longer_stays(plan), MODEL),
         release={
@@ -68,12 +73,14 @@ def count_statement(plan: CountPlan, *, seeded: bool = False) -> PrivacyStatemen
 def longer_stays(plan: CountPlan) -> tuple[str, str, str]:
     """What somebody costs who is seen longer, all day, or on several days."""
     config = plan.config
-    longer = 2 * config.visible
-    days = ", ".join(f"{n}: {upper(plan.cost_of(config.times, config.visible, n))}" for n in (7, 30))
+    whom, seen = "", 2 * config.visible
+    if config.subject_chunks:
+        whom, seen = "whom no label names, by ", config.visible
+    days = ", ".join(f"{n}: {upper(plan.cost_at(plan.touched, n))}" for n in (7, 30))
     return (
-        f"{config.times} stays of {exact_text(longer)} seconds each: epsilon "
-        f"{upper(plan.cost_of(config.times, longer))}; in view all day, as a patient in bed: epsilon "
-        f"{upper(plan.cost_of(1, None))}",
+        f"{whom}{config.times} stays of {exact_text(seen)} seconds each: epsilon "
+        f"{upper(plan.cost_at(plan.touched_by(config.times, seen)))}; in view all day, as a patient in bed: epsilon "
+        f"{upper(plan.cost_at(plan.chunks))}",
         f"seen on so many days that are counted alike, epsilon of all together: {days}",
         "people who are seen together are hidden one by one: what is true of a group shows",
     )

@@ -176,10 +176,10 @@ def _apart(one: SeenPerson, other: SeenPerson) -> float:
 
 
 def speed_bins(seen: Seen, rules: Rules) -> list[int]:
-    """How many people walk in each bin of speed: the way of their hips by their height and the time."""
+    """How many people walk in each bin of speed: the way of their hips by their height and the time, if both show."""
     ways: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
     for first, before, after, frame in _steps(seen):
-        if first.time >= seen.start:
+        if first.time >= seen.start and before.height and after.height:
             passed = float(frame.time - first.time)
             ways[after.number].append((_apart(before, after), passed, 1.0))
     counts = [0] * (len(SPEEDS) + 1)

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 MOST_JSON = 64 << 10
 """Largest body of a call, bytes."""
 NESTED = "the page sent what is nested too deeply: a value is a text, a number, or a list of numbers"
-VIEWS = {"/": "release", "/plan": "plan", "/runs": "runs", "/account": "account"}
+VIEWS = {"/": "release", "/plan": "plan", "/runs": "runs", "/counts": "counts", "/account": "account"}
 Body = Mapping[str, Any]
 
 
@@ -239,6 +239,15 @@ def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     return {"joints": joints, "picture": studio.door.keyed(f"/files/{opened.id}/{out.name}")}
 
 
+def _counts(studio: Studio, body: Body) -> dict[str, Any]:
+    """List all counts, of live sources the last 24 hours."""
+    from datetime import datetime
+
+    from dpose.studio.counts_view import count_list
+
+    return {"counts": count_list(studio.roots, datetime.now()), "folders": len(studio.roots.folders)}
+
+
 def _account(studio: Studio, body: Body) -> dict[str, Any]:
     """Show the whole account."""
     from dpose.studio.account_view import whole_account
@@ -263,7 +272,7 @@ CALLS: Mapping[str, Callable[[Studio, Body], dict[str, Any]]] = {
         *(_open_file, _browse, _preview, _standing, _release, _jobs, _stop_job, _verify_job),
         *(_methods, _plan, _curve),
         *(_runs, _run, _verify, _stop, _resume, _predict),
-        *(_account, _history),
+        *(_counts, _account, _history),
     )
 }
 """Calls by the name that a page uses."""

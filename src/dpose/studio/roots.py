@@ -8,11 +8,12 @@ that runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -154,6 +155,16 @@ class Roots:
         for entry in sorted(_listed(folder))[:MOST]:
             if not entry.name.startswith(".") and self.holds(entry):
                 yield entry
+
+    def below(self, folder: Path, depth: int, wanted: Callable[[Path], bool]) -> Iterator[Path]:
+        """Folders of one sort in a folder, itself or so deep below; what is in them is not looked at."""
+        if wanted(folder):
+            yield folder
+        elif depth:
+            with contextlib.suppress(OSError, DposeError):
+                for entry in self.inside(folder):
+                    if entry.is_dir() and not entry.is_symlink():
+                        yield from self.below(entry, depth - 1, wanted)
 
     def closed(self, folder: Path) -> Path:
         """Check that nothing in a folder, at any depth, links out of the folders, and return it.

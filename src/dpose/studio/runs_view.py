@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,19 +78,15 @@ class Resumed:
 def run_list(roots: Roots) -> list[dict[str, Any]]:
     """All runs below the folders, the last changed first. Opens no model."""
     pairs = [
-        (folder, _brief(folder, roots)) for root in roots.folders for folder in _runs(root, roots, DEPTH)
+        (folder, _brief(folder, roots))
+        for root in roots.folders
+        for folder in roots.below(root, DEPTH, _is_run)
     ]
     return [details for _, details in sorted(pairs, key=lambda one: _changed(one[0]), reverse=True)]
 
 
-def _runs(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
-    if (folder / "config.json").is_file() and any((folder / name).is_file() for name in RECORDS):
-        yield folder
-    elif depth:
-        with contextlib.suppress(OSError, DposeError):
-            for entry in roots.inside(folder):
-                if entry.is_dir() and not entry.is_symlink():
-                    yield from _runs(entry, roots, depth - 1)
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and any((folder / name).is_file() for name in RECORDS)
 
 
 def _changed(folder: Path) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from mutants.planted.patches import Patches, Planted
 
 MOVES = "measure/test_sensitivity.py::test_no_neighbours_move_further_and_some_as_far"
+KNOWN = "measure/test_sensitivity.py::test_no_known_subject_moves_further_than_k_chunks"
 CHUNKS = "measure/test_chunks.py"
 WINDOWS = "measure/test_windows.py"
 COUNTER = "measure/test_counter.py"
@@ -25,6 +26,25 @@ def levels_for_nothing(patch: Patches) -> None:
     """The tree's noise is that of one level."""
     for name in ("in_l1", "in_l2_squared"):
         patch.argument(f"dpose.privacy.stays:Moved.{name}", "levels", lambda _: 1)
+
+
+def whole_subjects(patch: Patches) -> None:
+    """All chunks of known subjects are counted."""
+    patch.replace("dpose.measure.subjects:dropped_chunks", lambda _: lambda sightings, config: frozenset())
+
+
+def leadless_subjects(patch: Patches) -> None:
+    """A chunk is not a subject's whose lead-in alone sees the subject."""
+    patch.argument(
+        "dpose.measure.subjects:dropped_chunks",
+        "sightings",
+        lambda sightings: [replace(one, end=max(one.begin, one.end - 2)) for one in sightings],
+    )
+
+
+def subjects_take_turns(patch: Patches) -> None:
+    """A chunk of several subjects is counted if any of them has room."""
+    patch.seen_by("dpose.measure.subjects", "any", lambda _: all)
 
 
 def cheaper(event: Any, share: int) -> Any:
@@ -232,6 +252,9 @@ MEASURE = (
         touched(lambda times, visible, lead, chunk: -(-(visible + lead) // chunk) + 1),
         (MOVES,),
     ),
+    Planted("all of a known subject is counted", whole_subjects, (KNOWN, COUNTER)),
+    Planted("a known subject is not seen in lead-ins", leadless_subjects, (KNOWN,)),
+    Planted("a chunk of two subjects counts for one", subjects_take_turns, (KNOWN,)),
     Planted("windows of a day compose in parallel", one_stay_a_window, (MOVES,)),
     Planted(
         "a histogram only loses",
