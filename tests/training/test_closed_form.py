@@ -12,7 +12,7 @@ from torch.func import functional_call
 from dots import Dots, train
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.events import SampledGaussian
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import ONCE, AesNoise, Key, Purpose
 from dpose.training import closed_form, step
 from dpose.training.closed_form import directions_for, solved
 from dpose.training.gradients import trainable_params
@@ -110,6 +110,27 @@ def test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two(monkeypatch
     assert max(gone) <= bound
     assert max(gone) == pytest.approx(C, rel=1e-5)
     assert max(exchanged) <= 2 * bound
+
+
+def test_its_noise_has_a_purpose_of_its_own_and_is_drawn_once(monkeypatch):
+    """Another method under the same key, plan and step never draws the same numbers."""
+    asked = []
+    stream = AesNoise.stream
+
+    def spied(self, purpose, step=0, context=b""):
+        asked.append(purpose)
+        return stream(self, purpose, step, context)
+
+    monkeypatch.setattr(AesNoise, "stream", spied)
+    model, noise = Model(), AesNoise(Key.from_seed(1))
+    inputs = StepInputs(
+        Regression(), model, Loader(Regression(), Units(ROWS), noise, 1), plan().bind(N), noise, b"", 4
+    )
+    with step.open_parts(inputs, None) as sources:
+        sources.gradient(trainable_params(model), 0)
+    assert asked.count(Purpose.STATISTIC) == 1
+    assert Purpose.NOISE not in asked
+    assert Purpose.STATISTIC in ONCE
 
 
 def test_every_unit_is_in_the_sum_whatever_the_batch_size_says(monkeypatch):

@@ -67,6 +67,7 @@ class StepInputs:
         numbers: Of each unit, the number that says which process computes it (`dpose.privacy.merged.first_entries`);
             None for its own.
         replayed: What micro-batches are replayed by, on a GPU; None if each is computed call by call.
+        purpose: Of the stream that noise is drawn from.
     """
 
     task: Task
@@ -80,6 +81,7 @@ class StepInputs:
     transform: PreClipping | None = None
     numbers: Sequence[int] | None = None
     replayed: ReplayedSums | None = None
+    purpose: Purpose = Purpose.NOISE
 
     @property
     def device(self) -> torch.device:
@@ -283,7 +285,7 @@ def private_gradient(
     like = inputs.transform.like(params) if inputs.transform else params
     noise: Stream | DrawnAhead | None = None
     if ranks.first:
-        noise = inputs.noise.stream(Purpose.NOISE, step, context)
+        noise = inputs.noise.stream(inputs.purpose, step, context)
         # on a GPU a thread draws this step's noise while its sums are computed, and no other step's
         noise = noise_ahead(like, bound.event, noise) if inputs.replayed else noise
     # padded: a unit is computed in one and the same shape, whatever else was sampled
@@ -478,6 +480,8 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
             residual = views is not None and plan.private_loss == "residual"
             own: UnitDataset = ResidualViews(views) if views and residual else data
             private = over(Residual(task) if residual else task, copied(own), b"private")
+            if kind.solves:
+                private = replace(private, purpose=Purpose.STATISTIC)
         if not kind.private or views:
             plain = over(task, copied(views or data), b"plain")
         if kind.projects or kind.pre_clipping:

@@ -207,6 +207,11 @@ def one_step_as_a_batch(patch: Patches) -> None:
     )
 
 
+def noise_of_another_method(patch: Patches) -> None:
+    shared = patch.get("dpose.privacy.noise:Purpose").NOISE
+    patch.seen_by("dpose.training.step", "Purpose.STATISTIC", lambda _: shared)
+
+
 def directions_of_private_people(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         from dpose.runs import build
@@ -224,6 +229,11 @@ ONE_STEP = (
         "dp-head: a step over all units is accounted for as one over a sample",
         one_step_as_a_batch,
         ("training/test_closed_form.py::test_every_unit_is_in_the_sum_whatever_the_batch_size_says",),
+    ),
+    Planted(
+        "dp-head: its noise is drawn from the stream of another method's",
+        noise_of_another_method,
+        ("training/test_closed_form.py::test_its_noise_has_a_purpose_of_its_own_and_is_drawn_once",),
     ),
     Planted(
         "dp-head: directions are fitted on private people",
