@@ -184,14 +184,17 @@ class GradientSources:
             gradient = self.projected(gradient)
         return self.with_public(gradient) if kind.public_views else gradient
 
-    def noised(self, transform: PreClipping | None = None) -> Params:
+    def noised(self, transform: PreClipping | None = None, task: Task | None = None) -> Params:
         """The noised mean gradient of a Poisson sample of the run's units (`private_gradient`).
 
         Args:
             transform: Of each unit's gradient before it is clipped. **Guarantee**: it may be made of other parts and of
                 `state` alone, and maps each unit by itself.
+            task: Whose loss it is the gradient of, in place of the run's own.
         """
         inputs = replace(self._once("noised gradient", self.private), transform=transform)
+        if task is not None:  # what is replayed is the run's own loss
+            inputs = replace(inputs, task=task, replayed=None)
         with only_gradients(inputs.model):
             gradient = private_gradient(inputs, self._params, self._step, self._chain)
         self._found.shown["noisy_gradient_norm"] = global_norm(gradient)
