@@ -24,7 +24,7 @@ COMMANDS: dict[str, CommandEntry | GroupEntry] = {
 def sheet(
     out: Annotated[Path, typer.Option(help="The picture to write: .png or .jpg.")],
     look: Annotated[str, typer.Option(help="studio (public) or ward (private).")] = "ward",
-    split: Annotated[str, typer.Option(help="train, val, test, public, large or aids.")] = "val",
+    split: Annotated[str, typer.Option(help="train, val, test, public, large, larger or aids.")] = "val",
     count: Annotated[int, typer.Option(min=1, max=400, help="How many people.")] = 24,
     columns: Annotated[int, typer.Option(min=1, max=40, help="Pictures in a row.")] = 8,
     skeleton: Annotated[bool, typer.Option(help="Draw the true skeletons.")] = True,

@@ -13,10 +13,11 @@ SPLITS: dict[str, int] = {
     "test": 1000,
     "public": 200,
     "large": 32000,
+    "larger": 24000,
     "aids": 1000,
 }
-"""Number of pictures in each split of a synthetic look. `large` is more of what `train` is, with the same people;
-`aids` shows people of `public` with and without walking aids (`dpose_scene.aids`)."""
+"""Number of pictures in each split of a synthetic look. `large` and `larger` are more of what `train` is, with the
+same people: 64,000 together; `aids` shows people of `public` with and without walking aids (`dpose_scene.aids`)."""
 
 IDENTITIES: dict[str, range] = {
     "train": range(0, 1400),
@@ -29,6 +30,7 @@ IDENTITIES: dict[str, range] = {
 _ORDER = tuple(IDENTITIES)
 _PLACES = {name: (name, 0) for name in IDENTITIES} | {
     "large": ("train", SPLITS["train"]),
+    "larger": ("train", SPLITS["train"] + SPLITS["large"]),
     "aids": ("public", SPLITS["public"]),
 }
 _LOOK_STRIDE = 1 << 20

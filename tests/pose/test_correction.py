@@ -11,6 +11,7 @@ from dpose.pose.folder import load_model, save_model
 from dpose.pose.heads import fit_directions, with_correction
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy
 from dpose.pose.task import PoseTask
+from dpose.training.closed_form import SecondMoment
 from refusals import refused
 
 K = 4
@@ -138,6 +139,37 @@ def test_a_solution_takes_a_constant_error_away(corrected):
     assert after < 0.6 * before
     drowned = head.solve(gradient, 1e3, 64)
     assert torch.equal(drowned, torch.zeros_like(drowned))
+
+
+def test_the_gradient_of_the_moment_is_the_second_moment(corrected):
+    """Of each person by itself, and of no label: written out by hand."""
+    pictures, head = crops(5, 4), corrected.head
+    task = SecondMoment(PoseTask(corrected.config.skeleton, corrected.codec))
+    params = {WEIGHT: torch.randn_like(head.moves.weight)}
+    rows = vmap(
+        grad(lambda p, x: task.loss(corrected, p, x[None], {}).sum()), in_dims=(None, 0), randomness="same"
+    )(params, pictures)[WEIGHT]
+    with torch.no_grad():
+        z = head.directed(corrected(pictures)[:-1])
+    expected = torch.einsum("ni,nj->nij", z, z) * (head.facts[0] ** 2 / (K + 1))
+    assert torch.allclose(rows[:, : K + 1], expected, rtol=1e-3, atol=1e-5)
+    assert not rows[:, K + 1 :].any()
+
+
+def test_a_private_moment_takes_the_place_of_the_public_one(corrected):
+    """The public one gives the same weights; of people who vary three times as much a third."""
+    head, scale = corrected.head, float(corrected.head.facts[0])
+    gradient = torch.randn(head.moves.weight.shape, generator=torch.Generator().manual_seed(0))
+    public = torch.zeros_like(gradient)
+    public[: K + 1] = torch.eye(K + 1) / (K + 1)
+    plain = head.solve(gradient, 0.0, 10**9)
+    assert torch.allclose(head.solve(gradient, 0.0, 10**9, public), plain, rtol=1e-4)
+    assert torch.allclose(head.solve(gradient, 0.0, 10**9, 3 * public), plain / 3, rtol=1e-4)
+    # a moment that is noise alone does not blow the weights up: no direction counts for less than the noise
+    drowned = head.solve(gradient, 1.0, 10**9, -public)
+    bound = head.solve(gradient, 0.0, 10**9).norm() / (2 * (K + 1)) ** 0.5
+    assert scale > 0
+    assert drowned.norm() <= bound
 
 
 def test_it_is_saved_with_the_model(corrected, tmp_path):

@@ -159,6 +159,7 @@ def test_samplers_and_noise_are_all_of_them():
         Purpose.PUBLIC_SAMPLER,
         Purpose.SUBSPACE,
         Purpose.NOISE,
+        Purpose.STATISTIC,
         Purpose.RELEASE,
         Purpose.TUNING,
         Purpose.SCORE,

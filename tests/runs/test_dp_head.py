@@ -62,11 +62,32 @@ def test_a_run_adds_up_and_verifies(tmp_path):
         pose.prepare(config(model={"init": str(out), "preset": "nano"}), Console(quiet=True))
 
 
+def test_a_run_with_a_private_moment_adds_up_and_verifies(tmp_path):
+    """Two noised sums, one event of two steps."""
+    chosen = [
+        "train",
+        "--method",
+        "adassp-head",
+        "--data",
+        "synthetic:ward",
+        "--limit",
+        "12",
+        "--epsilon",
+        "2",
+    ]
+    chosen += ["--delta", "1e-4", "--set", "model.directions=3", "--set", "seed=1"]
+    assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
+    assert main(["verify", str(tmp_path / "whole")]) == 0
+    (event,) = json.loads((tmp_path / "whole" / "privacy.json").read_text())["events"]
+    assert (float(event["q"]), event["steps"]) == (1.0, 2)
+
+
 def test_what_does_not_fit_is_refused():
     for code, changed in (
         ("strategy-unsupported", config(model={"strategy": "light"})),
         ("directions-unsupported", config({"method": "dp-sgd"}, {"directions": 4})),
         ("directions-out-of-range", config(model={"directions": 99})),
+        ("directions-out-of-range", config({"method": "adassp-head"}, {"directions": 32})),
     ):
         with refused(code):
             pose.prepare(changed, Console(quiet=True))

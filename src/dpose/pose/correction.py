@@ -13,6 +13,7 @@ the statistic X^T R of a regression. So one clipped and noised sum of it holds a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -59,25 +60,44 @@ class CorrectedHead(nn.Module):
         z = (self._codec.features(outputs).to(self.mean) - self.mean) @ self.basis
         return torch.cat([z, torch.ones_like(z[:, :1])], -1) / self.facts[0]
 
-    def solve(self, gradient: Tensor, stddev: float, units: int) -> Tensor:
+    def moment(self, outputs: Outputs) -> Tensor:
+        """Return a loss (N,) of a model's outputs, whose gradient holds z z^T in its first k + 1 rows.
+
+        In shares of the mean of its norm on public people, (k + 1) / c^2; k + 1 is at most 2J.
+        """
+        z = self.directed(outputs[:-1])
+        moved = outputs[-1].flatten(1)[:, : z.shape[1]]
+        return (moved * z).sum(-1) * (self.facts[0] ** 2 / z.shape[1])
+
+    def solve(self, gradient: Tensor, stddev: float, units: int, moment: Tensor | None = None) -> Tensor:
         """Return the weights that a noised mean gradient at weights of 0 tells.
 
         Whitened features have, on public people, a second moment of 1 / c^2, so each direction is a regression by
-        itself. Each is shrunk by the share of its square that noise and sampling do not explain (James and Stein 1961,
-        positive part, over the 2J coordinates of a direction).
+        itself; with a private moment its eigenvectors are such directions. Each is shrunk by the share of its square
+        that noise and sampling do not explain (James and Stein 1961, positive part, over a direction's 2J coordinates).
 
         Args:
             gradient: (2J, k + 1), the mean of -r z^T / J over people, noised.
             stddev: Standard deviation of the noise on each coordinate.
             units: Number of people, public.
+            moment: (2J, k + 1), the mean of the gradients of `moment`, noised alike; None for that of public people.
         """
         joints = self._codec.joints
         scale, spread = self.facts[:2].double()
         statistic = -gradient.double()
+        size = statistic.shape[1]
+        values = torch.ones(size).to(statistic) / scale**2
+        turn = torch.diag(torch.ones_like(values))
+        if moment is not None:
+            square = moment[:size].double() * (size / scale**2)
+            values, turn = torch.linalg.eigh((square + square.T) / 2)
+            # the largest eigenvalue that its noise alone would have: no direction counts for less (Wang 2018)
+            values = values + (stddev * math.sqrt(2 * size) * size / scale**2 - values[0]).clamp_min(0)
+        turned = statistic @ turn
         explained = 2 * joints * (stddev**2 + spread / units)
-        kept = (1 - explained / statistic.square().sum(0).clamp_min(1e-30)).clamp_min(0)
+        kept = (1 - explained / turned.square().sum(0).clamp_min(1e-30)).clamp_min(0)
         rates = self.facts[2:].double().repeat_interleave(2)[:, None]
-        solution: Tensor = statistic * kept * joints * scale**2 / rates
+        solution: Tensor = (turned * (kept / values)) @ turn.T * joints / rates
         return solution.to(gradient)
 
 

@@ -41,6 +41,8 @@ class Purpose(StrEnum):
     """Which public units or public views a step uses; independent of the private batch."""
     NOISE = "noise"
     """Noise on the clipped sum of a step."""
+    STATISTIC = "statistic"
+    """Noise on a sum over all units that a layer is solved from, in place of many steps."""
     SUBSPACE = "subspace"
     """Which public units a subspace is fitted on; independent of the private batch."""
     AUGMENT = "augment"
@@ -63,6 +65,7 @@ ONCE = frozenset(
         Purpose.PUBLIC_SAMPLER,
         Purpose.SUBSPACE,
         Purpose.NOISE,
+        Purpose.STATISTIC,
         Purpose.RELEASE,
         Purpose.TUNING,
         Purpose.SCORE,

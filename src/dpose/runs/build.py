@@ -144,7 +144,7 @@ def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
             "directions-unsupported",
             f"{config.plan.method} makes no linear correction",
             f"model.directions={choice.directions}",
-            "leave it out, or choose dp-head",
+            "leave it out, or choose dp-head or adassp-head",
         )
     started = bool(first or pretrained)
     check_strategy(strategy, choice.temperature, started=started, model=first is not None)
@@ -286,8 +286,15 @@ def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits
     """
     event = config.plan.bind(units).event
     assert event is not None
-    most = 2 * model.config.joints
+    # a second moment stands in the rows of the correction's own gradient, the constant direction among them
+    most = 2 * model.config.joints - (config.plan.kind.solves > 1)
     directions = config.model.directions or directions_for(units, float(event.sigma), most)
+    if directions > most:
+        raise DposeError(
+            "directions-out-of-range",
+            f"{config.plan.method} has at most {most}",
+            f"model.directions={directions}",
+        )
     made = with_correction(model, directions)
     rng = np.random.default_rng(0)  # of canonical views, without augmentation
 

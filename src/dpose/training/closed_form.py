@@ -1,24 +1,29 @@
-"""Training in one step: a linear layer's weights, solved from one noised sum over all units.
+"""Training by solving: a linear layer's weights, from one noised sum over all units, or from two.
 
     gradient = sources.noised()                        # q = 1, one step: clipped gradients of all units, summed, noised
     weights = model.head.solve(gradient, stddev, n)    # post-processing
 
+    moment = sources.noised(SecondMoment(task))        # the first of two such steps: the features' second moment
+    weights = model.head.solve(gradient, stddev, n, moment)
+
 At weights of 0 the gradient of a squared loss is the statistic of a linear regression, so that nothing else of the data
 is needed to solve it. Releasing such statistics with noise: Vu and Slavkovic 2009, Sheffet 2017, "Differentially
 private ordinary least squares"; their shrinkage: Wang 2018, "Revisiting differentially private linear regression"
-(AdaSSP), whose second moment is private, where here it is that of public units.
+(AdaSSP): its second moment is private, which is the way of two sums; with one sum it is that of public units.
 
-**Guarantee.** That of `dpose.training.step.private_gradient` at a sampling rate of 1 with one step: the Gaussian
-mechanism on the sum of clipped gradients. The solution reads the noised sum, settings and public data alone
-(docs/proofs/dp-head.md).
+**Guarantee.** That of `dpose.training.step.private_gradient` at a sampling rate of 1 with one step or two: the Gaussian
+mechanism on each sum of clipped gradients, both of them one event. The solution reads noised sums, settings and public
+data alone (docs/proofs/dp-head.md).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpose.errors import DposeError
+from dpose.units import WrappedTask
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,29 +37,51 @@ FEWEST_DIRECTIONS = 4
 class Solvable(Protocol):
     """A layer whose weights are solved from the mean gradient at weights of 0."""
 
-    def solve(self, gradient: Tensor, stddev: float, units: int) -> Tensor:
+    def solve(self, gradient: Tensor, stddev: float, units: int, moment: Tensor | None = None) -> Tensor:
         """Return the weights.
 
         Args:
             gradient: The noised mean gradient, of the weights' shape.
             stddev: Standard deviation of the noise on each of its coordinates.
             units: Number of units, public.
+            moment: The noised mean gradient of `moment`, with noise of its own of the same deviation; None if the
+                features' second moment is that of public units.
         """
+
+    def moment(self, outputs: Any) -> Tensor:
+        """Return a loss of each of V views, (V,), whose gradient at any weights is its features' second moment."""
+
+
+class SecondMoment(WrappedTask):
+    """A task whose gradients are the second moments of the features that a layer is solved from."""
+
+    def loss(self, model: Any, params: Mapping[str, Tensor], inputs: Tensor, targets: object) -> Tensor:
+        """The layer's `Solvable.moment` of each of V views, (V,)."""
+        from torch.func import functional_call
+
+        moment: Tensor = model.head.moment(functional_call(model, dict(params), (inputs,)))
+        return moment
 
 
 def solved(sources: Any) -> Params:
-    """Make the step of a method that solves a layer (`dpose.training.step.GradientSources`).
+    """Make a step of a method that solves a layer (`dpose.training.step.GradientSources`).
+
+    Of two steps the first keeps the noised second moment and changes nothing.
 
     Returns:
         What a step of plain gradient descent at rate 1 subtracts from weights of 0 to arrive at the solution.
     """
-    bound = sources.bound
-    ((name, gradient),) = sources.noised().items()
-    layer = solvable(sources.inputs.model)
+    bound, inputs = sources.bound, sources.inputs
+    layer = solvable(inputs.model)
     # sums of clipped gradients are in units of C where they are normalised
     unit = bound.plan.clip_norm if bound.plan.normalise else 1.0
+    if bound.plan.kind.solves > 1 and not sources.state:
+        sources.state = sources.noised(task=SecondMoment(inputs.task))
+        return {name: 0 * moment for name, moment in sources.state.items()}
+    ((name, gradient),) = sources.noised().items()
     stddev = unit * bound.noise_stddev / bound.divisor
-    return {name: -layer.solve(unit * gradient, stddev, bound.n)}
+    moment = {"moment": unit * sources.state[name]} if sources.state else {}
+    return {name: -layer.solve(unit * gradient, stddev, bound.n, **moment)}
 
 
 def solvable(model: Any) -> Solvable:

@@ -43,8 +43,8 @@ class Method:
         pre_clipping: What per-unit gradients are transformed with before they are clipped: coefficients in a "subspace"
             that public units span, or multiplication by "scales" that they give; "" for nothing.
         public_views: Whether gradients of the units' public views are used as they are.
-        solves: Whether a linear layer is solved from one noised sum over all units, in one step
-            (`dpose.training.closed_form`), in directions that are fitted on public units.
+        solves: Number of noised sums over all units that a linear layer is solved from, a step each
+            (`dpose.training.closed_form`), in directions that are fitted on public units; 0 for training.
         protects: What the guarantee covers; for people who are not privacy experts.
         leaves_open: What it does not cover.
         costs: What it needs beyond plain training.
@@ -63,7 +63,7 @@ class Method:
     projects: bool = False
     pre_clipping: Literal["", "subspace", "scales"] = ""
     public_views: bool = False
-    solves: bool = False
+    solves: int = 0
     protects: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
     costs: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Method:
     @property
     def fitted(self) -> bool:
         """Whether something is fitted on gradients of public units."""
-        return self.projects or self.solves or bool(self.pre_clipping)
+        return bool(self.projects or self.solves or self.pre_clipping)
 
     @property
     def fitted_on(self) -> str:
@@ -118,6 +118,7 @@ _PROJECTS = (
     "public units for the subspace, which get no protection and may be in no private unit",
     "a refit of the subspace every few steps, and memory for its directions",
 )
+_DIRECTIONS = "public units for the directions, which get no protection and may be in no private unit"
 _DOUBLES = "a second batch a step, of public views"
 _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
@@ -191,13 +192,22 @@ METHODS: dict[str, Method] = {
             "finds is clipped, summed and noised once, and a linear correction of the joints is solved from the sum",
             update=solved,
             private=True,
-            solves=True,
+            solves=1,
             protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
             leaves_open=(*_POPULATION, "the public units"),
-            costs=(
-                "one pass over the data, forward only",
-                "public units for the directions, which get no protection and may be in no private unit",
-            ),
+            costs=("one pass over the data, forward only", _DIRECTIONS),
+            relations=_EVERY,
+        ),
+        Method(
+            name="adassp-head",
+            summary="two steps: dp-head, for which the products of what the frozen model finds are clipped, summed and "
+            "noised first, so that people who differ from the public ones are not corrected as if they were these",
+            update=solved,
+            private=True,
+            solves=2,
+            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
+            leaves_open=(*_POPULATION, "the public units"),
+            costs=("two passes over the data, forward only", "half of the budget", _DIRECTIONS),
             relations=_EVERY,
         ),
         Method(

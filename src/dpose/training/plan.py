@@ -47,13 +47,14 @@ class TrainingPlan:
     True
 
     Attributes:
-        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, dp-head, fdp-sgd, fpdp-sgd, public-only or non-private. A
+        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, dp-head, adassp-head, fdp-sgd, fpdp-sgd, public-only or
+            non-private. A
             name in `METHODS`: pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales before it;
-            dp-head solves a linear correction; fdp-sgd and fpdp-sgd protect features.
+            dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features.
         epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
         delta: The probability that the bound may fail, below 1 / number of units.
         epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size). dp-head takes one
-            pass in one step, whatever this and `expected_batch_size` are.
+            pass in one step, adassp-head two in two, whatever this and `expected_batch_size` are.
         steps: Overrides `epochs`.
         expected_batch_size: Units in a Poisson batch on average. The divisor of every noised sum.
         clip_norm: The clipping norm C, the bound on a unit's gradient.
@@ -146,10 +147,10 @@ class TrainingPlan:
                 "subspace.kind",
                 "choose public, or identity as a control",
             )
-        if self.kind.solves and (self.steps or 1) > 1:
+        if self.kind.solves and self.steps not in (None, self.kind.solves):
             raise DposeError(
                 "steps-of-one-step-method",
-                f"{self.method} takes one step over all units",
+                f"{self.method} takes {self.kind.solves} step{'s' * (self.kind.solves > 1)} over all units",
                 f"plan.steps={self.steps}",
                 "leave it out",
             )
@@ -301,7 +302,7 @@ class TrainingPlan:
             )
         batch = n if self.kind.solves else self.expected_batch_size
         rate = min(1.0, batch / n)
-        steps = 1 if self.kind.solves else self.steps or math.ceil(self.epochs * n / min(batch, n))
+        steps = self.kind.solves or self.steps or math.ceil(self.epochs * n / min(batch, n))
         if not self.kind.private:
             return BoundPlan(self, n, rate, steps, None, None)
         assert self.delta is not None

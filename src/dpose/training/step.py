@@ -67,6 +67,7 @@ class StepInputs:
         numbers: Of each unit, the number that says which process computes it (`dpose.privacy.merged.first_entries`);
             None for its own.
         replayed: What micro-batches are replayed by, on a GPU; None if each is computed call by call.
+        purpose: Of the stream that noise is drawn from.
     """
 
     task: Task
@@ -80,6 +81,7 @@ class StepInputs:
     transform: PreClipping | None = None
     numbers: Sequence[int] | None = None
     replayed: ReplayedSums | None = None
+    purpose: Purpose = Purpose.NOISE
 
     @property
     def device(self) -> torch.device:
@@ -182,14 +184,17 @@ class GradientSources:
             gradient = self.projected(gradient)
         return self.with_public(gradient) if kind.public_views else gradient
 
-    def noised(self, transform: PreClipping | None = None) -> Params:
+    def noised(self, transform: PreClipping | None = None, task: Task | None = None) -> Params:
         """The noised mean gradient of a Poisson sample of the run's units (`private_gradient`).
 
         Args:
             transform: Of each unit's gradient before it is clipped. **Guarantee**: it may be made of other parts and of
                 `state` alone, and maps each unit by itself.
+            task: Whose loss it is the gradient of, in place of the run's own.
         """
         inputs = replace(self._once("noised gradient", self.private), transform=transform)
+        if task is not None:  # what is replayed is the run's own loss
+            inputs = replace(inputs, task=task, replayed=None)
         with only_gradients(inputs.model):
             gradient = private_gradient(inputs, self._params, self._step, self._chain)
         self._found.shown["noisy_gradient_norm"] = global_norm(gradient)
@@ -283,7 +288,7 @@ def private_gradient(
     like = inputs.transform.like(params) if inputs.transform else params
     noise: Stream | DrawnAhead | None = None
     if ranks.first:
-        noise = inputs.noise.stream(Purpose.NOISE, step, context)
+        noise = inputs.noise.stream(inputs.purpose, step, context)
         # on a GPU a thread draws this step's noise while its sums are computed, and no other step's
         noise = noise_ahead(like, bound.event, noise) if inputs.replayed else noise
     # padded: a unit is computed in one and the same shape, whatever else was sampled
@@ -480,6 +485,8 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
         if kind.private:
             own: UnitDataset = ResidualViews(views) if views and noised is not task else data
             private = over(noised, copied(own), b"private", kept=own is data)
+            if kind.solves:
+                private = replace(private, purpose=Purpose.STATISTIC)
         if not kind.private or views:
             plain = over(task, copied(views or data), b"plain", kept=views is None)
         if kind.projects or kind.pre_clipping:

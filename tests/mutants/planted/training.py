@@ -207,6 +207,32 @@ def one_step_as_a_batch(patch: Patches) -> None:
     )
 
 
+def noise_of_another_method(patch: Patches) -> None:
+    shared = patch.get("dpose.privacy.noise:Purpose").NOISE
+    patch.seen_by("dpose.training.step", "Purpose.STATISTIC", lambda _: shared)
+
+
+def two_sums_at_the_price_of_one(patch: Patches) -> None:
+    patch.seen_by(
+        "dpose.training.plan",
+        "calibrate",
+        lambda original: lambda *args, **kw: original(*args, **{**kw, "steps": 1}),
+        within="TrainingPlan.bind",
+    )
+
+
+def second_moment_not_clipped(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def part(inputs: Any, params: Any, batch: Any, *more: Any) -> Any:
+            found = original(inputs, params, batch, *more)
+            twice = type(inputs.task).__name__ == "SecondMoment"
+            return {name: 2 * value for name, value in found.items()} if twice else found
+
+        return part
+
+    patch.replace("dpose.training.step:clipped_part", make)
+
+
 def directions_of_private_people(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         from dpose.runs import build
@@ -224,6 +250,23 @@ ONE_STEP = (
         "dp-head: a step over all units is accounted for as one over a sample",
         one_step_as_a_batch,
         ("training/test_closed_form.py::test_every_unit_is_in_the_sum_whatever_the_batch_size_says",),
+    ),
+    Planted(
+        "dp-head: its noise is drawn from the stream of another method's",
+        noise_of_another_method,
+        ("training/test_closed_form.py::test_its_noise_has_a_purpose_of_its_own_and_is_drawn_once",),
+    ),
+    Planted(
+        "adassp-head: two sums are accounted for as one",
+        two_sums_at_the_price_of_one,
+        ("training/test_closed_form.py::test_both_sums_are_bound_beforehand_as_one_event",),
+    ),
+    Planted(
+        "adassp-head: a unit's second moment moves the sum by twice the bound",
+        second_moment_not_clipped,
+        (
+            "training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two[adassp-head]",
+        ),
     ),
     Planted(
         "dp-head: directions are fitted on private people",
