@@ -124,7 +124,7 @@ def steps(preset: str, strategy: str, units: int, device: str, rounds: int) -> d
 
 
 def photographs(folder: Path, count: int) -> None:
-    """Write `count` JPEG pictures of one person each, as large as LSPET's, with COCO's labels; of noise, as time goes."""
+    """Write `count` JPEG pictures of one person each, of noise and as large as LSPET's, with COCO's labels."""
     numbers = np.random.default_rng(0)
     (folder / "train2017").mkdir(parents=True)
     (folder / "annotations").mkdir()
