@@ -15,12 +15,15 @@ from dpose.interpreter import settle_environment  # isort: skip
 settle_environment()  # before torch is imported
 
 import argparse
+import atexit
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -123,10 +126,13 @@ def steps(preset: str, strategy: str, units: int, device: str, rounds: int) -> d
     return row
 
 
-def photographs(folder: Path, count: int) -> None:
-    """Write `count` JPEG pictures of one person each, of noise and as large as LSPET's, with COCO's labels."""
+@functools.cache
+def photographs(count: int) -> Path:
+    """A folder of `count` JPEG pictures of one person each, of noise and as large as LSPET's, with COCO's labels."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     numbers = np.random.default_rng(0)
-    (folder / "train2017").mkdir(parents=True)
+    (folder / "train2017").mkdir()
     (folder / "annotations").mkdir()
     pictures, people = [], []
     for k in range(count):
@@ -143,6 +149,7 @@ def photographs(folder: Path, count: int) -> None:
         people.append(about | {"bbox": box, "keypoints": keypoints, "num_keypoints": 17})
     labels = {"images": pictures, "annotations": people, "categories": [{"id": 1, "name": "person"}]}
     (folder / "annotations" / "person_keypoints_train2017.json").write_text(json.dumps(labels))
+    return folder
 
 
 def training(options: tuple[str, ...], data: Path, seconds: float) -> dict[str, Any]:
@@ -181,7 +188,10 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
         )
     for name, options in TRAININGS.items():
         if given.limit:
-            yield f"training: {name}", lambda o=options: training(o, given.limit, given.seconds / 3)
+            yield (
+                f"training: {name}",
+                lambda o=options: training(o, photographs(given.limit), given.seconds / 3),
+            )
     if importlib.util.find_spec("opacus"):
         yield "opacus", lambda: opacus(given.device)
 
