@@ -201,7 +201,7 @@ class CombinedUnits(UnitDataset, Protocol):
         """The other data."""
 
     def entries(self, index: int, draw: Draw | None = None) -> Sequence[int]:
-        """Whose views a unit has at one load, in order; without `draw` all that it may have."""
+        """The units whose views a unit has at one load, in order; without `draw` all that it may have."""
 
 
 def some_of(items: Sequence[T], draw: Draw) -> list[T]:
