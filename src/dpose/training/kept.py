@@ -62,7 +62,7 @@ class KeptPictures:
         units: Which of them are kept.
         pixels: All patches, (bytes,) uint8.
         places: (P, 3) int64 on the device, where in `pixels` each patch begins, its height and its width.
-        first: Of each person, the first of its patches; -1 for nobody kept.
+        first: Of each person, the first of its patches; -1 where none is kept.
     """
 
     patches: Patches
