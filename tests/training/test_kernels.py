@@ -18,6 +18,25 @@ KINDS = ("reference", "cpu", "gpu")
 EACH = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.fixture(scope="module")
+def interpreter():
+    """Triton 3.6 interprets no kernel beside NumPy 2.5: it takes arrays of one number for numbers."""
+    try:
+        kernels.get("gpu").square_norms(torch.ones(1, 2))
+    except Exception as error:
+        if "0-dimensional" not in str(error):
+            raise
+        return "this Triton's interpreter and this NumPy do not go together"
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(request):
+    called = getattr(request.node, "callspec", None)
+    if called and called.params.get("kind") == "gpu" and (why := request.getfixturevalue("interpreter")):
+        pytest.skip(why)
+
+
 def same(a, b, tolerance=1e-12):
     torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
