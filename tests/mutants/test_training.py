@@ -296,8 +296,8 @@ def public_from_private(monkeypatch, dots):
 def gradients_of_batches(monkeypatch, dots):
     real = subspace.per_unit_gradients
 
-    def averaged(*arguments):
-        return {n: g.mean(0, keepdim=True).expand_as(g).clone() for n, g in real(*arguments).items()}
+    def averaged(*arguments, **named):
+        return {n: g.mean(0, keepdim=True).expand_as(g).clone() for n, g in real(*arguments, **named).items()}
 
     monkeypatch.setattr(subspace, "per_unit_gradients", averaged)
 
