@@ -264,9 +264,7 @@ ONE_STEP = (
     Planted(
         "adassp-head: a unit's second moment moves the sum by twice the bound",
         second_moment_not_clipped,
-        (
-            "training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two[adassp-head]",
-        ),
+        ("training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two",),
     ),
     Planted(
         "dp-head: directions are fitted on private people",
