@@ -136,20 +136,20 @@ class TestKnownSubjects:
             counted(tmp_path, sightings=(Sighting("ann", 0, Fraction(0), Fraction(1)),))
 
     @pytest.mark.parametrize(
-        ("text", "where"),
+        ("text", "code", "where"),
         [
-            ("name,when\nann,0\n", "other columns"),
-            ("subject,source,begin,end\nann,b.mp4,0,1\n", "line 2"),
-            ("subject,source,begin,end\nann,a.mp4,0,1\n,a.mp4,0,1\n", "line 3"),
-            ("subject,source,begin,end\nann,a.mp4,2,1\n", "line 2"),
-            ("subject,source,begin,end\nann,a.mp4,2,25h\n", "line 2"),
-            ("subject,source,begin,end\nann,a.mp4,2\n", "line 2"),
+            ("name,when\nann,0\n", "columns-differ", "other columns"),
+            ("subject,source,begin,end\nann,b.mp4,0,1\n", "source-unknown", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,0,1\n,a.mp4,0,1\n", "name-missing", "line 3"),
+            ("subject,source,begin,end\nann,a.mp4,2,1\n", "times-out-of-range", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,2,25h\n", "times-out-of-range", "line 2"),
+            ("subject,source,begin,end\nann,a.mp4,2\n", "times-out-of-range", "line 2"),
         ],
     )
-    def test_labels_that_say_nothing(self, tmp_path, text, where):
+    def test_labels_that_say_nothing(self, tmp_path, text, code, where):
         file = tmp_path / "seen.csv"
         file.write_text(text)
-        with refused("subjects-malformed", where=where):
+        with refused(f"subjects-{code}", where=where):
             read_sightings(file, ["/films/a.mp4"])
         with refused("subjects-unreadable"):
             read_sightings(tmp_path / "none.csv", [])

@@ -87,18 +87,25 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
         raise DposeError("subjects-unreadable", f"cannot be read ({error})", str(file)) from error
     if table.fieldnames != COLUMNS:
         raise DposeError(
-            "subjects-malformed", "has other columns", str(file), f"let its first line be {','.join(COLUMNS)}"
+            "subjects-columns-differ",
+            "has other columns",
+            str(file),
+            f"let its first line be {','.join(COLUMNS)}",
         )
     found = []
     for line, row in enumerate(rows, 2):
         where = f"{file}, line {line}"
         near = [k for k, name in enumerate(sources) if row["source"] in (name, Path(name).name)]
-        if len(near) != 1 or not row["subject"]:
+        if not row["subject"]:
+            raise DposeError("subjects-name-missing", "names no subject", where)
+        if len(near) != 1:
             raise DposeError(
-                "subjects-malformed", f"names {len(near)} of the sources that are counted, not one", where
+                "subjects-source-unknown",
+                f"names {len(near)} of the sources that are counted, not one",
+                where,
             )
         begin, end = seconds(row["begin"] or "", where), seconds(row["end"] or "", where)
         if not 0 <= begin <= end <= DAY:
-            raise DposeError("subjects-malformed", "begins after its end, or leaves the day", where)
+            raise DposeError("subjects-times-out-of-range", "begins after its end, or leaves the day", where)
         found.append(Sighting(row["subject"], near[0], begin, end))
     return tuple(found)
