@@ -77,8 +77,8 @@ def count(
     """
     from dpose.measure.config import CountConfig
     from dpose.measure.counter import CountRequest
-    from dpose.measure.explain import drowned, explained
     from dpose.measure.plan import whole_day
+    from dpose.measure.statement import drowned, explained
     from dpose.media.live import is_live
 
     preset, colon, chunks = protect.partition(":")
