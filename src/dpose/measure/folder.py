@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -54,20 +54,16 @@ def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacySta
 
     Args:
         folder: It may hold what was shown of the count before.
-        count: The count.
+        count: What it shows now.
         plot: Whether to draw the plot anew, if there is one.
 
     Returns:
         The statement, sealed.
     """
     read = readings(count.plan, count.shown)
-    files = {
-        PLOT: _plot(count.plan, read) if plot or not (folder / PLOT).exists() else _bytes(folder / PLOT),
-        TABLE: _table(count.plan, read).encode(),
-        NUMBERS: _numbers(count, read).encode(),
-    }
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    statement, line = sealed_alone(count.statement, digests)
+    kept = not plot and (folder / PLOT).exists()
+    files = {PLOT: _bytes(folder / PLOT) if kept else _plot(count.plan, read), **_texts(count, read)}
+    statement, line = sealed_alone(count.statement, _digests(files))
     # the numbers last: where they are, all else is, so that a counter that was killed can go on
     for name, data in {STATEMENT: statement.to_json().encode(), SEAL: line, **files}.items():
         write_atomic(folder / name, data)
@@ -132,10 +128,9 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     spent = count.statement.verify()
     seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))
     files = {name: _bytes(folder / name) for name in (NUMBERS, TABLE, PLOT)}
-    seal.check_digests({name: hashlib.sha256(data).hexdigest() for name, data in files.items()}, str(folder))
-    read = readings(count.plan, count.shown)
-    for name, wanted in ((NUMBERS, _numbers(count, read)), (TABLE, _table(count.plan, read))):
-        if files[name] != wanted.encode():
+    seal.check_digests(_digests(files), str(folder))
+    for name, wanted in _texts(count, readings(count.plan, count.shown)).items():
+        if files[name] != wanted:
             raise DposeError(
                 "count-not-of-noise",
                 "holds values that do not follow from its noised numbers",
@@ -153,6 +148,10 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     if count.statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
     return (*lines, *([f"{missing:,} windows are not shown"] if missing else []))
+
+
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def _bytes(file: Path) -> bytes:
@@ -178,34 +177,26 @@ def _moment(day: str, seconds: float) -> str:
         return f"{day}T24:00:00"
 
 
-def _numbers(count: Count, read: Sequence[CountReading]) -> str:
+def _texts(count: Count, read: Sequence[CountReading]) -> dict[str, bytes]:
+    """The table and the numbers, as they are written."""
     windows: list[dict[str, Any]] = []
-    for one in count.shown:
-        begin, end = window_times(count.plan, one.number)
-        values = [reading for reading in read if reading.window == one.number]
-        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
-        windows.append(
-            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
-        )
-    return json_text({"format": FORMAT, "windows": windows, "gaps": [list(g) for g in count.gaps]}, 1) + "\n"
-
-
-def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    for r in read:
-        table.writerow(
-            (
-                *window_times(plan, r.window),
-                r.name,
-                f"{r.value:g}",
-                lower(r.low, 6).replace(",", ""),
-                upper(r.high, 6).replace(",", ""),
-                r.unit,
-            )
+    for one in count.shown:
+        times = window_times(count.plan, one.number)
+        values = [reading for reading in read if reading.window == one.number]
+        for r in values:
+            low, high = lower(r.low, 6).replace(",", ""), upper(r.high, 6).replace(",", "")
+            table.writerow((*times, r.name, f"{r.value:g}", low, high, r.unit))
+        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
+        begin, end = times
+        windows.append(
+            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
         )
-    return text.getvalue()
+    gaps = [list(gap) for gap in count.gaps]
+    numbers = json_text({"format": FORMAT, "windows": windows, "gaps": gaps}, 1) + "\n"
+    return {TABLE: text.getvalue().encode(), NUMBERS: numbers.encode()}
 
 
 def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
