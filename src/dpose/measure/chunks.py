@@ -105,11 +105,7 @@ def chunk_rows(
 ) -> Iterator[tuple[int, Rows | None]]:
     """Number and rows of each chunk that has a frame of its own, in order of time.
 
-    Args:
-        frames: Of one source and one day, in order; they are sampled here.
-        config: The configuration.
-        finder: Of people.
-        posture: What says how somebody stands.
+    The frames are those of one source and one day, in order; they are sampled here.
     """
     open_chunks: dict[int, ChunkWork] = {}
     for frame in sampled(frames, config.rate):

@@ -70,10 +70,6 @@ class Schedule(StatementPart):
                 "count each calendar day by itself",
             )
 
-    def windows(self, window: Fraction) -> range:
-        """Numbers of the windows, from midnight."""
-        return range(math.floor(self.begin / window), math.ceil(self.end / window))
-
 
 @dataclass(frozen=True)
 class Mechanism:
@@ -81,7 +77,7 @@ class Mechanism:
 
     Attributes:
         name: The query's.
-        query: It.
+        query: What it counts.
         most: The largest number that one chunk gives, or people of a histogram.
         frame_most: The largest number of one frame; 0 for a query of chunks.
         event: The noise, and what the day's vector of this query moves at most.
@@ -111,13 +107,9 @@ class Mechanism:
         return np.array([min(value, self.most) for value in values], np.int64)
 
     def noised(self, sums: Counts, source: NoiseSource, place: int, level: int) -> Counts:
-        """Whole numbers with exact noise: one draw for each of them, of a stream that serves this node alone.
+        """A node's sums with exact noise: one draw for each of them, of a stream that serves this node alone.
 
-        Args:
-            sums: The node's sums.
-            source: The noise.
-            place: Number of the node in its level.
-            level: 0 for windows.
+        The node is number `place` of its level; level 0 has the windows.
         """
         stream = source.stream(Purpose.COUNT, place, f"{self.name} {level}".encode())
         if isinstance(self.event, Laplace):
@@ -127,12 +119,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """A configuration bound to a schedule.
-
-    Attributes:
-        config: The configuration.
-        schedule: The schedule.
-    """
+    """A configuration bound to a schedule."""
 
     config: CountConfig
     schedule: Schedule
@@ -151,7 +138,8 @@ class CountPlan:
     @property
     def windows(self) -> range:
         """Numbers of the scheduled windows, from midnight."""
-        return self.schedule.windows(self.config.window)
+        window = self.config.window
+        return range(math.floor(self.schedule.begin / window), math.ceil(self.schedule.end / window))
 
     @property
     def window_chunks(self) -> int:
@@ -218,18 +206,15 @@ class CountPlan:
         """Epsilon of somebody who touches so many chunks, on so many days."""
         return cost(self.events_at(touched, days), self.config.delta, accountant=self.accountant)
 
-    def ticks(self, window: int) -> int:
-        """How many frames of a source are looked at in a window: public, whatever they show."""
-        begin = max(self.schedule.begin, window * self.config.window)
-        end = min(self.schedule.end, (window + 1) * self.config.window)
-        rate = self.config.rate
-        return max(1, math.ceil(end * rate) - math.ceil(begin * rate))
-
     def divisor(self, query: CountQuery, window: int) -> Fraction:
-        """What a window's noised number is divided by to be read."""
-        if query.mean:  # people present in all sources together
-            return Fraction(self.ticks(window))
-        return self.config.rate if query.each_frame else Fraction(1)
+        """What a window's noised number is divided by to be read: public, whatever its frames show."""
+        rate, width = self.config.rate, self.config.window
+        if not query.mean:
+            return rate if query.each_frame else Fraction(1)
+        # the frames of one source that are looked at: the mean is of people present in all sources together
+        begin = max(self.schedule.begin, window * width)
+        end = min(self.schedule.end, (window + 1) * width)
+        return Fraction(max(1, math.ceil(end * rate) - math.ceil(begin * rate)))
 
 
 def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:

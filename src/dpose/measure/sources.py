@@ -53,9 +53,7 @@ def _rendered(source: str) -> Footage:
     scenes = people.day_scenes(int(number or AN_HOUR))
 
     def frames() -> Iterator[TimedFrame]:
-        for scene in scenes:
-            for time, pixels in people.day_frames(scene):
-                yield TimedFrame(time, pixels)
+        return (TimedFrame(*taken) for scene in scenes for taken in people.day_frames(scene))
 
     return Footage(source, source, marks_of([source]), Fraction(0), DAY, frames)
 
@@ -76,5 +74,4 @@ def open_live(sources: Sequence[str], name: str | None) -> Live:
         )
     (place,) = sources
     check_live(place)
-
     return Live(name, partial(live_frames, place))
