@@ -1,8 +1,7 @@
 """A count bound to its public schedule: what is released, with which noise, at which cost, before a frame is read.
 
-    plan = bind_count(config, Schedule("2026-11-27", sources=2, first=0, count=24))
+    plan = bind_count(config, Schedule("2026-11-27", sources=2, begin=Fraction(0), end=DAY))
     plan.mechanisms["falls"].event         # exact discrete noise for all windows of the day
-    statement = count_statement(plan, kind)
 
 All windows and queries of a day are one vector. Each chunk lies in one window, but the stays of one person lie in any
 windows: parallel composition never applies within a day. So every window gets noise for the norm of all chunks that the
@@ -161,25 +160,25 @@ class CountPlan:
         limit, share = config.most[name], len(config.queries)
         most = limit * config.chunk_frames if query.each_frame else limit
         levels = len(self.windows).bit_length() if config.totals and not query.each_frame else 1
-        l1, squared = self._moved(name, most, touched, levels)
+        moved = self._moved(name, most, touched, levels)
         if config.delta:
-            wanted = squared * share / (2 * Fraction(zcdp_budget(float(config.epsilon), config.delta)))
+            wanted = moved * share / (2 * Fraction(zcdp_budget(float(config.epsilon), config.delta)))
             # a deviation that is a whole number is drawn fastest
-            event: ExactEvent = Gaussian(Fraction((math.isqrt(math.ceil(wanted) - 1) + 1) ** 2), squared)
+            event: ExactEvent = Gaussian(Fraction((math.isqrt(math.ceil(wanted) - 1) + 1) ** 2), moved)
             too_large = wanted > MAX_SCALE**2
         else:
-            event = Laplace(l1 / (config.epsilon / share), l1)
+            event = Laplace(moved / (config.epsilon / share), moved)
             too_large = event.scale > MAX_SCALE
         if too_large:
             raise DposeError("noise-too-large", "the noise would be beyond all numbers", name, "count less")
         return Mechanism(name, query, most, limit if query.each_frame else 0, event, levels)
 
-    def _moved(self, name: str, most: int, touched: int, levels: int) -> tuple[Fraction, Fraction]:
+    def _moved(self, name: str, most: int, touched: int, levels: int) -> Fraction:
+        """How far the day's vector of a query moves, in L1 norm; where noise is Gaussian, in squared L2 norm."""
         moved = Moved.of_histogram(most) if QUERIES[name].bins else Moved.of_sums(most)
-        return (
-            Fraction(moved.in_l1(touched, levels)),
-            Fraction(moved.in_l2_squared(touched, self.window_chunks, levels)),
-        )
+        if self.config.delta:
+            return Fraction(moved.in_l2_squared(touched, self.window_chunks, levels))
+        return Fraction(moved.in_l1(touched, levels))
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
@@ -190,11 +189,11 @@ class CountPlan:
         """The same noise against the change of so many chunks, on so many days that are counted with this plan."""
         events: list[ExactEvent] = []
         for name, own in self.mechanisms.items():
-            l1, squared = self._moved(name, own.most, touched, own.levels)
+            moved = self._moved(name, own.most, touched, own.levels)
             if isinstance(own.event, Laplace):
-                events.append(Laplace(own.event.scale, l1, steps=days))
+                events.append(Laplace(own.event.scale, moved, steps=days))
             else:
-                events.append(Gaussian(own.event.variance, squared, steps=days))
+                events.append(Gaussian(own.event.variance, moved, steps=days))
         return tuple(events)
 
     @property
@@ -224,8 +223,7 @@ def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:
         DposeError: the schedule leaves its day, or the noise would be too large.
     """
     plan = CountPlan(config, schedule)
-    spent = cost(plan.events, config.delta, accountant=plan.accountant)
-    if spent > config.epsilon:
+    if (spent := plan.cost_at(plan.touched)) > config.epsilon:
         raise DposeError("budget-too-small", f"the day costs {float(spent)}, above epsilon", "epsilon")
     return plan
 
