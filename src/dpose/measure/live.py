@@ -1,6 +1,6 @@
 """Live counts: a day is charged when it begins, a window is claimed, noised and written at its end and a fixed lag.
 
-    count_live(Live("ward-3", frames), config, Path("counts"), finder)
+    count_live(Live("ward-3", frames), CountRequest(config), Path("counts"), finder)
 
 Each day has a folder of its own. One thread reads frames and works on chunks; this one waits for the public schedule
 and for nothing else. A counter that is stopped goes on where the account says that it stopped: a window is shown once,
@@ -216,7 +216,11 @@ def _count_day(
                 if until is not None and end > until:
                     break
                 clock.wait_until(end + 2 * config.chunk)
-                _collect(work, windows, plan, day, number)
+                # chunks that are ready; of windows that were shown, and of other days, none
+                while not work.rows.empty():
+                    when, chunk, rows = work.rows.get()
+                    if when == day and int(chunk * config.chunk / config.window) >= number:
+                        windows.add(0, chunk, rows)
                 if not claim_window(entry.id, number):
                     continue
                 gaps = tuple(dict.fromkeys((*before.gaps, *work.gaps(day))))
@@ -249,12 +253,3 @@ def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
             "bring the account back",
         )
     return count
-
-
-def _collect(work: _Work, windows: Windows, plan: CountPlan, day: int, number: int) -> None:
-    """Add the chunks that are ready to their windows; of windows that were shown, and of other days, nothing."""
-    with contextlib.suppress(queue.Empty):
-        while True:
-            when, chunk, rows = work.rows.get_nowait()
-            if when == day and int(chunk * plan.config.chunk / plan.config.window) >= number:
-                windows.add(0, chunk, rows)
