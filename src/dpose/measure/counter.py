@@ -1,6 +1,6 @@
 """Counting, from the charge to the folder: nothing is looked at before the account has the day's epsilon.
 
-    count_files([Path("ward.mp4")], config, Path("counts"))
+    count_footage([file_footage(Path("ward.mp4"), Fraction(0))], CountRequest(config), Path("counts"), finder)
 
 **Guarantee.** The day is charged once, at the noise of its plan, before a frame is counted (docs/proofs/odometer.md,
 docs/proofs/counts.md); a window is claimed in the account before its noise is drawn, and so shown once or not at all,

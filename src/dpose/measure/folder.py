@@ -1,6 +1,6 @@
 """The folder of a count: numbers as JSON and CSV, a plot, the statement and its seal; and whether it holds.
 
-    write_folder(folder, plan, statement, shown)
+    write_folder(folder, Count(plan, statement, shown))
     for line in verify_folder(folder): print(line)
 
 Nothing else of a video is ever written: no frame, crop, track or pose.
@@ -163,8 +163,8 @@ def _bytes(file: Path) -> bytes:
 
 def window_times(plan: CountPlan, window: int) -> tuple[str, str]:
     """When a window begins and ends; days whose name is no date are counted from "00:00:00" on."""
-    width = plan.config.window
-    return tuple(_moment(plan.schedule.day, float(k * width)) for k in (window, window + 1))  # type: ignore[return-value]
+    day, width = plan.schedule.day, plan.config.window
+    return _moment(day, float(window * width)), _moment(day, float((window + 1) * width))
 
 
 def _moment(day: str, seconds: float) -> str:
@@ -203,12 +203,8 @@ def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
     from dpose.report.windows import BarPanel, window_bars
 
     hours = float(plan.config.window) / 3600
-    panels = [
-        BarPanel(
-            "\n".join(dict.fromkeys((name, rows[0].unit))),
-            [(row.window * hours, row.value, row.low, row.high) for row in rows],
-        )
-        for name in dict.fromkeys(reading.name for reading in read)
-        for rows in [[reading for reading in read if reading.name == name]]
-    ]
+    series: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
+    for r in read:
+        series.setdefault((r.name, r.unit), []).append((r.window * hours, r.value, r.low, r.high))
+    panels = [BarPanel("\n".join(dict.fromkeys(title)), rows) for title, rows in series.items()]
     return window_bars(plan.schedule.day, panels, hours)
