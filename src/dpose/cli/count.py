@@ -11,6 +11,7 @@ import typer
 from dpose.cli.options import Settings, option, plain_console
 from dpose.cli.release_options import ABOUT_CLASS, about_of
 from dpose.errors import DposeError
+from dpose.files import check_free
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,10 +121,7 @@ def _count_files(
     from dpose.measure.subjects import read_sightings
     from dpose.runs.annotate import bundled_predictor
 
-    if out.exists():
-        raise DposeError(
-            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
-        )
+    check_free(out)
     footage = open_footage(sources, files.start)
     if files.subjects:
         sightings = read_sightings(files.subjects, [one.name for one in footage])
