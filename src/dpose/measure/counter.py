@@ -180,15 +180,7 @@ def count_footage(
 
     **Guarantee.** As `dpose.measure.plan`, if the folder alone is shown.
 
-    Args:
-        footage: The sources.
-        request: What is to be counted.
-        out: The folder, which does not exist.
-        finder: Of people.
-        progress: Called with the seconds of footage that were counted so far.
-
-    Returns:
-        The statement, sealed.
+    `progress` is called with the seconds of footage that were counted so far. The statement is returned sealed.
 
     Raises:
         DposeError: the folder exists, the footage leaves its day, is named twice or was counted before, or a budget

@@ -50,15 +50,9 @@ class Count:
 
 
 def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacyStatement:
-    """Write a count, each file beside and renamed.
+    """Write a count, each file beside and renamed, over what was shown of it before; return the sealed statement.
 
-    Args:
-        folder: It may hold what was shown of the count before.
-        count: What it shows now.
-        plot: Whether to draw the plot anew, if there is one.
-
-    Returns:
-        The statement, sealed.
+    Without `plot`, a plot that is there stays as it is.
     """
     read = readings(count.plan, count.shown)
     kept = not plot and (folder / PLOT).exists()
@@ -116,8 +110,7 @@ def _check_shape(plan: CountPlan, shown: ShownWindow) -> None:
 def verify_folder(folder: Path) -> tuple[str, ...]:
     """Check a count: its statement adds up and follows from what it records, its files are those that were sealed.
 
-    Returns:
-        What was found, ready to print.
+    It returns what was found, ready to print.
 
     Raises:
         DposeError: something is missing, altered or does not add up.

@@ -85,14 +85,8 @@ def count_live(
 ) -> None:
     """Count a live source until it is stopped (Ctrl-C), day after day.
 
-    Args:
-        source: Where frames come from.
-        request: What is to be counted.
-        out: The folder of the days' folders.
-        finder: Of people.
-        until: Seconds after the first midnight at which to stop; None for never.
-        clock: Another one, of tests.
-        tell: Receives a line for each window that was written.
+    The folder `out` gets one for each day. `until` is when to stop, seconds after the first midnight; `tell` receives a
+    line for each window that was written.
 
     Raises:
         DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.

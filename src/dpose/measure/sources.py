@@ -24,11 +24,7 @@ AN_HOUR = 2
 
 
 def open_footage(sources: Sequence[str], start: str) -> list[Footage]:
-    """The recorded footage of one day that some sources name.
-
-    Args:
-        sources: Files, folders or `FILMS`.
-        start: When files begin, after midnight.
+    """The recorded footage of one day: files that begin at `start` after midnight, folders of them, or `FILMS`.
 
     Raises:
         DposeError: a source names no video, or cannot be read.

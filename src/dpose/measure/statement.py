@@ -105,10 +105,7 @@ def recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
 
 
 def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
-    """Refuse a statement that is not the one that follows from its record.
-
-    Returns:
-        The plan.
+    """The plan of a statement that is the one that follows from its record.
 
     Raises:
         DposeError: something differs; names it.

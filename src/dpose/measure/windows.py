@@ -67,12 +67,9 @@ class Windows:
         self._last: dict[int, int] = {}
 
     def add(self, source: int, chunk: int, rows: Mapping[str, Sequence[int]] | None) -> None:
-        """Add a chunk's rows to the sums of its window, clamped to their declared ranges.
+        """Add a chunk's rows by query to the sums of its window, clamped to their declared ranges.
 
-        Args:
-            source: Number of the source.
-            chunk: From midnight; of each source in order of time.
-            rows: By query; None if the chunk failed.
+        Chunks, by number from midnight, come in order of time for each source; one that failed has None for rows.
 
         Raises:
             RuntimeError: the chunk was added before, or its window is not one of the schedule.
