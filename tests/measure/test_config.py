@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from dpose.measure.config import CountConfig, seconds
-from dpose.measure.explain import drowned
 from dpose.measure.plan import Schedule, bind_count, whole_day
+from dpose.measure.statement import drowned
 from refusals import refused
 
 

@@ -11,6 +11,7 @@ import typer
 from dpose.cli.options import Settings, option, plain_console
 from dpose.cli.release_options import ABOUT_CLASS, about_of
 from dpose.errors import DposeError
+from dpose.files import check_free
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,8 +78,8 @@ def count(
     """
     from dpose.measure.config import CountConfig
     from dpose.measure.counter import CountRequest
-    from dpose.measure.explain import drowned, explained
     from dpose.measure.plan import whole_day
+    from dpose.measure.statement import drowned, explained
     from dpose.media.live import is_live
 
     preset, colon, chunks = protect.partition(":")
@@ -120,10 +121,7 @@ def _count_files(
     from dpose.measure.subjects import read_sightings
     from dpose.runs.annotate import bundled_predictor
 
-    if out.exists():
-        raise DposeError(
-            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
-        )
+    check_free(out)
     footage = open_footage(sources, files.start)
     if files.subjects:
         sightings = read_sightings(files.subjects, [one.name for one in footage])

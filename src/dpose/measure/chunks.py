@@ -38,13 +38,9 @@ Rows = Mapping[str, Sequence[int]]
 
 
 class ChunkWork:
-    """One chunk: what is found in the frames that it sees.
+    """One chunk, by its number from midnight: what is found in the frames that it sees.
 
-    Args:
-        finder: Never called itself; a copy of it is, so that nothing is left of one chunk for another.
-        config: The configuration.
-        number: The chunk's, from midnight.
-        posture: What says how somebody stands.
+    The finder is never called itself; a copy of it is, so that nothing is left of one chunk for another.
     """
 
     def __init__(self, finder: PeopleFinder, config: CountConfig, number: int, posture: Posture) -> None:
@@ -74,8 +70,8 @@ class ChunkWork:
             return None
         with contextlib.suppress(Exception):  # as for a frame
             seen = Seen(self.start, self._frames)
-            rows = {name: QUERIES[name].row(seen, self._config.rules) for name in self._config.queries}
-            return {name: [int(value) for value in row] for name, row in rows.items()}
+            rules, names = self._config.rules, self._config.queries
+            return {name: [int(value) for value in QUERIES[name].row(seen, rules)] for name in names}
         return None
 
     def _seen(self, time: Fraction, pixels: NDArray[np.uint8]) -> SeenFrame:
@@ -105,11 +101,7 @@ def chunk_rows(
 ) -> Iterator[tuple[int, Rows | None]]:
     """Number and rows of each chunk that has a frame of its own, in order of time.
 
-    Args:
-        frames: Of one source and one day, in order; they are sampled here.
-        config: The configuration.
-        finder: Of people.
-        posture: What says how somebody stands.
+    The frames are those of one source and one day, in order; they are sampled here.
     """
     open_chunks: dict[int, ChunkWork] = {}
     for frame in sampled(frames, config.rate):

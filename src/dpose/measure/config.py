@@ -8,7 +8,6 @@ The line of a field under "Attributes:" reads as a line of `--help`. `of` takes 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -82,7 +81,20 @@ class CountConfig(StatementPart):
     subject_chunks: Positive | None
 
     def __post_init__(self) -> None:
-        _check_queries(self.queries, self.most)
+        known = ", ".join(QUERIES)
+        if not self.queries or len(set(self.queries)) < len(self.queries):
+            raise DposeError("queries-missing", "name each query once", "query", f"known are {known}")
+        for name in (*self.queries, *self.most):
+            if name not in QUERIES:
+                near = did_you_mean(name, QUERIES)
+                raise DposeError(
+                    "query-unknown",
+                    f"no query is called {name[:40]!r}",
+                    "query",
+                    near or f"known are {known}",
+                )
+        if extra := set(self.most) - set(self.queries):
+            raise DposeError("query-not-counted", "has a range and is not counted", f"most.{min(extra)}")
         if not 0 < self.epsilon <= MOST_EPSILON:
             raise DposeError("epsilon-out-of-range", f"must lie in (0, {MOST_EPSILON:,}]", "epsilon")
         if self.delta:
@@ -130,8 +142,8 @@ class CountConfig(StatementPart):
         """The configuration that options give; what is left out or None is the default."""
         values = {name: value for name, value in given.items() if value is not None}
         queries = tuple(word.strip() for word in str(values.pop("queries", "")).split(",") if word.strip())
-        most = dict(values.pop("most", {}))
-        _check_queries(queries, most)
+        most = {name: QUERIES[name].most for name in queries if name in QUERIES}
+        most |= values.pop("most", {})
         window = seconds(values.pop("window", "1h"), "window")
         chunk = values.pop("chunk", "")
         points = {name: _polygon(values.pop(name, ""), name) for name in ("line", "floor")}
@@ -148,7 +160,7 @@ class CountConfig(StatementPart):
             "delta": float(parse_exact(str(values.pop("delta", 0)), "delta")),
             "chunk": seconds(chunk, "chunk") if chunk != "" else min(CHUNK, window),
             "rate": parse_exact(str(values.pop("rate", 2)), "rate"),
-            "most": {name: _whole(most.get(name, QUERIES[name].most), f"most.{name}") for name in queries},
+            "most": {name: _whole(value, f"most.{name}") for name, value in most.items()},
             "totals": bool(values.pop("totals", False)),
             "line": points["line"] or _polygon("0.5,0 0.5,1", "line"),
             "masks": tuple(_polygon(mask, "masks") for mask in masks if mask.strip()),
@@ -219,17 +231,3 @@ def _polygon(text: str, where: str) -> tuple[Point, ...]:
             raise DposeError("point-out-of-range", f"{word}: shares of the frame lie between 0 and 1", where)
         points.append(point)
     return tuple(points)
-
-
-def _check_queries(queries: tuple[str, ...], most: Mapping[str, Any]) -> None:
-    known = ", ".join(QUERIES)
-    if not queries or len(set(queries)) < len(queries):
-        raise DposeError("queries-missing", "name each query once", "query", f"known are {known}")
-    for name in (*queries, *most):
-        if name not in QUERIES:
-            near = did_you_mean(name, QUERIES)
-            raise DposeError(
-                "query-unknown", f"no query is called {name[:40]!r}", "query", near or f"known are {known}"
-            )
-    if extra := set(most) - set(queries):
-        raise DposeError("query-not-counted", "has a range and is not counted", f"most.{min(extra)}")

@@ -1,6 +1,6 @@
 """Counting, from the charge to the folder: nothing is looked at before the account has the day's epsilon.
 
-    count_files([Path("ward.mp4")], config, Path("counts"))
+    count_footage([file_footage(Path("ward.mp4"), Fraction(0))], CountRequest(config), Path("counts"), finder)
 
 **Guarantee.** The day is charged once, at the noise of its plan, before a frame is counted (docs/proofs/odometer.md,
 docs/proofs/counts.md); a window is claimed in the account before its noise is drawn, and so shown once or not at all,
@@ -22,7 +22,7 @@ import numpy as np
 
 from dpose.account import Charge, State, charge_all, charges, committing, last_window
 from dpose.errors import DposeError
-from dpose.files import file_digest, folder_beside
+from dpose.files import check_free, file_digest, folder_beside
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import NUMBERS, Count, write_folder
@@ -115,15 +115,9 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
 def count_charge(
     plan: CountPlan, name: str, marks: Marks, folder: Path, *, seeded: bool = False, own_id: str = ""
 ) -> Charge:
-    """What a day's count takes from its sources.
+    """What a day's count takes from its sources: of noise from a seed, more than any bound.
 
-    Args:
-        plan: The plan.
-        name: Of the sources, for readers.
-        marks: What the sources are for the account.
-        folder: Of its results.
-        seeded: Whether the noise comes from a seed: nothing bounds what is told then.
-        own_id: The name of a charge that goes on; another one by default.
+    `own_id` is the name of a charge that goes on; another one by default.
     """
     config = plan.config
     return Charge(
@@ -186,23 +180,13 @@ def count_footage(
 
     **Guarantee.** As `dpose.measure.plan`, if the folder alone is shown.
 
-    Args:
-        footage: The sources.
-        request: What is to be counted.
-        out: The folder, which does not exist.
-        finder: Of people.
-        progress: Called with the seconds of footage that were counted so far.
-
-    Returns:
-        The statement, sealed.
+    `progress` is called with the seconds of footage that were counted so far. The statement is returned sealed.
 
     Raises:
-        DposeError: the folder exists, the footage leaves its day or was counted before, or a budget would be passed.
+        DposeError: the folder exists, the footage leaves its day, is named twice or was counted before, or a budget
+            would be passed.
     """
-    if out.exists():
-        raise DposeError(
-            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
-        )
+    check_free(out)
     config, seeded = request.config, request.seed is not None
     if bool(config.subject_chunks) != bool(request.sightings):
         raise DposeError(
@@ -211,10 +195,15 @@ def count_footage(
             "--subjects",
             "say --protect subject:K and --subjects FILE",
         )
+    if len({one.digest for one in footage}) < len(footage):
+        raise DposeError(
+            "source-named-twice", "names the same footage twice", footage[0].name, "name each source once"
+        )
     begin, end = min(one.begin for one in footage), max(one.end for one in footage)
     plan = bind_count(config, Schedule(request.day, len(footage), begin, end))
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
-    entry = count_charge(plan, names, marks_union(footage), out, seeded=seeded)
+    marks = np.unique(np.concatenate([one.marks for one in footage]))
+    entry = count_charge(plan, names, marks, out, seeded=seeded)
     with charged(entry, again=request.again) as outputs:
         key = Key.fresh() if request.seed is None else Key.from_seed(request.seed)
         windows, done = Windows(plan, AesNoise(key)), Fraction(0)
@@ -230,16 +219,3 @@ def count_footage(
             sealed = write_folder(folder, Count(plan, statement, shown))
             outputs.append(file_digest(folder / NUMBERS))
     return replace(statement, seal=sealed.seal)
-
-
-def marks_union(footage: Sequence[Footage]) -> Marks:
-    """What all sources are for the account, together.
-
-    Raises:
-        DposeError: two of them are the same footage.
-    """
-    if len({one.digest for one in footage}) < len(footage):
-        raise DposeError(
-            "source-named-twice", "names the same footage twice", footage[0].name, "name each source once"
-        )
-    return np.unique(np.concatenate([one.marks for one in footage]))

@@ -1,6 +1,6 @@
 """The folder of a count: numbers as JSON and CSV, a plot, the statement and its seal; and whether it holds.
 
-    write_folder(folder, plan, statement, shown)
+    write_folder(folder, Count(plan, statement, shown))
     for line in verify_folder(folder): print(line)
 
 Nothing else of a video is ever written: no frame, crop, track or pose.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -50,24 +50,14 @@ class Count:
 
 
 def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacyStatement:
-    """Write a count, each file beside and renamed.
+    """Write a count, each file beside and renamed, over what was shown of it before; return the sealed statement.
 
-    Args:
-        folder: It may hold what was shown of the count before.
-        count: The count.
-        plot: Whether to draw the plot anew, if there is one.
-
-    Returns:
-        The statement, sealed.
+    Without `plot`, a plot that is there stays as it is.
     """
     read = readings(count.plan, count.shown)
-    files = {
-        PLOT: _plot(count.plan, read) if plot or not (folder / PLOT).exists() else _bytes(folder / PLOT),
-        TABLE: _table(count.plan, read).encode(),
-        NUMBERS: _numbers(count, read).encode(),
-    }
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    statement, line = sealed_alone(count.statement, digests)
+    kept = not plot and (folder / PLOT).exists()
+    files = {PLOT: _bytes(folder / PLOT) if kept else _plot(count.plan, read), **_texts(count, read)}
+    statement, line = sealed_alone(count.statement, _digests(files))
     # the numbers last: where they are, all else is, so that a counter that was killed can go on
     for name, data in {STATEMENT: statement.to_json().encode(), SEAL: line, **files}.items():
         write_atomic(folder / name, data)
@@ -120,8 +110,7 @@ def _check_shape(plan: CountPlan, shown: ShownWindow) -> None:
 def verify_folder(folder: Path) -> tuple[str, ...]:
     """Check a count: its statement adds up and follows from what it records, its files are those that were sealed.
 
-    Returns:
-        What was found, ready to print.
+    It returns what was found, ready to print.
 
     Raises:
         DposeError: something is missing, altered or does not add up.
@@ -132,10 +121,9 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     spent = count.statement.verify()
     seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))
     files = {name: _bytes(folder / name) for name in (NUMBERS, TABLE, PLOT)}
-    seal.check_digests({name: hashlib.sha256(data).hexdigest() for name, data in files.items()}, str(folder))
-    read = readings(count.plan, count.shown)
-    for name, wanted in ((NUMBERS, _numbers(count, read)), (TABLE, _table(count.plan, read))):
-        if files[name] != wanted.encode():
+    seal.check_digests(_digests(files), str(folder))
+    for name, wanted in _texts(count, readings(count.plan, count.shown)).items():
+        if files[name] != wanted:
             raise DposeError(
                 "count-not-of-noise",
                 "holds values that do not follow from its noised numbers",
@@ -155,6 +143,10 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     return (*lines, *([f"{missing:,} windows are not shown"] if missing else []))
 
 
+def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
 def _bytes(file: Path) -> bytes:
     try:
         return file_bytes(file)
@@ -164,8 +156,8 @@ def _bytes(file: Path) -> bytes:
 
 def window_times(plan: CountPlan, window: int) -> tuple[str, str]:
     """When a window begins and ends; days whose name is no date are counted from "00:00:00" on."""
-    width = plan.config.window
-    return tuple(_moment(plan.schedule.day, float(k * width)) for k in (window, window + 1))  # type: ignore[return-value]
+    day, width = plan.schedule.day, plan.config.window
+    return _moment(day, float(window * width)), _moment(day, float((window + 1) * width))
 
 
 def _moment(day: str, seconds: float) -> str:
@@ -178,46 +170,34 @@ def _moment(day: str, seconds: float) -> str:
         return f"{day}T24:00:00"
 
 
-def _numbers(count: Count, read: Sequence[CountReading]) -> str:
+def _texts(count: Count, read: Sequence[CountReading]) -> dict[str, bytes]:
+    """The table and the numbers, as they are written."""
     windows: list[dict[str, Any]] = []
-    for one in count.shown:
-        begin, end = window_times(count.plan, one.number)
-        values = [reading for reading in read if reading.window == one.number]
-        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
-        windows.append(
-            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
-        )
-    return json_text({"format": FORMAT, "windows": windows, "gaps": [list(g) for g in count.gaps]}, 1) + "\n"
-
-
-def _table(plan: CountPlan, read: Sequence[CountReading]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    for r in read:
-        table.writerow(
-            (
-                *window_times(plan, r.window),
-                r.name,
-                f"{r.value:g}",
-                lower(r.low, 6).replace(",", ""),
-                upper(r.high, 6).replace(",", ""),
-                r.unit,
-            )
+    for one in count.shown:
+        times = window_times(count.plan, one.number)
+        values = [reading for reading in read if reading.window == one.number]
+        for r in values:
+            low, high = lower(r.low, 6).replace(",", ""), upper(r.high, 6).replace(",", "")
+            table.writerow((*times, r.name, f"{r.value:g}", low, high, r.unit))
+        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
+        begin, end = times
+        windows.append(
+            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
         )
-    return text.getvalue()
+    gaps = [list(gap) for gap in count.gaps]
+    numbers = json_text({"format": FORMAT, "windows": windows, "gaps": gaps}, 1) + "\n"
+    return {TABLE: text.getvalue().encode(), NUMBERS: numbers.encode()}
 
 
 def _plot(plan: CountPlan, read: Sequence[CountReading]) -> bytes:
     from dpose.report.windows import BarPanel, window_bars
 
     hours = float(plan.config.window) / 3600
-    panels = [
-        BarPanel(
-            "\n".join(dict.fromkeys((name, rows[0].unit))),
-            [(row.window * hours, row.value, row.low, row.high) for row in rows],
-        )
-        for name in dict.fromkeys(reading.name for reading in read)
-        for rows in [[reading for reading in read if reading.name == name]]
-    ]
+    series: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
+    for r in read:
+        series.setdefault((r.name, r.unit), []).append((r.window * hours, r.value, r.low, r.high))
+    panels = [BarPanel("\n".join(dict.fromkeys(title)), rows) for title, rows in series.items()]
     return window_bars(plan.schedule.day, panels, hours)

@@ -1,6 +1,6 @@
 """Live counts: a day is charged when it begins, a window is claimed, noised and written at its end and a fixed lag.
 
-    count_live(Live("ward-3", frames), config, Path("counts"), finder)
+    count_live(Live("ward-3", frames), CountRequest(config), Path("counts"), finder)
 
 Each day has a folder of its own. One thread reads frames and works on chunks; this one waits for the public schedule
 and for nothing else. A counter that is stopped goes on where the account says that it stopped: a window is shown once,
@@ -85,14 +85,8 @@ def count_live(
 ) -> None:
     """Count a live source until it is stopped (Ctrl-C), day after day.
 
-    Args:
-        source: It.
-        request: What is to be counted.
-        out: The folder of the days' folders.
-        finder: Of people.
-        until: Seconds after the first midnight at which to stop; None for never.
-        clock: The clock.
-        tell: Receives a line for each window that was written.
+    The folder `out` gets one for each day. `until` is when to stop, seconds after the first midnight; `tell` receives a
+    line for each window that was written.
 
     Raises:
         DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.
@@ -101,23 +95,17 @@ def count_live(
         raise DposeError(
             "subjects-not-live", "who will be seen is not known before", "--protect", "say --protect person"
         )
-    config, clock, stop = live_config(request.config), clock or Clock(), threading.Event()
-    work = _Work(source, config, finder, stop, clock)
+    config, clock = live_config(request.config), clock or Clock()
+    work = _Work(source, config, finder, clock)
     try:
         for day in itertools.count():
             named = (clock.today + timedelta(days=day)).isoformat()
             plan = whole_day(config, named, (source.name,))
-            if stop.is_set() or (until is not None and day * DAY >= until):
+            if work.stop.is_set() or (until is not None and day * DAY >= until):
                 return
             _count_day(work, plan, out / named, day, until, request, tell)
     finally:
-        stop.set()
-
-
-def day_id(plan: CountPlan) -> str:
-    """The name of a live day's charge: the same whenever the same counter goes on with it."""
-    said = f"{plan.schedule.names} {plan.schedule.day} {plan.config.to_dict()}"
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
+        work.stop.set()
 
 
 class _Work:
@@ -131,13 +119,11 @@ class _Work:
         stop: Ends both.
     """
 
-    def __init__(
-        self, source: Live, config: CountConfig, finder: PeopleFinder, stop: threading.Event, clock: Clock
-    ) -> None:
-        self.source, self.clock = source, clock
+    def __init__(self, source: Live, config: CountConfig, finder: PeopleFinder, clock: Clock) -> None:
+        self.source, self.clock, self.stop = source, clock, threading.Event()
         self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
         self._frames: queue.Queue[TimedFrame] = queue.Queue(2 * config.chunk_frames + 2)
-        self._config, self._finder, self.stop = config, finder, stop
+        self._config, self._finder = config, finder
         self._gaps: list[tuple[Fraction, Fraction]] = []
         self._heard = clock.now()
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._hear, self._run)]
@@ -202,7 +188,10 @@ def _count_day(
 ) -> None:
     config, clock = plan.config, work.clock
     marks = marks_of([f"live {work.source.name} {plan.schedule.day}"])
-    entry = count_charge(plan, work.source.name, marks, folder, own_id=day_id(plan))
+    # the same whenever the same counter goes on with the day
+    said = f"{plan.schedule.names} {plan.schedule.day} {config.to_dict()}"
+    own_id = hashlib.sha256(said.encode()).hexdigest()[:32]
+    entry = count_charge(plan, work.source.name, marks, folder, own_id=own_id)
     with charged(entry, again=request.again) as outputs:
         before = count = _begun(plan, folder, last_window(entry.id), request.about)
         first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
@@ -221,7 +210,11 @@ def _count_day(
                 if until is not None and end > until:
                     break
                 clock.wait_until(end + 2 * config.chunk)
-                _collect(work, windows, plan, day, number)
+                # chunks that are ready; of windows that were shown, and of other days, none
+                while not work.rows.empty():
+                    when, chunk, rows = work.rows.get()
+                    if when == day and int(chunk * config.chunk / config.window) >= number:
+                        windows.add(0, chunk, rows)
                 if not claim_window(entry.id, number):
                     continue
                 gaps = tuple(dict.fromkeys((*before.gaps, *work.gaps(day))))
@@ -254,12 +247,3 @@ def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
             "bring the account back",
         )
     return count
-
-
-def _collect(work: _Work, windows: Windows, plan: CountPlan, day: int, number: int) -> None:
-    """Add the chunks that are ready to their windows; of windows that were shown, and of other days, nothing."""
-    with contextlib.suppress(queue.Empty):
-        while True:
-            when, chunk, rows = work.rows.get_nowait()
-            if when == day and int(chunk * plan.config.chunk / plan.config.window) >= number:
-                windows.add(0, chunk, rows)

@@ -1,8 +1,7 @@
 """A count bound to its public schedule: what is released, with which noise, at which cost, before a frame is read.
 
-    plan = bind_count(config, Schedule("2026-11-27", sources=2, first=0, count=24))
+    plan = bind_count(config, Schedule("2026-11-27", sources=2, begin=Fraction(0), end=DAY))
     plan.mechanisms["falls"].event         # exact discrete noise for all windows of the day
-    statement = count_statement(plan, kind)
 
 All windows and queries of a day are one vector. Each chunk lies in one window, but the stays of one person lie in any
 windows: parallel composition never applies within a day. So every window gets noise for the norm of all chunks that the
@@ -70,10 +69,6 @@ class Schedule(StatementPart):
                 "count each calendar day by itself",
             )
 
-    def windows(self, window: Fraction) -> range:
-        """Numbers of the windows, from midnight."""
-        return range(math.floor(self.begin / window), math.ceil(self.end / window))
-
 
 @dataclass(frozen=True)
 class Mechanism:
@@ -81,7 +76,7 @@ class Mechanism:
 
     Attributes:
         name: The query's.
-        query: It.
+        query: What it counts.
         most: The largest number that one chunk gives, or people of a histogram.
         frame_most: The largest number of one frame; 0 for a query of chunks.
         event: The noise, and what the day's vector of this query moves at most.
@@ -111,13 +106,9 @@ class Mechanism:
         return np.array([min(value, self.most) for value in values], np.int64)
 
     def noised(self, sums: Counts, source: NoiseSource, place: int, level: int) -> Counts:
-        """Whole numbers with exact noise: one draw for each of them, of a stream that serves this node alone.
+        """A node's sums with exact noise: one draw for each of them, of a stream that serves this node alone.
 
-        Args:
-            sums: The node's sums.
-            source: The noise.
-            place: Number of the node in its level.
-            level: 0 for windows.
+        The node is number `place` of its level; level 0 has the windows.
         """
         stream = source.stream(Purpose.COUNT, place, f"{self.name} {level}".encode())
         if isinstance(self.event, Laplace):
@@ -127,12 +118,7 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class CountPlan:
-    """A configuration bound to a schedule.
-
-    Attributes:
-        config: The configuration.
-        schedule: The schedule.
-    """
+    """A configuration bound to a schedule."""
 
     config: CountConfig
     schedule: Schedule
@@ -151,7 +137,8 @@ class CountPlan:
     @property
     def windows(self) -> range:
         """Numbers of the scheduled windows, from midnight."""
-        return self.schedule.windows(self.config.window)
+        window = self.config.window
+        return range(math.floor(self.schedule.begin / window), math.ceil(self.schedule.end / window))
 
     @property
     def window_chunks(self) -> int:
@@ -173,25 +160,25 @@ class CountPlan:
         limit, share = config.most[name], len(config.queries)
         most = limit * config.chunk_frames if query.each_frame else limit
         levels = len(self.windows).bit_length() if config.totals and not query.each_frame else 1
-        l1, squared = self._moved(name, most, touched, levels)
+        moved = self._moved(name, most, touched, levels)
         if config.delta:
-            wanted = squared * share / (2 * Fraction(zcdp_budget(float(config.epsilon), config.delta)))
+            wanted = moved * share / (2 * Fraction(zcdp_budget(float(config.epsilon), config.delta)))
             # a deviation that is a whole number is drawn fastest
-            event: ExactEvent = Gaussian(Fraction((math.isqrt(math.ceil(wanted) - 1) + 1) ** 2), squared)
+            event: ExactEvent = Gaussian(Fraction((math.isqrt(math.ceil(wanted) - 1) + 1) ** 2), moved)
             too_large = wanted > MAX_SCALE**2
         else:
-            event = Laplace(l1 / (config.epsilon / share), l1)
+            event = Laplace(moved / (config.epsilon / share), moved)
             too_large = event.scale > MAX_SCALE
         if too_large:
             raise DposeError("noise-too-large", "the noise would be beyond all numbers", name, "count less")
         return Mechanism(name, query, most, limit if query.each_frame else 0, event, levels)
 
-    def _moved(self, name: str, most: int, touched: int, levels: int) -> tuple[Fraction, Fraction]:
+    def _moved(self, name: str, most: int, touched: int, levels: int) -> Fraction:
+        """How far the day's vector of a query moves, in L1 norm; where noise is Gaussian, in squared L2 norm."""
         moved = Moved.of_histogram(most) if QUERIES[name].bins else Moved.of_sums(most)
-        return (
-            Fraction(moved.in_l1(touched, levels)),
-            Fraction(moved.in_l2_squared(touched, self.window_chunks, levels)),
-        )
+        if self.config.delta:
+            return Fraction(moved.in_l2_squared(touched, self.window_chunks, levels))
+        return Fraction(moved.in_l1(touched, levels))
 
     @property
     def events(self) -> tuple[ExactEvent, ...]:
@@ -202,11 +189,11 @@ class CountPlan:
         """The same noise against the change of so many chunks, on so many days that are counted with this plan."""
         events: list[ExactEvent] = []
         for name, own in self.mechanisms.items():
-            l1, squared = self._moved(name, own.most, touched, own.levels)
+            moved = self._moved(name, own.most, touched, own.levels)
             if isinstance(own.event, Laplace):
-                events.append(Laplace(own.event.scale, l1, steps=days))
+                events.append(Laplace(own.event.scale, moved, steps=days))
             else:
-                events.append(Gaussian(own.event.variance, squared, steps=days))
+                events.append(Gaussian(own.event.variance, moved, steps=days))
         return tuple(events)
 
     @property
@@ -218,18 +205,15 @@ class CountPlan:
         """Epsilon of somebody who touches so many chunks, on so many days."""
         return cost(self.events_at(touched, days), self.config.delta, accountant=self.accountant)
 
-    def ticks(self, window: int) -> int:
-        """How many frames of a source are looked at in a window: public, whatever they show."""
-        begin = max(self.schedule.begin, window * self.config.window)
-        end = min(self.schedule.end, (window + 1) * self.config.window)
-        rate = self.config.rate
-        return max(1, math.ceil(end * rate) - math.ceil(begin * rate))
-
     def divisor(self, query: CountQuery, window: int) -> Fraction:
-        """What a window's noised number is divided by to be read."""
-        if query.mean:  # people present in all sources together
-            return Fraction(self.ticks(window))
-        return self.config.rate if query.each_frame else Fraction(1)
+        """What a window's noised number is divided by to be read: public, whatever its frames show."""
+        rate, width = self.config.rate, self.config.window
+        if not query.mean:
+            return rate if query.each_frame else Fraction(1)
+        # the frames of one source that are looked at: the mean is of people present in all sources together
+        begin = max(self.schedule.begin, window * width)
+        end = min(self.schedule.end, (window + 1) * width)
+        return Fraction(max(1, math.ceil(end * rate) - math.ceil(begin * rate)))
 
 
 def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:
@@ -239,8 +223,7 @@ def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:
         DposeError: the schedule leaves its day, or the noise would be too large.
     """
     plan = CountPlan(config, schedule)
-    spent = cost(plan.events, config.delta, accountant=plan.accountant)
-    if spent > config.epsilon:
+    if (spent := plan.cost_at(plan.touched)) > config.epsilon:
         raise DposeError("budget-too-small", f"the day costs {float(spent)}, above epsilon", "epsilon")
     return plan
 

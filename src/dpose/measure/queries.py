@@ -10,7 +10,7 @@ right for the guarantee: only for the numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from dpose.pose.happenings import (
@@ -50,7 +50,7 @@ class CountQuery:
     unit: str
     each_frame: bool = False
     mean: bool = False
-    bins: tuple[str, ...] = field(default=())
+    bins: tuple[str, ...] = ()
     lead: bool = False
 
     @property

@@ -24,11 +24,7 @@ AN_HOUR = 2
 
 
 def open_footage(sources: Sequence[str], start: str) -> list[Footage]:
-    """The recorded footage of one day that some sources name.
-
-    Args:
-        sources: Files, folders or `FILMS`.
-        start: When files begin, after midnight.
+    """The recorded footage of one day: files that begin at `start` after midnight, folders of them, or `FILMS`.
 
     Raises:
         DposeError: a source names no video, or cannot be read.
@@ -53,9 +49,7 @@ def _rendered(source: str) -> Footage:
     scenes = people.day_scenes(int(number or AN_HOUR))
 
     def frames() -> Iterator[TimedFrame]:
-        for scene in scenes:
-            for time, pixels in people.day_frames(scene):
-                yield TimedFrame(time, pixels)
+        return (TimedFrame(*taken) for scene in scenes for taken in people.day_frames(scene))
 
     return Footage(source, source, marks_of([source]), Fraction(0), DAY, frames)
 
@@ -76,5 +70,4 @@ def open_live(sources: Sequence[str], name: str | None) -> Live:
         )
     (place,) = sources
     check_live(place)
-
     return Live(name, partial(live_frames, place))

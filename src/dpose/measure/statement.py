@@ -1,10 +1,15 @@
-"""What a count guarantees, in the form of a statement, which `dpose verify` makes again from what it records."""
+"""What a count guarantees and is worth, by arithmetic alone.
+
+The guarantee has the form of a statement, which `dpose verify` makes again from what it records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
@@ -38,15 +43,15 @@ MODEL = (
     "intervals are of the noise alone: what the model misses or invents is not in them, and what it finds of whom "
     "differs between people and places"
 )
+WISH = 2
+"""What a number of a window should be right within."""
+WINDOWS = (60, 600, 3600, 14_400, 86_400)
+CHUNKS = (1, 2, 5, 10, 30, 60, 300)
+"""Windows and chunks, in seconds, that are tried for that."""
 
 
 def count_statement(plan: CountPlan, *, seeded: bool = False) -> PrivacyStatement:
-    """The statement of all windows and queries of a day together.
-
-    Args:
-        plan: The plan.
-        seeded: Whether the noise came from a seed.
-    """
+    """The statement of all windows and queries of a day together; of noise from a seed, that nothing is guaranteed."""
     config, schedule = plan.config, plan.schedule
     labelled = [line.format(config.subject_chunks) for line in LABELLED if config.subject_chunks]
     return PrivacyStatement(
@@ -100,10 +105,7 @@ def recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
 
 
 def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
-    """Refuse a statement that is not the one that follows from its record.
-
-    Returns:
-        The plan.
+    """The plan of a statement that is the one that follows from its record.
 
     Raises:
         DposeError: something differs; names it.
@@ -126,11 +128,61 @@ def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
     return plan
 
 
-def expected_errors(plan: CountPlan) -> Sequence[tuple[str, float, float, str]]:
-    """The mean error and the half width of the interval that noise gives each number of a window, with its unit."""
-    found = []
+def expected_errors(plan: CountPlan) -> dict[str, tuple[float, float, str]]:
+    """By query, the mean error and the half width of the interval that noise gives a window's number, and its unit."""
+    found = {}
     for name, mechanism in plan.mechanisms.items():
-        divisor = plan.divisor(mechanism.query, plan.windows.start)
-        size = Fraction(half_width(mechanism.event, 1 - CONFIDENCE)) / divisor
-        found.append((name, mean_error(mechanism.event) / float(divisor), float(size), mechanism.query.unit))
+        divisor = float(plan.divisor(mechanism.query, plan.windows.start))
+        size = half_width(mechanism.event, 1 - CONFIDENCE) / divisor
+        found[name] = (mean_error(mechanism.event) / divisor, size, mechanism.query.unit)
     return found
+
+
+def explained(plan: CountPlan) -> Iterator[str]:
+    """What a plan is worth, line by line: whom it hides, which errors to expect, what would be better.
+
+    Nothing is read for it.
+    """
+    config = plan.config
+    yield f"Hidden: {config.neighbours.describe()}, with epsilon {upper(config.epsilon)} a day" + (
+        f" and delta {config.delta}" if config.delta else ""
+    )
+    yield (
+        f"Those stays touch at most {plan.touched:,} chunks of {exact_text(config.chunk)} s; noise is for all of them, "
+        "in every window"
+    )
+    for line in (*longer_stays(plan), *OUTSIDE[:1]):
+        yield f"Less hidden: {line}"
+    yield f"Expected of each window of {exact_text(config.window)} s, before anything is read:"
+    for name, (mean, within, unit) in expected_errors(plan).items():
+        yield f"  {name}: off by {mean:.3g} {unit} on average, by at most {within:.3g} in 95 % of the windows"
+        yield f"    right within {WISH} {unit} in 95 %: {_better(plan, name, within)}"
+
+
+def drowned(plan: CountPlan) -> Iterator[str]:
+    """Warnings about queries whose noise is as wide as the range of a window's number; nothing is read for them."""
+    for name, (_, within, unit) in expected_errors(plan).items():
+        query = plan.mechanisms[name]
+        most = query.most * plan.window_chunks / float(plan.divisor(query.query, plan.windows.start))
+        if 2 * within >= most:
+            yield (
+                f"{name}: a window's noise is within {within:.3g} {unit} in 95 % of the windows, and its number is at "
+                f"most {most:.3g}: it says little. --explain names what would be better."
+            )
+
+
+def _better(plan: CountPlan, name: str, now: float) -> str:
+    """The settings nearest to the plan's that would give a window's number within `WISH`."""
+    if now <= WISH:
+        return "as it is"
+    ways = [f"epsilon {upper(plan.config.epsilon * Fraction(now / WISH).limit_denominator(100), 2)}"]
+    for what, sizes in (("window", WINDOWS), ("chunk", CHUNKS)):
+        for size in sizes:
+            changed: dict[str, Any] = {what: Fraction(size)}
+            with contextlib.suppress(DposeError):  # a chunk that divides no window
+                other = bind_count(replace(plan.config, **changed), plan.schedule)
+                if expected_errors(other)[name][1] <= WISH:
+                    ways.append(f"{what} {size} s")
+                    break
+    several = len(plan.config.queries) > 1
+    return ", or ".join([*ways, *(["fewer queries"] if several else [])])

@@ -59,12 +59,7 @@ class CountReading:
 
 
 class Windows:
-    """Sums of the rows of a day, in memory, and their release.
-
-    Args:
-        plan: The plan.
-        source: The noise; it serves this day alone.
-    """
+    """Sums of the rows of a day, in memory, and their release; the noise source serves this day alone."""
 
     def __init__(self, plan: CountPlan, source: NoiseSource) -> None:
         self._plan, self._noise = plan, source
@@ -72,12 +67,9 @@ class Windows:
         self._last: dict[int, int] = {}
 
     def add(self, source: int, chunk: int, rows: Mapping[str, Sequence[int]] | None) -> None:
-        """Add a chunk's rows to the sums of its window, clamped to their declared ranges.
+        """Add a chunk's rows by query to the sums of its window, clamped to their declared ranges.
 
-        Args:
-            source: Number of the source.
-            chunk: From midnight; of each source in order of time.
-            rows: By query; None if the chunk failed.
+        Chunks, by number from midnight, come in order of time for each source; one that failed has None for rows.
 
         Raises:
             RuntimeError: the chunk was added before, or its window is not one of the schedule.
@@ -97,11 +89,7 @@ class Windows:
                 self._sums[key] = self._sums.get(key, 0) + row
 
     def release(self, number: int) -> ShownWindow:
-        """Noise a window's numbers, and those of the nodes that end with it; their sums are forgotten.
-
-        Args:
-            number: Of the window, from midnight; each is released once.
-        """
+        """Noise a window's numbers, once, and those of the nodes that end with it; their sums are forgotten."""
         raw: dict[str, list[list[int]]] = {}
         place = number - self._plan.windows.start
         for name, mechanism in self._plan.mechanisms.items():
@@ -116,12 +104,7 @@ class Windows:
 
 
 def ended_nodes(place: int, levels: int) -> Iterator[tuple[int, int]]:
-    """Level and number of the nodes that end with a window, the window itself first.
-
-    Args:
-        place: Number of the window in the schedule.
-        levels: Of the tree.
-    """
+    """Level and number of a tree's nodes that end with a window, number `place` of the schedule; itself first."""
     for level in range(levels):
         if (place + 1) % (1 << level):
             return
@@ -131,9 +114,7 @@ def ended_nodes(place: int, levels: int) -> Iterator[tuple[int, int]]:
 def readings(plan: CountPlan, shown: Sequence[ShownWindow]) -> list[CountReading]:
     """All numbers of a day as they are read, window by window; totals only as far as no window is missing.
 
-    Args:
-        plan: The plan.
-        shown: In order of time.
+    The windows shown are in order of time.
     """
     found: list[CountReading] = []
     for mechanism in plan.mechanisms.values():
