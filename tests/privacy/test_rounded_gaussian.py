@@ -62,7 +62,7 @@ def test_what_the_loop_decides_whole_numbers_decide_alike(scale):
 
 def test_the_search_for_a_strip_begins_at_it_and_ends_at_the_last():
     """For each word's first bits: in the strip of the smallest word that begins so."""
-    bounds, guide = module._table()
+    bounds, guide = module._table.__wrapped__()  # the function itself, whatever another test has kept of it
     starts = np.arange(2**12, dtype=np.uint64) << np.uint64(64 - 12)
     assert (bounds[0], bounds[-1]) == (0, 2**64 - 1)
     assert len(guide) == len(starts)

@@ -145,6 +145,10 @@ class TestRefusals:
         with zipfile.ZipFile(io.BytesIO(archive())) as file:
             assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
+    def test_arrays_are_of_the_format_that_every_numpy_reads(self):
+        with zipfile.ZipFile(io.BytesIO(archive())) as file:
+            assert {file.read(name)[:8] for name in file.namelist()} == {b"\x93NUMPY\x01\x00"}
+
     def test_nothing_is_pickled(self):
         with np.load(io.BytesIO(archive()), allow_pickle=False) as file:
             assert set(file.files) == {"about", "luma"}
