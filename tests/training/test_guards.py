@@ -204,6 +204,13 @@ def test_batch_normalisation_anywhere_is_refused():
     check_model(torch.nn.Sequential(torch.nn.GroupNorm(1, 2), torch.nn.InstanceNorm1d(2)))
 
 
+def test_dropout_is_refused_and_named():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Dropout2d(0.1)))
+    with refused("dropout-mixes-units", where="1.0"):
+        check_model(net)
+    check_model(torch.nn.Sequential(torch.nn.Dropout(0.0), torch.nn.Dropout2d(0.0)))
+
+
 @pytest.mark.parametrize(
     "keeps",
     [

@@ -44,7 +44,8 @@ def check_model(model: torch.nn.Module) -> None:
     """Refuse a model that mixes units, or that stores what it sees.
 
     Raises:
-        DposeError: it normalises over batches, keeps running statistics or a spectral norm's vectors; names the layer.
+        DposeError: it normalises over batches, has dropout, keeps running statistics or a spectral norm's vectors; names
+            the layer.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
@@ -53,6 +54,14 @@ def check_model(model: torch.nn.Module) -> None:
                 "batch normalisation mixes units and stores what it saw",
                 name,
                 "fold it into its convolution, or build the model with norm='group'",
+            )
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
+            # one generator for a micro-batch: what a unit draws would depend on its place among others
+            raise DposeError(
+                "dropout-mixes-units",
+                "dropout draws by a unit's place in a micro-batch, so that one unit would change others",
+                name,
+                "build the model with a dropout of 0",
             )
         hooks = module._forward_pre_hooks.values()
         keeps = getattr(module, "track_running_stats", False) or isinstance(module, _SpectralNorm)
