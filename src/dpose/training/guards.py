@@ -44,8 +44,8 @@ def check_model(model: torch.nn.Module) -> None:
     """Refuse a model that mixes units, or that stores what it sees.
 
     Raises:
-        DposeError: it normalises over batches, has dropout, keeps running statistics or a spectral norm's vectors; names
-            the layer.
+        DposeError: it normalises over batches, has dropout, keeps running statistics or a spectral norm's vectors;
+            names the layer.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
