@@ -58,7 +58,6 @@ class KeptPictures:
 
     Attributes:
         patches: Makes looks and warps.
-        data: The units, whose `entries` lead to those of `patches`.
         units: Which of them are kept.
         pixels: All patches, (bytes,) uint8.
         places: (P, 3) int64 on the device, where in `pixels` each patch begins, its height and its width.
@@ -66,14 +65,13 @@ class KeptPictures:
     """
 
     patches: Patches
-    data: UnitDataset
     units: frozenset[int]
     pixels: Tensor
     places: Tensor
     first: NDArray[np.int64]
 
     def looks(self, data: UnitDataset, index: int, draw: Draw) -> list[UnmadeView]:
-        """The views that a unit of `data` has at one load; `data` are these units or a combination of them."""
+        """The views that a unit of `data`, the units that were kept or combinations of them, has at one load."""
         return some_of(_looks(data, self.patches, index, draw), draw)
 
     def plan(self, groups: Sequence[Sequence[UnmadeView]]) -> Warps:
@@ -162,17 +160,16 @@ def keep_pictures(
                 parts = [(p, part) for one in more.values() for p, cut in one.items() for part in cut]
                 size += sum(part.nbytes for _, part in parts)
                 if size > limit:
-                    return _kept(patches, data, units, found, device)
+                    return _kept(patches, units, found, device)
                 read.update(more)
                 found += parts
                 if parts:  # a picture without people has no views
                     units.add(unit)
-    return _kept(patches, data, units, found, device)
+    return _kept(patches, units, found, device)
 
 
 def _kept(
     patches: Patches,
-    data: UnitDataset,
     units: set[int],
     found: Sequence[tuple[int, NDArray[np.uint8]]],
     device: torch.device,
@@ -186,7 +183,7 @@ def _kept(
     begins = np.cumsum([0, *(part.nbytes for _, part in found[:-1])])
     pixels = torch.from_numpy(np.concatenate([part.ravel() for _, part in found])).to(device)
     places = torch.from_numpy(np.column_stack([begins, np.array(shapes)])).to(device)
-    return KeptPictures(patches, data, frozenset(units), pixels, places, first)
+    return KeptPictures(patches, frozenset(units), pixels, places, first)
 
 
 def _sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -118,6 +118,8 @@ _PROJECTS = (
     "public units for the subspace, which get no protection and may be in no private unit",
     "a refit of the subspace every few steps, and memory for its directions",
 )
+_WHOLE = ("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE)
+_BESIDE_PUBLIC = (*_POPULATION, "the public units")
 _DIRECTIONS = "public units for the directions, which get no protection and may be in no private unit"
 _DOUBLES = "a second batch a step, of public views"
 _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
@@ -144,7 +146,7 @@ METHODS: dict[str, Method] = {
             name="dp-sgd",
             summary="every unit's gradient is clipped, a Poisson sample of them is summed, Gaussian noise is added",
             private=True,
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
+            protects=_WHOLE,
             leaves_open=_POPULATION,
             costs=(_CLIPS,),
             relations=_EVERY,
@@ -156,8 +158,8 @@ METHODS: dict[str, Method] = {
             "largest: most of the noise lies elsewhere and is dropped",
             private=True,
             projects=True,
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
-            leaves_open=(*_POPULATION, "the public units"),
+            protects=_WHOLE,
+            leaves_open=_BESIDE_PUBLIC,
             costs=(_CLIPS, *_PROJECTS),
             relations=_EVERY,
         ),
@@ -167,8 +169,8 @@ METHODS: dict[str, Method] = {
             "largest; its coefficients there are clipped, summed over a Poisson sample and noised, and nothing else is",
             private=True,
             pre_clipping="subspace",
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
-            leaves_open=(*_POPULATION, "the public units"),
+            protects=_WHOLE,
+            leaves_open=_BESIDE_PUBLIC,
             costs=(_CLIPS, *_PROJECTS),
             relations=_EVERY,
         ),
@@ -178,8 +180,8 @@ METHODS: dict[str, Method] = {
             "noise, by the root of its scale in gradients of public units",
             private=True,
             pre_clipping="scales",
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
-            leaves_open=(*_POPULATION, "the public units"),
+            protects=_WHOLE,
+            leaves_open=_BESIDE_PUBLIC,
             costs=(
                 _CLIPS,
                 "public units for the scales, which get no protection and may be in no private unit",
@@ -193,8 +195,8 @@ METHODS: dict[str, Method] = {
             update=solved,
             private=True,
             solves=1,
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
-            leaves_open=(*_POPULATION, "the public units"),
+            protects=_WHOLE,
+            leaves_open=_BESIDE_PUBLIC,
             costs=("one pass over the data, forward only", _DIRECTIONS),
             relations=_EVERY,
         ),
@@ -205,8 +207,8 @@ METHODS: dict[str, Method] = {
             update=solved,
             private=True,
             solves=2,
-            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
-            leaves_open=(*_POPULATION, "the public units"),
+            protects=_WHOLE,
+            leaves_open=_BESIDE_PUBLIC,
             costs=("two passes over the data, forward only", "half of the budget", _DIRECTIONS),
             relations=_EVERY,
         ),
