@@ -43,19 +43,7 @@ EPSILON, DELTA, SEED = 40.0, 1e-5, 7
 
 def made(name: str, marks: Marks, events: tuple[Event, ...]) -> Charge:
     return Charge(
-        *(
-            name,
-            "training",
-            "bench",
-            "/nowhere",
-            "2026-01-01",
-            "image",
-            Relation.ZERO_OUT,
-            DELTA,
-            events,
-            False,
-            marks,
-        )
+        *(name, "training", "bench", "/nowhere", "2026-01-01", "image", Relation.ZERO_OUT, DELTA, events, False, marks)
     )
 
 
@@ -148,9 +136,7 @@ def large(where: Where, pictures: int, artefacts: int) -> dict[str, str]:
         found[f"spent on {name}, first answer, s"] = timed(
             lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m)
         )
-        found[f"spent on {name}, again, s"] = timed(
-            lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m)
-        )
+        found[f"spent on {name}, again, s"] = timed(lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m))
     found["who read one picture, s"] = timed(lambda: charges(where, of=one))
     return found
 
@@ -206,9 +192,7 @@ def main() -> None:
                 set_budget(Budget(EPSILON, DELTA, "bench", PICTURES), where)
                 mine[f"{given.clients} clients: ms, median and longest"] = contention(where, given.clients)
                 continue
-            mine |= race(
-                place("race"), given.processes, given.attempts, given.kills, 8.0 if given.small else EPSILON
-            )
+            mine |= race(place("race"), given.processes, given.attempts, given.kills, 8.0 if given.small else EPSILON)
             where = place("alone")
             set_budget(Budget(EPSILON, DELTA, "bench", PICTURES), where)
             mine["ms of a reservation, alone"] = alone(where, 50)

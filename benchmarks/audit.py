@@ -90,9 +90,7 @@ class Runner:
             return self._training(fault or None, seed)
         if name in BUDGETS:
             epsilon, delta = BUDGETS[name]
-            found = audit_release_command(
-                name, run_command, epsilon, delta, plant=fault or None, alpha=self.alpha
-            )
+            found = audit_release_command(name, run_command, epsilon, delta, plant=fault or None, alpha=self.alpha)
             return _told(found)
         engine = "gaussian" in name
         found = audit_named_mechanism(
@@ -123,11 +121,7 @@ class Runner:
 
 
 def _told(found: MechanismAudit) -> dict[str, Any]:
-    return {
-        "flagged": found.flagged,
-        "bound": found.findings.epsilon_bound,
-        "by": list(found.findings.refuted_by),
-    }
+    return {"flagged": found.flagged, "bound": found.findings.epsilon_bound, "by": list(found.findings.refuted_by)}
 
 
 def lines(file: Path) -> Iterator[dict[str, Any]]:
@@ -166,9 +160,7 @@ def show(results: Mapping[Cell, Mapping[str, Any]], alpha: float, console: Conso
             f"{flagged.hits} of {flagged.total}",
             lower(flagged.at_least(0.05), places=2) if should == "flagged" else "",
             lower(median(r["bound"] for r in found), places=2),
-            BUDGETS[name][0]
-            if name in BUDGETS
-            else as_given(PLAN.epsilon if name == TRAINING else MECHANISM_EPSILON),
+            BUDGETS[name][0] if name in BUDGETS else as_given(PLAN.epsilon if name == TRAINING else MECHANISM_EPSILON),
         )
     console.print(table)
     console.print(
@@ -180,12 +172,8 @@ def show(results: Mapping[Cell, Mapping[str, Any]], alpha: float, console: Conso
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--file", type=Path, default=Path("runs/audit-benchmark.jsonl"), help="cells that are done"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", type=Path, default=Path("runs/audit-benchmark.jsonl"), help="cells that are done")
     parser.add_argument("--seeds", type=int, default=8, help="runs of each true mechanism")
     parser.add_argument("--fault-seeds", type=int, default=3, help="runs of each fault")
     parser.add_argument("--half-seeds", type=int, default=59, help="runs of half the noise")
@@ -194,12 +182,7 @@ def main() -> int:
     torch.set_num_threads(1)
     todo = cells(chosen.seeds, chosen.fault_seeds, chosen.half_seeds, chosen.only)
     alpha = ERROR / len(todo)
-    made_by = {
-        "source": code_version()["source"],
-        "alpha": alpha,
-        "canaries": CANARIES,
-        "epsilon": PLAN.epsilon,
-    }
+    made_by = {"source": code_version()["source"], "alpha": alpha, "canaries": CANARIES, "epsilon": PLAN.epsilon}
     done = {tuple(line["cell"]): line for line in lines(chosen.file) if line.get("made_by") == made_by}
     console, runner = Console(width=140), Runner(alpha)
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
@@ -207,17 +190,13 @@ def main() -> int:
         file.write("\n" if chosen.file.stat().st_size else "")  # a torn last line stays by itself
         for number, cell in enumerate(todo):
             if cell not in done:
-                print(
-                    f"\r{number + 1} of {len(todo)}: {' '.join(map(str, cell)):<70}", end="", file=sys.stderr
-                )
+                print(f"\r{number + 1} of {len(todo)}: {' '.join(map(str, cell)):<70}", end="", file=sys.stderr)
                 done[cell] = {"cell": list(cell), "made_by": made_by, **runner.run(cell)}
                 file.write(json.dumps(done[cell]) + "\n")
                 file.flush()
     print(file=sys.stderr)
     good = show({cell: done[cell] for cell in todo}, alpha, console)
-    console.print(
-        "every true mechanism stood, every visible fault was flagged" if good else "NOT as it should be"
-    )
+    console.print("every true mechanism stood, every visible fault was flagged" if good else "NOT as it should be")
     return 0 if good else 1
 
 

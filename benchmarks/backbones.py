@@ -124,9 +124,7 @@ def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
                     plan=TrainingPlan(epsilon=8.0, delta=1e-3, steps=2, expected_batch_size=8, unit="image"),
                     out=Path(folder, "run"),
                     options=RunOptions(
-                        microbatch_size=at_once,
-                        state_dir=Path(folder, "state"),
-                        console=Console(file=printed),
+                        microbatch_size=at_once, state_dir=Path(folder, "state"), console=Console(file=printed)
                     ),
                 )
                 finite = all(bool(p.isfinite().all()) for p in run.model.parameters())

@@ -61,9 +61,7 @@ def every_iterate(steps: int, band: int) -> float:
 
 def main() -> None:
     """One table a budget."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--units", type=int, default=7000)
     parser.add_argument("--passes", type=float, default=12.0)
     parser.add_argument("--batches", default="2048,1024")

@@ -41,9 +41,7 @@ MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")
 DIRECTIONS, NUMBERS = 50, 1 << 20
 
 
-def float32_sums(
-    self: Bookkeeping, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
+def float32_sums(self: Bookkeeping, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """`Bookkeeping.sums` as it was before there was a grid."""
     sums = {}
     for name, parameter in like.items():
@@ -83,11 +81,7 @@ def grids(case: Case, rounds: int, clock: str, table: Table) -> None:
     before, after = (statistics.median(t[name] for t in times) for name in steps)
     ratios = [t["grid"] / t["float32"] for t in times]
     table.add_row(
-        str(case),
-        f"{before:.3f}",
-        f"{after:.3f}",
-        f"{after / before:.2f}",
-        f"{min(ratios):.2f} to {max(ratios):.2f}",
+        str(case), f"{before:.3f}", f"{after:.3f}", f"{after / before:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"
     )
 
 
@@ -109,9 +103,7 @@ def modes(case: Case, rounds: int, arguments: list[str], console: Console) -> No
     table = Table(title=f"MKL_CBWR: {case}; {DIRECTIONS} directions of {NUMBERS:,} numbers")
     for column in ("mode", "private step, s", "to off", "projection, s", "to off", "repeats"):
         table.add_column(column, justify="left" if column == "mode" else "right")
-    medians = {
-        mode: [statistics.median(f[i] for f in found) for i in (0, 1)] for mode, found in times.items()
-    }
+    medians = {mode: [statistics.median(f[i] for f in found) for i in (0, 1)] for mode, found in times.items()}
     for mode, (step, projected) in medians.items():
         off = medians["OFF"]
         table.add_row(
@@ -126,9 +118,7 @@ def modes(case: Case, rounds: int, arguments: list[str], console: Console) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", nargs="+", default=["nano"], choices=list(BATCH))
     parser.add_argument("--strategy", nargs="+", default=["light", "finetune", "full"])
     parser.add_argument("--views", nargs="+", type=int, default=[1])

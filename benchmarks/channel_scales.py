@@ -84,9 +84,7 @@ def main() -> None:
             for start in range(0, len(order) - BATCH + 1, BATCH):
                 pick = order[start : start + BATCH]
                 step = len(losses)
-                adam.param_groups[0]["lr"] = (
-                    rate * min(1, (step + 1) / 10) * (1 + math.cos(math.pi * step / steps)) / 2
-                )
+                adam.param_groups[0]["lr"] = rate * min(1, (step + 1) / 10) * (1 + math.cos(math.pi * step / steps)) / 2
                 adam.zero_grad()
                 loss = model.codec.loss(
                     model(pictures[pick]), targets["keypoints"][pick], targets["visible"][pick]
@@ -96,8 +94,7 @@ def main() -> None:
                 losses.append(loss.item())
         took = time.perf_counter() - began
         print(
-            f"{which}, rate {rate:g}: loss {np.mean(losses[-20:]):.4f}, {score(model, *held)}, {took:.0f} s",
-            flush=True,
+            f"{which}, rate {rate:g}: loss {np.mean(losses[-20:]):.4f}, {score(model, *held)}, {took:.0f} s", flush=True
         )
 
 

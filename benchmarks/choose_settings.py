@@ -132,12 +132,7 @@ class Cell:
 
 
 def released(
-    cell: Cell,
-    optimizer: OptimizerConfig,
-    bound: BoundPlan,
-    ended: Params,
-    tail: WeightAverage,
-    first: Params,
+    cell: Cell, optimizer: OptimizerConfig, bound: BoundPlan, ended: Params, tail: WeightAverage, first: Params
 ) -> dict[str, Params]:
     """The weights by name in `AFTER`; without those that shrink where noise is not known in them."""
     found = {}
@@ -222,11 +217,7 @@ class Bench:
                 average.update(params)
                 tail.update(params)
         sigma = bound.event.sigma if bound.event else 0.0
-        told = {
-            "sigma": sigma,
-            "steps": bound.steps,
-            "seconds": round(time.perf_counter() - began, 1),
-        }
+        told = {"sigma": sigma, "steps": bound.steps, "seconds": round(time.perf_counter() - began, 1)}
         scores = {}
         for name, weights in released(cell, config, bound, average.values, tail, first).items():
             if name in after:
@@ -248,9 +239,7 @@ def opened(data: str, init: str, views: int) -> Bench:
     task, tested = PoseTask(), units(test, "test")
     batches = [task.collate(tested.views[at : at + 64]) for at in range(0, len(tested), 64)]
     mild = open_data(train, purpose="train", input_size=size, augment=Augment.private())
-    return Bench(
-        units(train, "train") if views == 1 else mild, units(f"{data}:public", "public"), batches, task, init
-    )
+    return Bench(units(train, "train") if views == 1 else mild, units(f"{data}:public", "public"), batches, task, init)
 
 
 def shown(rows: list[dict[str, Any]]) -> None:
@@ -302,16 +291,12 @@ def words(kind: type) -> Any:
 
 def main() -> None:
     """Run the cells that are not there yet, one after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("choices.jsonl"))
     parser.add_argument("--table", action="store_true", help="show what stands there, and stop")
     parser.add_argument("--data", help="data with a split for choosing, without it; none: as --table")
     parser.add_argument("--init", default="src/dpose/weights/nano", help="a model folder")
-    parser.add_argument(
-        "--methods", type=words(str), default=("pdp-sgd", "dp-sgd", "subspace-sgd", "scaled-sgd")
-    )
+    parser.add_argument("--methods", type=words(str), default=("pdp-sgd", "dp-sgd", "subspace-sgd", "scaled-sgd"))
     parser.add_argument("--optimizers", type=words(str), default=tuple(GRIDS))
     parser.add_argument("--lrs", type=words(float), default=(), help="instead of the grid's")
     parser.add_argument("--epsilons", type=words(float), default=(8.0, 0.8))
@@ -330,24 +315,11 @@ def main() -> None:
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    rows = [
-        {"views": 1, "after": "", "fewer": False, "temperature": 1.0, **json.loads(line)} for line in lines
-    ]
+    rows = [{"views": 1, "after": "", "fewer": False, "temperature": 1.0, **json.loads(line)} for line in lines]
     if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init, asked.views)
-    known = (
-        "strategy",
-        "rank",
-        "units",
-        "refresh",
-        "passes",
-        "batch",
-        "ema",
-        "views",
-        "fewer",
-        "temperature",
-    )
+    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views", "fewer", "temperature")
     after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}
     init = Path(asked.init).name
@@ -371,18 +343,12 @@ def main() -> None:
     }
     if not any(row["method"] == "start" and row["init"] == init for row in rows):
         keep(start, bench.score(bench.model(asked.strategy)))
-    for epsilon, method, name, seed in itertools.product(
-        asked.epsilons, asked.methods, asked.optimizers, asked.seeds
-    ):
+    for epsilon, method, name, seed in itertools.product(asked.epsilons, asked.methods, asked.optimizers, asked.seeds):
         # what is not private has no budget: it stands once
         budget = epsilon if METHODS[method].private else 0.0
         for lr in asked.lrs or GRIDS[name][1]:
             cell = Cell(method, budget, name, lr, seed=seed, init=init, **settings)
-            there = {
-                row["after"]
-                for row in rows
-                if asdict(replace(cell, after=row["after"])).items() <= row.items()
-            }
+            there = {row["after"] for row in rows if asdict(replace(cell, after=row["after"])).items() <= row.items()}
             if (there and not asked.after) or len(there) > 1:
                 continue
             for way, found in bench.run(cell, after).items():

@@ -99,15 +99,7 @@ def true_people(scene: DayScene, when: Fraction, one: Scene | None) -> list[Seen
     if one is None:
         return []
     fallen = scene.action == "fall" and when >= FALLEN
-    posture = (
-        LYING
-        if fallen
-        else SITTING
-        if scene.action == "sit"
-        else LYING
-        if scene.action == "lie"
-        else STANDING
-    )
+    posture = LYING if fallen else SITTING if scene.action == "sit" else LYING if scene.action == "lie" else STANDING
     pose = Pose(one.keypoints.astype(np.float64), np.ones(16))
     hips = joint_middle(pose, MPII, "hip")
     assert hips is not None
@@ -256,16 +248,12 @@ def clips(paths: Sequence[Path]) -> None:
         most = max(max(row["occupancy"]) for row in rows)
         said = ", ".join(f"{name} {value / frames:.2f}" for name, value in list(sums.items())[:4])
         speeds = np.sum([row["speed"] for row in rows], axis=0).tolist()
-        print(
-            f"{path.name}: {float(footage.end):.1f} s, {frames} frames looked at; a frame: {said}, at most {most};"
-        )
+        print(f"{path.name}: {float(footage.end):.1f} s, {frames} frames looked at; a frame: {said}, at most {most};")
         print(f"    {sums['entries']} entries, {sums['falls']} falls, people by speed {speeds}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("films", "days", "live", "clips"))
     parser.add_argument("files", nargs="*", type=Path)
     given = parser.parse_args()

@@ -131,9 +131,7 @@ def share(console: Console) -> None:
 
 def main() -> None:
     """Do what was asked."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--power-cuts", type=int, default=0)
     parser.add_argument("--only", choices=sorted(KINDS), action="append")

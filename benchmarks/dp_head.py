@@ -158,11 +158,7 @@ class Benchmark:
     """Corrections of one base by number of directions, and the people they are solved from and scored on."""
 
     def __init__(self, base: PoseModel, people: dict[str, People]) -> None:
-        self.joints, self.side, self.skeleton = (
-            base.config.joints,
-            max(base.config.input_size),
-            base.config.skeleton,
-        )
+        self.joints, self.side, self.skeleton = (base.config.joints, max(base.config.input_size), base.config.skeleton)
         self.people = people
         self._made: dict[int, Corrected] = {}
         self._means: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
@@ -266,9 +262,7 @@ def figure(rows: Sequence[dict[str, Any]], file: Path, title: str) -> None:
     axes.text(rows[-1]["n"], 1, "one point", ha="right", va="bottom", color="grey")
     axes.axhline(0, color="grey", linewidth=0.5)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(
-        sorted({row["n"] for row in rows}), [f"{n:,}" for n in sorted({row["n"] for row in rows})]
-    )
+    axes.set_xticks(sorted({row["n"] for row in rows}), [f"{n:,}" for n in sorted({row["n"] for row in rows})])
     axes.set_xlabel("private pictures of people")
     axes.set_ylabel("PCKh@0.5 that privacy costs, points")
     axes.set_title(title, fontsize=10)
@@ -279,9 +273,7 @@ def figure(rows: Sequence[dict[str, Any]], file: Path, title: str) -> None:
 @torch.no_grad()
 def main() -> None:
     """Print the table and the law."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--init", default="blazepose:full")
     parser.add_argument("--data", default="synthetic:ward")
@@ -312,9 +304,7 @@ def main() -> None:
             "public": people(chosen.public or f"{chosen.data}:public"),
             "choose": people(f"{chosen.data}:{chosen.choose}"),
             "score": people(f"{chosen.data}:{chosen.score}"),
-            "private": people(
-                *(f"{chosen.data}:{one}" for one in chosen.private.split(",")), most=chosen.most
-            ),
+            "private": people(*(f"{chosen.data}:{one}" for one in chosen.private.split(",")), most=chosen.most),
         },
     )
     there = len(bench.people["private"]["places"])
@@ -324,9 +314,7 @@ def main() -> None:
     gain = plain[there][1].half - start.half
     error = plain[there][1].error_of_gain(start)
     console = Console(width=160)
-    console.print(
-        f"start {start.half:.1f} / {start.tenth:.1f}, ceiling + {gain:.2f}, standard error {error:.2f}"
-    )
+    console.print(f"start {start.half:.1f} / {start.tenth:.1f}, ceiling + {gain:.2f}, standard error {error:.2f}")
     table = Table("n", "non-private", *(f"epsilon {e:g}" for e in EPSILONS), title=f"{chosen.init}, {spec}")
     rows, cells = [], {}
     for n, (best, without) in plain.items():
@@ -336,10 +324,7 @@ def main() -> None:
             for name, steps in (("dp-head", 1), ("adassp-head", 2)):
                 sigma = noise_multiplier(epsilon, chosen.delta, 1.0, steps)
                 k = directions_for(n, sigma, 2 * bench.joints - (steps > 1))
-                draws = [
-                    bench.scores(k, bench.weights(k, n, sigma, steps > 1), "score")
-                    for _ in range(chosen.draws)
-                ]
+                draws = [bench.scores(k, bench.weights(k, n, sigma, steps > 1), "score") for _ in range(chosen.draws)]
                 half, tenth = (float(np.mean([getattr(d, of) for d in draws])) for of in ("half", "tenth"))
                 row[name] = {"half": half, "tenth": tenth, "directions": k, "sigma": sigma}
             own = row["dp-head"]
@@ -359,18 +344,10 @@ def main() -> None:
     if len(cells) > 2:
         console.print(said_of_law(cells))
     if chosen.out is not None:
-        ceiling = {
-            "half": plain[there][1].half,
-            "tenth": plain[there][1].tenth,
-            "standard_error_of_gain": error,
-        }
+        ceiling = {"half": plain[there][1].half, "tenth": plain[there][1].tenth, "standard_error_of_gain": error}
         report = {"start": {"half": start.half, "tenth": start.tenth}, "ceiling": ceiling, "cells": rows}
         chosen.out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-        figure(
-            rows,
-            chosen.out.with_suffix(".png"),
-            f"dp-head from {chosen.init}, {spec}, delta {chosen.delta:g}",
-        )
+        figure(rows, chosen.out.with_suffix(".png"), f"dp-head from {chosen.init}, {spec}, delta {chosen.delta:g}")
 
 
 if __name__ == "__main__":

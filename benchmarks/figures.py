@@ -92,11 +92,7 @@ def sample(mechanism: str, width: int, height: int, frames: int, items: int, fol
         place.mkdir()
         for number in range(count):
             draw(place / f"{number:05d}{kind}", number + 1000 * (place == warm), width, height, frames)
-    list(
-        release_corpus(
-            jobs(warm, folder / "warm-out", mechanism), work(mechanism), Timed(), folder / "warm-out"
-        )
-    )
+    list(release_corpus(jobs(warm, folder / "warm-out", mechanism), work(mechanism), Timed(), folder / "warm-out"))
     out, at = folder / "out", Timed()
     began = time.process_time()
     made = list(release_corpus(jobs(source, out, mechanism), work(mechanism), at, out))
@@ -142,9 +138,7 @@ def engine_sample(name: str, items: int, folder: Path) -> dict[str, Any]:
     assert len(made) == items
     account = Path(os.environ["XDG_STATE_HOME"], "dpose", DATABASE)
     with contextlib.closing(sqlite3.connect(account)) as opened:
-        opened.execute(
-            "PRAGMA wal_checkpoint(TRUNCATE)"
-        )  # what is written beside it for a while is not to be counted
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is written beside it for a while is not to be counted
     listed = sum(f.stat().st_size for f in out.glob("*.jsonl"))
     return {
         "engine": name,

@@ -48,11 +48,7 @@ def main() -> int:
     names = options.only or list(READERS)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     lines = options.out.read_text().splitlines() if options.out.exists() else []
-    found = {
-        (line["reader"], line["number"]): line
-        for line in map(json.loads, lines)
-        if line["seed"] == options.seed
-    }
+    found = {(line["reader"], line["number"]): line for line in map(json.loads, lines) if line["seed"] == options.seed}
     claims = {}
     for name in names:
         workers = Workers()
@@ -64,9 +60,7 @@ def main() -> int:
         workers.close()
     wanted = [(names[k % len(names)], k // len(names)) for k in range(options.inputs)]
     # reader by reader: a worker stays warm for its kind
-    missing = sorted(
-        (one for one in wanted if one not in found), key=lambda one: (one[1] // 25, names.index(one[0]))
-    )
+    missing = sorted((one for one in wanted if one not in found), key=lambda one: (one[1] // 25, names.index(one[0])))
     workers = Workers()
     with options.out.open("a") as out, Progress(console=Console(stderr=True)) as bar:
         for name, number in bar.track(missing, description="inputs"):

@@ -50,9 +50,7 @@ ROWS = (
     *(("nano", "light", 256), ("nano", "full", 256), ("lite0", "light", 256)),
     *(("lite0", "full", 256), ("5m", "light", 128), ("5m", "full", 128)),
 )
-PLAN = TrainingPlan(noise_multiplier=1.0, delta=1e-5, steps=10, expected_batch_size=256, clip_norm=1.0).bind(
-    7000
-)
+PLAN = TrainingPlan(noise_multiplier=1.0, delta=1e-5, steps=10, expected_batch_size=256, clip_norm=1.0).bind(7000)
 TRAININGS = {
     "dp-sgd, lite0, light, two passes": (
         *("--backbone", "lite0", "--strategy", "light", "--epochs", "2", "--batch-size", "512"),
@@ -188,10 +186,7 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
         )
     for name, options in TRAININGS.items():
         if given.limit:
-            yield (
-                f"training: {name}",
-                lambda o=options: training(o, photographs(given.limit), given.seconds / 3),
-            )
+            yield (f"training: {name}", lambda o=options: training(o, photographs(given.limit), given.seconds / 3))
     if importlib.util.find_spec("opacus"):
         yield "opacus", lambda: opacus(given.device)
 
@@ -206,10 +201,7 @@ def measure(given: argparse.Namespace) -> None:
             ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
         ).stdout.strip()
     found["card"] = torch.cuda.get_device_name() if given.device == "cuda" else "none"
-    found["around"] = arithmetic_in_force(device) | {
-        "torch": torch.__version__,
-        "Python": platform.python_version(),
-    }
+    found["around"] = arithmetic_in_force(device) | {"torch": torch.__version__, "Python": platform.python_version()}
     found.setdefault("parts", {})
     began = time.perf_counter()
     for name, run in parts(given):
@@ -234,15 +226,9 @@ def page(given: argparse.Namespace) -> None:
     """Print the tables."""
     found = json.loads(Path(given.file).read_text())
     around = found["around"]
-    told = ", ".join(
-        f"{name} {around[name]}" for name in ("torch", "Python", "CUDA", "Triton") if name in around
-    )
-    print(
-        f"One {found['card']}, {told}, commit {found['revision']}; float32 with TF32 off, milliseconds, medians:\n"
-    )
-    rows = [
-        part for name, part in found["parts"].items() if name.startswith("step: ") and "error" not in part
-    ]
+    told = ", ".join(f"{name} {around[name]}" for name in ("torch", "Python", "CUDA", "Triton") if name in around)
+    print(f"One {found['card']}, {told}, commit {found['revision']}; float32 with TF32 off, milliseconds, medians:\n")
+    rows = [part for name, part in found["parts"].items() if name.startswith("step: ") and "error" not in part]
     titles = ("plain", "plain, graph", "private", "private, graph")
     print("| units, model, strategy | " + " | ".join(titles), end=" | ")
     print("to plain in a graph | bf16: plain, private | ratio | noise, ms | fit, s | MiB: private, plain |")

@@ -81,18 +81,12 @@ def crossed(one: Tensor, other: Tensor) -> Tensor:
     half = len(one) // 2
     parts = (slice(half), slice(half, None))
     return (
-        sum(
-            (one[a].mean(0).double() * other[b].mean(0).double() for a, b in (parts, parts[::-1])),
-            torch.zeros(()),
-        )
-        / 2
+        sum((one[a].mean(0).double() * other[b].mean(0).double() for a, b in (parts, parts[::-1])), torch.zeros(())) / 2
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="synthetic:ward:public", help="public units")
     parser.add_argument("--init", default="src/dpose/weights/nano", help="a model folder")
     parser.add_argument("--strategy", default="light")
@@ -125,9 +119,7 @@ def main() -> None:
     console = Console(width=110)
     console.print(f"norm of the mean of held-out gradients, each of norm 1: {math.sqrt(max(0, whole)):.4f}")
 
-    table = Table(
-        "map", "share of mean", "share of each", "gain", "gain, noise weighed by curvature", title=title
-    )
+    table = Table("map", "share of mean", "share of each", "gain", "gain, noise weighed by curvature", title=title)
     values, vectors = torch.linalg.eigh(products(given, given))
     values, vectors = values.flip(0).clamp_min(1e-30), vectors.flip(1)
     along = (vectors / values.sqrt()).T @ products(given, held)  # (directions, held-out units)

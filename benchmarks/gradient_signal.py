@@ -61,9 +61,7 @@ def mean_clipped(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="synthetic:ward:public", help="public units")
     parser.add_argument("--init", default="src/dpose/weights/nano", help="a model folder")
     parser.add_argument("--strategy", default="full", help="what trains, and is clipped together")
@@ -84,11 +82,7 @@ def main() -> None:
     one, other = (mean_clipped(task, model, params, units, half) for half in np.array_split(order, 2))
 
     plan = TrainingPlan(
-        method="dp-sgd",
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-        steps=1,
-        expected_batch_size=asked.units,
+        method="dp-sgd", epsilon=asked.epsilon, delta=asked.delta, steps=1, expected_batch_size=asked.units
     )
     event = plan.bind(asked.units).event
     assert event is not None

@@ -51,18 +51,14 @@ def tasks() -> dict[str, Callable[[], Any]]:
         return [rounded_gaussian(1e6, 200_000, stream)]
 
     def pictures() -> list[Any]:
-        return [
-            render_at(look, "train", i, (128, 96)).image for look in ("studio", "ward") for i in range(20)
-        ]
+        return [render_at(look, "train", i, (128, 96)).image for look in ("studio", "ward") for i in range(20)]
 
     return {
         "40 rendered pictures of 128x96": pictures,
         "depthwise gradients, 32 units of 32x24x128": lambda: [
             cpu.KERNELS.depthwise(maps, slopes, (3, 3), (1, 1), (1, 1), (1, 1))
         ],
-        "LayerNorm's gradients, 32 units of 768x64": lambda: cpu.KERNELS.norm_slopes(
-            cells, rises, mean, rstd
-        ),
+        "LayerNorm's gradients, 32 units of 768x64": lambda: cpu.KERNELS.norm_slopes(cells, rises, mean, rstd),
         "the truncated sum, 32 units of 100,000": truncated,
         "200,000 numbers of exact noise": noise,
     }
@@ -98,9 +94,7 @@ def main() -> None:
                     check=True,
                 )
                 found.append(json.loads(child.stdout))
-    table = Table(
-        "", "first call, compiling, s", "this processor, ms", "any processor, ms", "ratio", "same bits"
-    )
+    table = Table("", "first call, compiling, s", "this processor, ms", "any processor, ms", "ratio", "same bits")
     for name in kinds[""][0]:
         here, anywhere = (min(one[name][1] for one in found) for found in kinds.values())
         bits = {one[name][2] for found in kinds.values() for one in found}

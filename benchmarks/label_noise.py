@@ -63,9 +63,7 @@ def copies(root: Path) -> None:
             sided = both & both[partner]
             exchanged += bool(crossed[sided].sum() < 0.8 * apart[sided].sum())
             found.append(apart[both])
-    said(
-        f"{pairs} photographs labelled twice, {exchanged} of them with exchanged sides", np.concatenate(found)
-    )
+    said(f"{pairs} photographs labelled twice, {exchanged} of them with exchanged sides", np.concatenate(found))
 
 
 def beside_models(root: Path, cache: Path) -> None:
@@ -73,9 +71,7 @@ def beside_models(root: Path, cache: Path) -> None:
     made = {}
     for size in ("lite", "full"):
         base = adapt_head(load_model(find_model(f"blazepose:{size}")), MPII.name).eval()
-        made[size] = {
-            k: v.numpy() for k, v in found_joints(f"lspet:{root}:public", base, PICTURES, cache).items()
-        }
+        made[size] = {k: v.numpy() for k, v in found_joints(f"lspet:{root}:public", base, PICTURES, cache).items()}
     own = made["full"]
     labels, partner = own["keypoints"], list(MPII.flip_order)
     length = own["head_length"][:, None]
@@ -85,11 +81,7 @@ def beside_models(root: Path, cache: Path) -> None:
         return np.asarray(np.linalg.norm(a - b, axis=-1) / length, np.float64)
 
     lite, full = (made[size]["places"] for size in ("lite", "full"))
-    for name, a, b in (
-        ("lite, label", lite, labels),
-        ("full, label", full, labels),
-        ("lite, full", lite, full),
-    ):
+    for name, a, b in (("lite, label", lite, labels), ("full, label", full, labels), ("lite, full", lite, full)):
         said(name, apart(a, b)[scored])
     agreed = (apart(lite, full) <= NEAR) & scored
     middle = (lite + full) / 2
@@ -106,9 +98,7 @@ def beside_models(root: Path, cache: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     chosen = parser.parse_args()

@@ -65,9 +65,7 @@ def made(folder: Path, count: int) -> DataSpec:
     rng = np.random.default_rng(0)
     images, annotations = [], []
     for number in range(1, count + 1):
-        scene = cv2.resize(
-            rng.integers(0, 256, (60, 80, 3), np.uint8), (640, 480), interpolation=cv2.INTER_CUBIC
-        )
+        scene = cv2.resize(rng.integers(0, 256, (60, 80, 3), np.uint8), (640, 480), interpolation=cv2.INTER_CUBIC)
         noisy = np.clip(scene + rng.normal(0, 6, scene.shape), 0, 255).astype(np.uint8)
         cv2.imwrite(str(folder / f"{number}.jpg"), noisy, [cv2.IMWRITE_JPEG_QUALITY, 92])
         box = [*rng.uniform(20, 200, 2), *rng.uniform(100, 260, 2)]
@@ -96,13 +94,9 @@ def cpu_seconds(way: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="coco:ROOT[:SPLIT] or humanart:ROOT[:SPLIT]")
-    parser.add_argument(
-        "--step", nargs="*", metavar="SPEC", help="beside a private step; made files, and these data"
-    )
+    parser.add_argument("--step", nargs="*", metavar="SPEC", help="beside a private step; made files, and these data")
     parser.add_argument("--limit", type=int, default=200, help="pictures")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -203,9 +197,7 @@ def measure(spec: DataSpec, limit: int, rounds: int) -> None:
             times[name].append(cpu_seconds(way))
     medians = {name: statistics.median(found) for name, found in times.items()}
     bare = "bare decoding"
-    table = Table(
-        title=f"{len(paths):,} JPEG files, {people:,} people, crops of {SIZE[0]}x{SIZE[1]}, CPU time"
-    )
+    table = Table(title=f"{len(paths):,} JPEG files, {people:,} people, crops of {SIZE[0]}x{SIZE[1]}, CPU time")
     for column in ("way", "pictures/s", "time to bare decoding", "span"):
         table.add_column(column, justify="left" if column == "way" else "right")
     for name, found in times.items():
@@ -218,9 +210,7 @@ def measure(spec: DataSpec, limit: int, rounds: int) -> None:
         )
     console = Console(width=100)
     console.print(table)
-    console.print(
-        f"OpenCV {cv2.__version__}, Python {platform.python_version()}, {rounds} rounds", highlight=False
-    )
+    console.print(f"OpenCV {cv2.__version__}, Python {platform.python_version()}, {rounds} rounds", highlight=False)
 
 
 if __name__ == "__main__":

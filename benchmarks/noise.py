@@ -50,9 +50,7 @@ def seconds(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--numbers", type=int, default=1_000_000)
     parser.add_argument("--logical-batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=7)
@@ -75,9 +73,7 @@ def main() -> None:
             name, f"{each / options.numbers * 1e9:.1f}", f"{each / found['float: Box-Muller in 64 bits']:.2f}"
         )
     console.print(table)
-    table = Table(
-        "model, strategy", "numbers", "step, s", "exact noise", "float noise", title="Share of a step"
-    )
+    table = Table("model, strategy", "numbers", "step, s", "exact noise", "float noise", title="Share of a step")
     for preset in options.presets:
         for strategy in ("light", "finetune", "full"):
             case = Case(preset, strategy, 1, 32, "cpu")

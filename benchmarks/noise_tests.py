@@ -33,9 +33,7 @@ TRUTHS = ("none", "4 x", "genuine")
 LIGHTER = 4
 
 
-def plan_of(
-    shape: tuple[int, ...], epsilon: Fraction, delta: float, colour: str, block: int | str
-) -> PixelizationPlan:
+def plan_of(shape: tuple[int, ...], epsilon: Fraction, delta: float, colour: str, block: int | str) -> PixelizationPlan:
     config = Pixelization.of(epsilon, "pixels:16", block, delta=delta, colour=colour, restore="none")
     return PixelizationPlan.of(config, Shape.of(*shape[:2], 3))
 
@@ -66,9 +64,7 @@ def bare(plan: PixelizationPlan, picture: NDArray[np.uint8]) -> dict[str, NDArra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="skimage")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--draws", type=int, default=5)
@@ -77,9 +73,7 @@ def main() -> None:
     pictures = [colours for i in range(len(photos)) if (colours := photos.load(i).colours) is not None]
     ends = [f"{truth}, {float(epsilon):g}" for truth in TRUTHS for epsilon in EPSILONS]
     table = Table("noise", "colour", "block", *ends, title=f"{len(pictures)} pictures, refuted in %")
-    for delta, colour, block in (
-        (d, c, b) for d in (0.0, 1e-5) for c in ("ycc", "rgb", "grey") for b in CELLS
-    ):
+    for delta, colour, block in ((d, c, b) for d in (0.0, 1e-5) for c in ("ycc", "rgb", "grey") for b in CELLS):
         row = []
         for truth in TRUTHS:
             for epsilon in EPSILONS:

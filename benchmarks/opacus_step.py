@@ -91,10 +91,7 @@ def _compare(batch: int, rounds: int, console: Console, device: str) -> None:
 
     theirs = GradSampleModule(network().to(device))
     optimizer = DPOptimizer(
-        torch.optim.SGD(theirs.parameters(), lr=0.0),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-        expected_batch_size=batch,
+        torch.optim.SGD(theirs.parameters(), lr=0.0), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=batch
     )
 
     def opacus_step() -> object:
@@ -136,15 +133,12 @@ def _compare(batch: int, rounds: int, console: Console, device: str) -> None:
         GradSampleModule(tiny)
     except Exception as error:
         console.print(
-            f"  GradSampleModule: {type(error).__name__}: {' '.join(str(error).split())[:300]}",
-            highlight=False,
+            f"  GradSampleModule: {type(error).__name__}: {' '.join(str(error).split())[:300]}", highlight=False
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--device", default="cpu")

@@ -116,9 +116,7 @@ def time_frames(table, arguments):
     found = medians(candidates, frames, arguments.rounds, slow)
     loop, copy = found["the paper's Algorithm 1, a loop"], found["copy of the frame"]
     for name, value in found.items():
-        table.add_row(
-            name, f"{value:.3f} ms", f"{loop / value:.1f} x the loop's speed, {value / copy:.2f} x a copy"
-        )
+        table.add_row(name, f"{value:.3f} ms", f"{loop / value:.1f} x the loop's speed, {value / copy:.2f} x a copy")
 
 
 def time_noise(table, arguments):
@@ -149,9 +147,7 @@ def time_noise(table, arguments):
                 taken[name].append(time.thread_time() - start)
         for name, values in taken.items():
             value = statistics.median(values)
-            table.add_row(
-                f"{name}, {n:,} draws", f"{1000 * value:.2f} ms", f"{1e9 * value / n:.0f} ns a draw"
-            )
+            table.add_row(f"{name}, {n:,} draws", f"{1000 * value:.2f} ms", f"{1e9 * value / n:.0f} ns a draw")
 
 
 def compare_storage(table):
@@ -160,9 +156,7 @@ def compare_storage(table):
         made = pixelize(frame, EPSILON, M, block, public=True)
         png = len(stamped_picture(made.frames[0], ".png", made.statement))
         archive = len(pack_archive(made.frames[0], made.statement))
-        table.add_row(
-            f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large"
-        )
+        table.add_row(f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large")
 
 
 def time_video(table, path):
@@ -187,15 +181,11 @@ def time_video(table, path):
     temporary.unlink()
     what = f"{path.name}, {info.width} x {info.height} x {info.channels}"
     for name, taken in (("decoding", decoding), ("releasing", releasing), ("encoding", encoding)):
-        table.add_row(
-            f"{what}: {name}", f"{len(frames) / taken:.0f} frames/s", f"{1000 * taken / len(frames):.1f} ms"
-        )
+        table.add_row(f"{what}: {name}", f"{len(frames) / taken:.0f} frames/s", f"{1000 * taken / len(frames):.1f} ms")
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--frames", type=int, default=60, help="frames in the pool, 2 MB each")
     parser.add_argument("--video", type=Path, help="also time the pipeline on this video's first 120 frames")

@@ -61,9 +61,7 @@ Image = NDArray[np.uint8]
 def frames_of(video: str | None, count: int) -> list[Image]:
     if video:
         return [image for (image, _), _ in zip(VideoReader(video), range(count), strict=False)]
-    return [
-        render_person("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)
-    ]
+    return [render_person("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)]
 
 
 def by_onnx(session: onnxruntime.InferenceSession, model: PoseModel, image: Image) -> NDArray[np.float64]:
@@ -84,9 +82,7 @@ def seconds(way: Callable[[], object]) -> float:
 
 def clip(path: Path, count: int) -> Path:
     """A film of 640x480: the same few rendered people, one after the other."""
-    people = [
-        render_person("studio", scene_seed("studio", "test", i), size=(480, 640)).image for i in range(12)
-    ]
+    people = [render_person("studio", scene_seed("studio", "test", i), size=(480, 640)).image for i in range(12)]
     with av.open(str(path), "w") as file:
         stream = file.add_stream("libx264", rate=30, options={"preset": "veryfast"})
         stream.width, stream.height, stream.pix_fmt = 640, 480, "yuv420p"
@@ -109,18 +105,14 @@ def whole_command(model: str, rounds: int, counts: tuple[int, int] = (60, 360)) 
             takes = [
                 seconds(
                     lambda film=film, flip=flip, command=command: subprocess.run(
-                        [*command, str(film), flip, "--out", str(folder / "drawn.mp4")],
-                        check=True,
-                        capture_output=True,
+                        [*command, str(film), flip, "--out", str(folder / "drawn.mp4")], check=True, capture_output=True
                     )
                 )
                 for film in films
             ]
             rates.append((counts[1] - counts[0]) / (takes[1] - takes[0]))
     for flip, rates in found.items():
-        table.add_row(
-            f"{model}, {flip}", f"{statistics.median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}"
-        )
+        table.add_row(f"{model}, {flip}", f"{statistics.median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}")
     Console(width=100).print(table, f"{rounds} rounds, {counts[0]} and {counts[1]} frames", highlight=False)
 
 
@@ -131,9 +123,7 @@ def swaying(count: int) -> list[Image]:
     for number in range(count):
         x, y = 30 * np.sin(number / 10), 10 * np.cos(number / 10)
         by = np.array([[1, 0, x], [0, 1, y]], np.float64)
-        moved.append(
-            np.asarray(cv2.warpAffine(person, by, (640, 480), borderMode=cv2.BORDER_REPLICATE), np.uint8)
-        )
+        moved.append(np.asarray(cv2.warpAffine(person, by, (640, 480), borderMode=cv2.BORDER_REPLICATE), np.uint8))
     return moved
 
 
@@ -196,9 +186,7 @@ def people_found(video: str | None, count: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="nano")
     parser.add_argument("--model", help="a model folder, instead of --preset")
     parser.add_argument("--video")
@@ -206,9 +194,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=16, help="frames, where many are predicted at once")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--command", action="store_true", help="the whole command, and nothing else")
-    parser.add_argument(
-        "--people", action="store_true", help="BlazePose, which finds people, and nothing else"
-    )
+    parser.add_argument("--people", action="store_true", help="BlazePose, which finds people, and nothing else")
     arguments = parser.parse_args()
     if arguments.people:
         return people_found(arguments.video, arguments.frames, arguments.rounds)
@@ -255,8 +241,7 @@ def main() -> None:
             fast(many)
 
     same &= all(
-        np.allclose(a.keypoints, predict_image(model, f).keypoints)
-        for a, f in zip(together(), frames, strict=True)
+        np.allclose(a.keypoints, predict_image(model, f).keypoints) for a, f in zip(together(), frames, strict=True)
     )
     ways: dict[str, Callable[[], object]] = {
         "torch, frame to joints": lambda: [predict_image(model, f) for f in frames],

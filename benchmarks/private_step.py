@@ -197,9 +197,7 @@ def memory(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
-def measure(
-    case: Case, logical_batch: int, rounds: int, compiled: bool, clock: str, console: Console
-) -> float:
+def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, clock: str, console: Console) -> float:
     """Print the case's table; the seconds of a private micro-batch with its share of the noise."""
     exact = {"eager": plain_step(case, False), "eager, channels last": plain_step(case, True)}
     if compiled:
@@ -220,9 +218,7 @@ def measure(
     share = max(1, case.batch // case.views) / logical_batch
     for _ in range(rounds):
         for name, step in steps.items():
-            times[name].append(
-                timed(step, clock) + (share * timed(draw, clock) if name.startswith("private") else 0)
-            )
+            times[name].append(timed(step, clock) + (share * timed(draw, clock) if name.startswith("private") else 0))
     medians = {name: statistics.median(found) for name, found in times.items()}
     fastest, of_all = (min(those, key=lambda name: medians[name]) for those in (exact, references))
     peaks = {which: peak_memory(case, which) for which in ("plain", "private", "private, bf16")}
@@ -255,18 +251,14 @@ def beside_opacus(rounds: int, console: Console) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--preset", "--backbone", nargs="+", default=["nano", "5m"], help="also lite0, 11m, 21m or timm:NAME"
     )
     parser.add_argument("--strategy", nargs="+", default=["finetune", "full"])
     parser.add_argument("--views", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--batch", type=int, help="pictures in the micro-batch (nano 32, 5m 8)")
-    parser.add_argument(
-        "--logical-batch", type=int, default=256, help="units in a step, for noise and projection"
-    )
+    parser.add_argument("--logical-batch", type=int, default=256, help="units in a step, for noise and projection")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
         "--clock",
@@ -276,9 +268,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--no-opacus", action="store_true", help="leave the comparison with Opacus out")
-    parser.add_argument(
-        "--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)"
-    )
+    parser.add_argument("--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)")
     parser.add_argument("--memory-of", choices=("plain", "private", "private, bf16"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     keep_freed_memory()  # for the plain steps as well, or they would be measured with it only after a private one
@@ -308,12 +298,7 @@ def main() -> None:
         prices.add_column(column, justify="left" if column == "model" else "right")
     for case in cases:
         seconds = measure(
-            case,
-            arguments.logical_batch,
-            arguments.rounds,
-            not arguments.no_compile,
-            arguments.clock,
-            console,
+            case, arguments.logical_batch, arguments.rounds, not arguments.no_compile, arguments.clock, console
         )
         if case.views == 1:
             step = seconds / case.batch * arguments.logical_batch
@@ -322,22 +307,13 @@ def main() -> None:
             name = f"{case.preset}, {case.strategy}"
             least = subspace.units / subspace.refresh / arguments.logical_batch
             prices.add_row(
-                name,
-                f"{step:.2f}",
-                f"{once:.4f}",
-                f"{fit:.2f}",
-                f"{100 * share:.1f} %",
-                f"{100 * least:.2f} %",
+                name, f"{step:.2f}", f"{once:.4f}", f"{fit:.2f}", f"{100 * share:.1f} %", f"{100 * least:.2f} %"
             )
     if prices.row_count:
         console.print(prices)
     if arguments.device == "cpu" and not arguments.no_opacus:
         beside_opacus(arguments.rounds, console)
-    device = (
-        torch.cuda.get_device_name()
-        if arguments.device == "cuda"
-        else f"{torch.get_num_threads()} CPU threads"
-    )
+    device = torch.cuda.get_device_name() if arguments.device == "cuda" else f"{torch.get_num_threads()} CPU threads"
     console.print(
         f"{device}, torch {torch.__version__}, Python {platform.python_version()}, seed 0, {arguments.rounds} rounds, "
         f"{arguments.clock} clock",

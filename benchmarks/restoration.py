@@ -56,10 +56,7 @@ def observe(picture: NDArray[np.uint8], how: Cell, epsilon: float, rng: np.rando
     if how.colour == "ycc":
         wide = wide @ FROM_RGB.T
         # noise of Co and Cg2 = 2 Cg is twice that of Y4 = 4 Y
-        scales, blocks = (
-            (scale, 8 * scale, 4 * scale),
-            (how.block, how.block * how.factor, how.block * how.factor),
-        )
+        scales, blocks = ((scale, 8 * scale, 4 * scale), (how.block, how.block * how.factor, how.block * how.factor))
     planes = []
     for channel, (noise, block) in enumerate(zip(scales, blocks, strict=True)):
         total, area = sums(wide[:, :, channel], block)

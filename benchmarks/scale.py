@@ -151,24 +151,17 @@ def measured(folder: Path, items: int, restore: str, console: Console, until: fl
             state = folder / "state" / restore / way.replace(" ", "-").replace(",", "")
             state.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, __file__, "--part", str(source), str(out), way, restore]
-            done = subprocess.run(
-                command, env=environment(state), stdout=subprocess.PIPE, text=True, check=True
-            )
+            done = subprocess.run(command, env=environment(state), stdout=subprocess.PIPE, text=True, check=True)
             row[way] = json.loads(done.stdout.splitlines()[-1])
             shutil.rmtree(out)
         found.append(row)
         store.write_text(json.dumps(found))
         took = time.monotonic() - began
-    table = Table(
-        title=f"{len(found) * part:,} pictures of 640x480, restored by {restore}", title_justify="left"
-    )
+    table = Table(title=f"{len(found) * part:,} pictures of 640x480, restored by {restore}", title_justify="left")
     for column in ("way", "items a second", "ratio", "ms an item", "processor ms", "ratio", "MiB"):
         table.add_column(column, justify="right" if column != "way" else "left")
     first = next(iter(WAYS))
-    sums = {
-        way: {name: sum(row[way][name] for row in found) for name in ("items", "seconds", "used")}
-        for way in WAYS
-    }
+    sums = {way: {name: sum(row[way][name] for row in found) for name in ("items", "seconds", "used")} for way in WAYS}
     each = {way: sums[way]["seconds"] / sums[way]["items"] for way in WAYS}
     used = {way: sums[way]["used"] / sums[way]["items"] for way in WAYS}
     for way in WAYS:
@@ -194,18 +187,12 @@ def memory(folder: Path, counts: list[int], console: Console) -> Table:
     for column in ("items", "MiB", "items a second"):
         table.add_column(column, justify="right")
     for count in counts:
-        source, out, state = (
-            folder / f"small-{count}",
-            folder / f"memory-{count}",
-            folder / f"memory-state-{count}",
-        )
+        source, out, state = (folder / f"small-{count}", folder / f"memory-{count}", folder / f"memory-state-{count}")
         draw(source, 0, count, 64, 48)
         state.mkdir(exist_ok=True)
         command = [sys.executable, __file__, "--part", str(source), str(out), "ray, 2 workers", "none"]
         with console.status(f"{count:,} items"):
-            done = subprocess.run(
-                command, env=environment(state), stdout=subprocess.PIPE, text=True, check=True
-            )
+            done = subprocess.run(command, env=environment(state), stdout=subprocess.PIPE, text=True, check=True)
         row = json.loads(done.stdout.splitlines()[-1])
         table.add_row(f"{count:,}", f"{row['megabytes']:.0f}", f"{row['items'] / row['seconds']:.1f}")
         shutil.rmtree(out)
@@ -265,9 +252,7 @@ def killed(folder: Path, items: int, kills: int, console: Console, until: float)
     watcher.join()
     looked.write_text(json.dumps(seen))
     if running.returncode and time.monotonic() > until:
-        console.print(
-            "The time is up, and not all is released: what is lost below is not yet done. Run it again."
-        )
+        console.print("The time is up, and not all is released: what is lost below is not yet done. Run it again.")
     os.environ["XDG_STATE_HOME"] = str(state)
     table = Table(title=f"{items:,} pictures of 64x48", title_justify="left")
     for column in ("", "count"):
@@ -298,8 +283,7 @@ def told(
         if (out / f"{number}.npz").exists() and (out / f"{number}.png").exists():
             files[original].append(number)
     releases = {
-        original: len({digest for number in numbers for digest in seen[number]})
-        for original, numbers in files.items()
+        original: len({digest for number in numbers for digest in seen[number]}) for original, numbers in files.items()
     }
     return {
         "workers killed": done["workers"],

@@ -85,9 +85,7 @@ def main() -> None:
     if given.read:
         read(given.read)
         return
-    table = Table(
-        title=f"{given.units:,} pictures of 640x480, {given.copies} of them twice", title_justify="left"
-    )
+    table = Table(title=f"{given.units:,} pictures of 640x480, {given.copies} of them twice", title_justify="left")
     for column in ("processes", "pictures read by each", "MB read by each", "seconds", "units", "alike"):
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as folder:

@@ -45,27 +45,10 @@ COMMANDS = {
     "plan (seen before)": ("plan", *PLAN),
     "pixelize, a picture": ("pixelize", "picture.png", *PIXELS, "--out", "released"),
     "verify, a release": ("verify", "released"),
-    "release-video, a clip": (
-        "release-video",
-        "clip.mp4",
-        *PIXELS,
-        "--delta",
-        "1e-9",
-        "--out",
-        "clips/released.mp4",
-    ),
+    "release-video, a clip": ("release-video", "clip.mp4", *PIXELS, "--delta", "1e-9", "--out", "clips/released.mp4"),
     "train, to its first step": (
         *("train", "--data", "synthetic:studio", "--limit", "64", "--epochs", "2", "--batch-size", "16"),
-        *(
-            "--method",
-            "dp-sgd",
-            "--strategy",
-            "light",
-            "--epsilon",
-            "8",
-            "--delta",
-            "1e-4",
-        ),
+        *("--method", "dp-sgd", "--strategy", "light", "--epsilon", "8", "--delta", "1e-4"),
         *("--out", "run"),
     ),
 }
@@ -101,11 +84,7 @@ class Source:
         began, used = time.perf_counter(), _processor()
         with (self.folder / "stderr").open("w") as told:
             child = subprocess.Popen(
-                [*python, *arguments],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=subprocess.DEVNULL,
-                stderr=told,
+                [*python, *arguments], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=told
             )
             if arguments[0] == "train":
                 seconds = self._first_step(child, began)
@@ -177,11 +156,7 @@ def report(sides: list[Source], console: Console) -> None:
         row = [name]
         for side in sides:
             row += [str(side.modules[name])]
-            row += [
-                f"{statistics.median(found[name]):.2f}"
-                for found in (side.wall, side.processor)
-                if found[name]
-            ]
+            row += [f"{statistics.median(found[name]):.2f}" for found in (side.wall, side.processor) if found[name]]
         if len(sides) == 2:
             first, last = (statistics.median(side.wall[name]) for side in sides)
             row.append(f"{last / first:.2f}")
@@ -190,9 +165,7 @@ def report(sides: list[Source], console: Console) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", default=BEFORE, help="a revision; '' for none")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

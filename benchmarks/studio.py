@@ -90,12 +90,7 @@ def previews(folder: Path, count: int) -> tuple[list[float], dict[int, float]]:
         time.sleep(5)  # as a person would: what the first preview needs is loaded meanwhile
         opened = ask("open_file", {"place": "0/large.jpg"})["id"]
         for i in range(count):
-            settings = {
-                "file": opened,
-                "hide": ("detail", "face", "person")[i % 3],
-                "box": None,
-                "face": "100x100",
-            }
+            settings = {"file": opened, "hide": ("detail", "face", "person")[i % 3], "box": None, "face": "100x100"}
             settings |= {"epsilon": str(0.5 + i % 16), "delta": "0", "restore": "learned"}
             settings |= {"block": ("auto", 4, 8, 16, 32)[i // 3 % 5]}
             began = time.perf_counter()
@@ -122,9 +117,7 @@ def main() -> None:
             paints = first_paints(folder, asked.starts)
         with console.status("previews of 4,000 x 3,000 pixels"):
             taken, memory = previews(folder, asked.previews)
-    table = Table(
-        "what", "median", "slowest", title=f"{platform.machine()}, {os.cpu_count()} processors, seed 0"
-    )
+    table = Table("what", "median", "slowest", title=f"{platform.machine()}, {os.cpu_count()} processors, seed 0")
     if paints is None:
         console.print(f"no browser ({', '.join(BROWSERS)}) or no playwright: first paint is left out")
     else:

@@ -60,12 +60,8 @@ def spread(law: TrialLaw) -> tuple[int, int]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--rate", type=float, default=2048 / 7000, help="sampling rate q (default: 2,048 of 7,000)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=2048 / 7000, help="sampling rate q (default: 2,048 of 7,000)")
     parser.add_argument("--steps", type=int, default=42)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.8, 2.0, 8.0], help="of one trial")

@@ -108,15 +108,11 @@ def time_structured(table, clip, rounds, dense):
         seconds = statistics.median(taken[name])
         against = f"{dense / seconds:,.0f} x as fast as the dense" if dense else ""
         table.add_row(
-            f"{OPERATORS[name]}: projection and restoration",
-            f"{seconds:.3f} s (best {min(taken[name]):.3f})",
-            against,
+            f"{OPERATORS[name]}: projection and restoration", f"{seconds:.3f} s (best {min(taken[name]):.3f})", against
         )
         count = plan.operator.outputs * plan.operator.groups
         spent = statistics.median(noise[name])
-        table.add_row(
-            f"  exact noise, {count:,} draws", f"{spent:.3f} s", f"{1e9 * spent / count:.0f} ns a draw"
-        )
+        table.add_row(f"  exact noise, {count:,} draws", f"{spent:.3f} s", f"{1e9 * spent / count:.0f} ns a draw")
 
 
 def time_dense(table, clip):
@@ -139,14 +135,10 @@ def time_dense(table, clip):
     total = sum(parts.values()) - 2 * again
     for name, seconds in parts.items():
         table.add_row(
-            f"  dense: {name}",
-            f"{seconds:.1f} s",
-            f"of that drawing R {again:.1f} s" if "SVD" not in name else "",
+            f"  dense: {name}", f"{seconds:.1f} s", f"of that drawing R {again:.1f} s" if "SVD" not in name else ""
         )
     table.add_row(
-        "the paper's dense algorithm, R drawn once",
-        f"{total:.1f} s",
-        f"the paper, on a GPU: {PAPER_SECONDS} s a video",
+        "the paper's dense algorithm, R drawn once", f"{total:.1f} s", f"the paper, on a GPU: {PAPER_SECONDS} s a video"
     )
     shown = np.clip(np.rint(kept["x"]), 0, 255)
     # the same projection, centred, with noise for 16 pixels of the clip: equal epsilon, equal neighbours
@@ -195,9 +187,7 @@ def release_synthetic(count):
     """Release so many frames, one by one; print the peak memory before and after."""
     before = peak_memory()
     base = np.random.default_rng(0).integers(0, 256, (HEIGHT + 64, WIDTH, 3), dtype=np.uint8)
-    plan = LinearPlan.of(
-        Projection.of(EPSILON, DELTA, M, colour="rgb", restore="none"), Shape(count, HEIGHT, WIDTH, 3)
-    )
+    plan = LinearPlan.of(Projection.of(EPSILON, DELTA, M, colour="rgb", restore="none"), Shape(count, HEIGHT, WIDTH, 3))
     frames = (base[n % 64 : n % 64 + HEIGHT] for n in range(count))
     for _ in plan.run(frames, AesNoise(Key.fresh())):
         pass
@@ -221,9 +211,7 @@ def compare_memory(table, counts):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--video", type=Path, help="take the pictures from this video")
     parser.add_argument("--no-dense", action="store_true", help="leave the published algorithm out")

@@ -77,9 +77,7 @@ def scores(models: dict[str, Path], data: str, limit: int | None, console: Conso
         boxes, _ = scored(folder, model, data, limit=limit, detections=None, console=QUIET).score(model)
         table.add_row(name, *shares(whole), *shares(boxes), milliseconds(folder, data, limit))
         assert isinstance(whole, PCKhResult)
-        about = (
-            f"{whole.people:,} people scored in {count:,} pictures, {whole.left_out:,} without head length"
-        )
+        about = f"{whole.people:,} people scored in {count:,} pictures, {whole.left_out:,} without head length"
         console.print(f"{name}: {shares(whole)} {shares(boxes)}. {about}", highlight=False)
     console.print(table)
 
@@ -105,10 +103,7 @@ def people(models: dict[str, Path], data: str, limit: int | None, console: Conso
             true = [p for p in image.people if p.labelled and not p.crowd]
             alike = np.array(
                 [
-                    [
-                        float(oks(points, p.keypoints, p.flags, p.area, labels.skeleton.sigmas))
-                        for points in found
-                    ]
+                    [float(oks(points, p.keypoints, p.flags, p.area, labels.skeleton.sigmas)) for points in found]
                     for p in true
                 ]
             ).reshape(len(true), len(found))
@@ -123,9 +118,7 @@ def people(models: dict[str, Path], data: str, limit: int | None, console: Conso
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", help="NAME:ROOT[:SPLIT] of data that are scored by PCKh")
     parser.add_argument("--people", help="NAME:ROOT[:SPLIT] of data in COCO's format")
     parser.add_argument("--heavy", help="the folder that tools/convert_blazepose.py makes of heavy")

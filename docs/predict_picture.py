@@ -23,9 +23,7 @@ from dpose.pose.blaze_people import BlazePeople
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
     photograph = astronaut()

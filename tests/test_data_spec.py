@@ -50,10 +50,7 @@ class ToySpec(Spec):
         (r"files:C:\data\toys:val", ("files", r"C:\data\toys", "val", ())),
         ("files:C:/data/toys:val,every=2", ("files", "C:/data/toys", "val", (("every", "2"),))),
         ("files:/a,b:val,annotations=x,y.json", ("files", "/a,b", "val", (("annotations", "x,y.json"),))),
-        (
-            "files:/a,annotations=a=b.json,every=3",
-            ("files", "/a", "", (("annotations", "a=b.json"), ("every", "3"))),
-        ),
+        ("files:/a,annotations=a=b.json,every=3", ("files", "/a", "", (("annotations", "a=b.json"), ("every", "3")))),
         ("looks:blue", ("looks", "blue", "", ())),
     ],
 )

@@ -76,9 +76,7 @@ def test_every_file_beside_the_code_is_in_both(built):
 def test_it_helps_plans_releases_and_verifies(installed):
     place, env = installed
     dpose = place / "env" / "bin" / "dpose"
-    found = run(
-        place / "env" / "bin" / "python", "-c", "import dpose; print(dpose.__file__)", cwd=place, env=env
-    )
+    found = run(place / "env" / "bin" / "python", "-c", "import dpose; print(dpose.__file__)", cwd=place, env=env)
     assert found.startswith(str(place))
     assert "release-video" in run(dpose, "--help", cwd=place, env=env)
     asked = ["--units", 7000, "--epochs", 20, "--batch-size", 512, "--epsilon", 8, "--delta", "1e-5"]
@@ -89,14 +87,7 @@ def test_it_helps_plans_releases_and_verifies(installed):
     run(dpose, "pixelize", "street.png", *asked, cwd=place, env=env)
     assert "epsilon" in run(dpose, "verify", "released", cwd=place, env=env)
     # the public weights are there, and the restoration's
-    run(
-        dpose,
-        "predict",
-        found.strip().replace("__init__.py", "weights/nano"),
-        "street.png",
-        cwd=place,
-        env=env,
-    )
+    run(dpose, "predict", found.strip().replace("__init__.py", "weights/nano"), "street.png", cwd=place, env=env)
     # research and rendered people are there, and nothing needs them
     assert "table2" in run(dpose, "reproduce", cwd=place, env=env)
     for package in PACKAGES[1:]:

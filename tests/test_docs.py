@@ -34,9 +34,7 @@ def prose(page):
 def anchors(page):
     """What GitHub and MyST call a page's headings; equal ones are numbered."""
     found = []
-    for heading in re.findall(
-        r"^#{1,6} +(.*?) *$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE
-    ):
+    for heading in re.findall(r"^#{1,6} +(.*?) *$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
         found.append(slug if slug not in found else f"{slug}-{found.count(slug)}")
     return found
@@ -98,11 +96,7 @@ def test_what_the_guide_adds_works(tmp_path):
                 exec(code, {})
         write_image(tmp_path / "train" / "a.png", np.zeros((60, 40, 3), np.uint8))
         units = dpose.open_data(f"mine:{tmp_path}")
-        assert (len(units), units.unit_id(0), units.load(0, np.random.default_rng(0))[0].image.ndim) == (
-            1,
-            "a.png",
-            3,
-        )
+        assert (len(units), units.unit_id(0), units.load(0, np.random.default_rng(0))[0].image.ndim) == (1, "a.png", 3)
         x, _ = dpose.PoseModel(dpose.PoseConfig("stem"))(torch.zeros(1, 3, 128, 96))
         assert x.shape == (1, 16, 192)
         assert dpose.TrainingPlan(method="dp-sgd-clamped", epsilon=8, delta=1e-5).kind.private

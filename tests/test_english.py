@@ -56,11 +56,7 @@ def source_faults(source: str) -> list[str]:
     """Every fault of a module, each with its line."""
     tree, faults = ast.parse(source), []
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             faults += [(node.lineno, fault) for fault in opening_faults(node.value.value)]
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             faults += [(node.lineno, fault) for fault in text_faults(node.value)]
@@ -93,9 +89,7 @@ def faults() -> dict[str, list[str]]:
     for path in sorted([*pages, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]):
         name = path.relative_to(ROOT).as_posix()
         lines = path.read_text(encoding="utf-8").splitlines()
-        by_place[name] = [
-            f"{name}:{k}: {fault}" for k, line in enumerate(lines, 1) for fault in text_faults(line)
-        ]
+        by_place[name] = [f"{name}:{k}: {fault}" for k, line in enumerate(lines, 1) for fault in text_faults(line)]
     return by_place
 
 

@@ -89,9 +89,7 @@ def test_imports_go_down(path):
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted(ROOT.with_name("dpose_scene").rglob("*.py")),
-    ids=lambda p: str(p.relative_to(ROOT.parent)),
+    "path", sorted(ROOT.with_name("dpose_scene").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT.parent))
 )
 def test_rendered_people_need_next_to_nothing(path):
     used = {room_of(module) for module in imports(path)}

@@ -309,13 +309,7 @@ def test_a_few_lines_that_merge_into_a_billion_keys(tmp_path):
 
 @pytest.mark.parametrize("place", [{"scale": 1e-320}, {"center": [2.0**63, 1.0]}])
 def test_a_person_whose_box_holds_nothing(place, tmp_path):
-    entry = {
-        "image": "1.png",
-        "center": [9.0, 9.0],
-        "scale": 0.1,
-        "joints": [[3, 3]] * 16,
-        "joints_vis": [1] * 16,
-    }
+    entry = {"image": "1.png", "center": [9.0, 9.0], "scale": 0.1, "joints": [[3, 3]] * 16, "joints_vis": [1] * 16}
     (tmp_path / "annot").mkdir()
     (tmp_path / "annot" / "train.json").write_text(json.dumps([entry, entry | place]))
     labels = read_mpii(tmp_path, "train", pictures=False)
@@ -324,11 +318,7 @@ def test_a_person_whose_box_holds_nothing(place, tmp_path):
 
 
 def test_a_grid_over_a_number():
-    values = {
-        "optimizer": 0.5,
-        "grid": {"optimizer": {"lr": [0.1, 0.2]}},
-        "plan": {"epsilon": 1.0, "delta": 1e-5},
-    }
+    values = {"optimizer": 0.5, "grid": {"optimizer": {"lr": [0.1, 0.2]}}, "plan": {"epsilon": 1.0, "delta": 1e-5}}
     with refused("section-not-mapping"):
         TuningConfig.from_dict(values)
 
@@ -339,8 +329,7 @@ def test_a_model_of_pictures_that_nobody_has():
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["UPDATE cells SET parent = id", "UPDATE cells SET members = 'x'", "UPDATE cells SET parent = 99"],
+    "change", ["UPDATE cells SET parent = id", "UPDATE cells SET members = 'x'", "UPDATE cells SET parent = 99"]
 )
 def test_an_account_whose_cells_are_no_tree(account, change):
     where, edited = account
@@ -367,11 +356,7 @@ def test_a_batch_of_no_size(value):
 def test_a_recipe_that_is_a_list():
     with refused("setting-invalid", where="recipe"):
         RunConfig.from_dict(
-            {
-                "recipe": ["recommended"],
-                "data": {"private": "synthetic:ward"},
-                "plan": {"epsilon": 1.0, "delta": 1e-5},
-            }
+            {"recipe": ["recommended"], "data": {"private": "synthetic:ward"}, "plan": {"epsilon": 1.0, "delta": 1e-5}}
         )
 
 
@@ -421,10 +406,7 @@ def test_what_is_said_on_the_command_line_is_text(tmp_path, capsys):
     (tmp_path / "a.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
     given = ["--epsilon", "1", "--block", "8", "--public", "--out", str(tmp_path / "b.png")]
     assert main(["pixelize", str(tmp_path / "a.png"), *given, "--set", "about.curator=Ward \udcff"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "dpose: curator: is no text in UTF-8; write it with letters [text-not-utf8]\n"
-    )
+    assert capsys.readouterr().err == "dpose: curator: is no text in UTF-8; write it with letters [text-not-utf8]\n"
     assert not (tmp_path / "b.png").exists()
     for kind in (AuditResult, PlantedCanaries, PublicInput):
         with refused("text-not-utf8"):
@@ -460,14 +442,10 @@ def test_predictions_of_other_things_than_people(pose_fixtures, tmp_path):
         score_results(tmp_path / "a.json", labels)
 
 
-@pytest.mark.parametrize(
-    "change", [{"data": True}, {"step": "1"}, {"step": True}, {"result": {"columns": {"a": "b"}}}]
-)
+@pytest.mark.parametrize("change", [{"data": True}, {"step": "1"}, {"step": True}, {"result": {"columns": {"a": "b"}}}])
 def test_a_log_to_compare_whose_values_are_of_the_wrong_kind(change, tmp_path):
     line = {"type": "score", "step": 1, "data": "ward", "result": {"columns": {"Mean": 1.0}}}
-    (tmp_path / "log.jsonl").write_text(
-        json.dumps(line | change) + "\n" + json.dumps({"type": "step", "step": 2})
-    )
+    (tmp_path / "log.jsonl").write_text(json.dumps(line | change) + "\n" + json.dumps({"type": "step", "step": 2}))
     try:
         comparison_table([_with_scores(tmp_path, "dp-sgd", PrivacyStatement(Kind.NONE, "image"))])
     except (TypeError, ValueError):
@@ -481,8 +459,6 @@ def test_a_picture_wider_than_any_number_is_as_wide_as_it_is(tmp_path):
     (tmp_path / "train2017" / "1.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
     picture = {"id": 1, "file_name": "1.png", "width": 10**400, "height": 24}
     person = {"image_id": 1, "category_id": 1, "keypoints": [3, 4, 2] * 17, "bbox": [1, 1, 9, 9], "id": 1}
-    (tmp_path / "a.json").write_text(
-        json.dumps({"images": [picture], "annotations": [person], "categories": []})
-    )
+    (tmp_path / "a.json").write_text(json.dumps({"images": [picture], "annotations": [person], "categories": []}))
     (picture,) = read_coco(tmp_path, "train", "a.json").pictures
     assert picture.size == (24, 32)

@@ -90,9 +90,7 @@ def sizes() -> dict[str, int]:
 
 def imports() -> dict[str, set[str]]:
     """Which modules each imports: at its top, under TYPE_CHECKING and within functions alike."""
-    names = {
-        ("dpose." + p.removesuffix(".py").replace("/", ".")).removesuffix(".__init__"): p for p in modules()
-    }
+    names = {("dpose." + p.removesuffix(".py").replace("/", ".")).removesuffix(".__init__"): p for p in modules()}
     graph: dict[str, set[str]] = {path: set() for path in modules()}
     for path, tree in modules().items():
         for node in ast.walk(tree):
@@ -175,10 +173,7 @@ def commands() -> dict[str, int]:
         words, command = waiting.pop()
         waiting += [([*words, name], each) for name, each in getattr(command, "commands", {}).items()]
         options[" ".join(words)] = sum(p.param_type_name == "option" and not p.hidden for p in command.params)
-        with (
-            mock.patch.dict(os.environ, {"COLUMNS": "100"}),
-            contextlib.redirect_stdout(io.StringIO()) as shown,
-        ):
+        with mock.patch.dict(os.environ, {"COLUMNS": "100"}), contextlib.redirect_stdout(io.StringIO()) as shown:
             assert main([*words, "--help"]) == 0
         lines[" ".join(words)] = len(shown.getvalue().strip().splitlines())
     return {

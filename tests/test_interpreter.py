@@ -13,18 +13,7 @@ import dpose
 from dpose.interpreter import SAFE, child_environment, python, safe_path
 from dpose.media import write_image
 
-TRAPS = [
-    "cv2",
-    "multiprocessing",
-    "json",
-    "torch",
-    "numpy",
-    "pickle",
-    "concurrent",
-    "submitit",
-    "ray",
-    "dpose",
-]
+TRAPS = ["cv2", "multiprocessing", "json", "torch", "numpy", "pickle", "concurrent", "submitit", "ray", "dpose"]
 CONSOLE = Path(sys.executable).with_name("dpose")
 PIXELIZE = ["pixelize", "../photos", "--epsilon", "2", "--neighbours", "pixels:16", "--restore", "none"]
 
@@ -35,9 +24,7 @@ def folder(tmp_path):
     made = tmp_path / "strange"
     made.mkdir()
     for name in TRAPS:
-        (made / f"{name}.py").write_text(
-            f"open({str(made / 'RAN')!r}, 'a').write(__file__)\nraise SystemExit(9)\n"
-        )
+        (made / f"{name}.py").write_text(f"open({str(made / 'RAN')!r}, 'a').write(__file__)\nraise SystemExit(9)\n")
     (tmp_path / "photos").mkdir()
     for k in range(2):
         seen = np.random.default_rng(k).integers(0, 256, (32, 32, 3)).astype(np.uint8)
@@ -48,9 +35,7 @@ def folder(tmp_path):
 def there(folder, *command, **more):
     """Run a command in the folder; what it printed."""
     variables = {name: value for name, value in os.environ.items() if name not in (SAFE, "PYTHONPATH")}
-    done = subprocess.run(
-        command, cwd=folder, env={**variables, **more}, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(command, cwd=folder, env={**variables, **more}, capture_output=True, text=True, timeout=300)
     assert not (folder / "RAN").exists(), (folder / "RAN").read_text()
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -92,19 +77,7 @@ assert "PYTHONSAFEPATH" not in os.environ
 def test_the_module_as_a_command(folder):
     (folder / "dpose.py").unlink()  # what is to be run as a module is Python's to find
     (folder / "json.py").unlink()
-    there(
-        folder,
-        sys.executable,
-        "-m",
-        "dpose",
-        *PIXELIZE,
-        "--engine",
-        "local",
-        "--workers",
-        "2",
-        "--out",
-        "../a",
-    )
+    there(folder, sys.executable, "-m", "dpose", *PIXELIZE, "--engine", "local", "--workers", "2", "--out", "../a")
     there(folder, *python("dpose", *PIXELIZE, "--again", "--out", "../b"))
 
 
@@ -158,12 +131,7 @@ partition.block_sums(np.zeros((32, 32, 3), np.uint8), 16)
 
 def test_a_process_finds_modules_where_this_one_does():
     found = subprocess.run(
-        [*python("json.tool")],
-        input="[1]",
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
+        [*python("json.tool")], input="[1]", env=child_environment(), capture_output=True, text=True, check=True
     )
     assert json.loads(found.stdout) == [1]
     paths = child_environment()["PYTHONPATH"].split(os.pathsep)

@@ -83,9 +83,7 @@ def test_much_work_is_worth_numba(spared):
     st.integers(0, 2**32 - 1),
 )
 def test_sums_are_the_same_either_way(height, width, channels, block, kind, seed):
-    pixels = np.random.default_rng(seed).integers(
-        0, np.iinfo(kind).max, (height, width, channels), kind, True
-    )
+    pixels = np.random.default_rng(seed).integers(0, np.iinfo(kind).max, (height, width, channels), kind, True)
     ways = []
     for spare in (True, False):
         with mock.patch.object(partition, "without_numba", lambda values, spare=spare: spare):
@@ -99,10 +97,7 @@ def test_sums_are_the_same_either_way(height, width, channels, block, kind, seed
 @given(st.integers(1, 62), st.integers(0, 50), st.integers(0, 2**32 - 1))
 def test_coins_fall_the_same_either_way(rows, count, seed):
     generator = np.random.default_rng(seed)
-    words, digits = (
-        generator.integers(0, 4, (rows, count), np.uint16),
-        generator.integers(0, 4, rows, np.uint16),
-    )
+    words, digits = (generator.integers(0, 4, (rows, count), np.uint16), generator.integers(0, 4, rows, np.uint16))
     ways = []
     for spare in (True, False):
         with mock.patch.object(discrete, "without_numba", lambda values, spare=spare: spare):
@@ -159,10 +154,7 @@ def installed(tmp_path):
         own = {"PYTHONPATH": os.pathsep.join([str(place), *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            env={**clean, **own, **environment},
-            capture_output=True,
-            text=True,
+            [sys.executable, "-P", "-c", code], env={**clean, **own, **environment}, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -174,10 +166,7 @@ def installed(tmp_path):
 def test_an_installation_that_is_read_only_caches_in_the_users_folder(installed, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert installed(**cache) == [1 + 2 * 2003, 0]
-    assert {path.name.partition(".")[0] for path in (tmp_path / "cache/numba").rglob("*.nbi")} == {
-        "steps",
-        "sums",
-    }
+    assert {path.name.partition(".")[0] for path in (tmp_path / "cache/numba").rglob("*.nbi")} == {"steps", "sums"}
     assert installed(**cache) == [1 + 2 * 2003, 1]
     assert sorted(path.name for path in installed.place.iterdir()) == sorted([*INSTALLED, "__pycache__"])
 

@@ -20,15 +20,7 @@ from dpose.action.data.folders import _lines
 from dpose.action.model import load_action_model
 from dpose.cli import main
 from dpose.errors import DposeError
-from dpose.files import (
-    file_bytes,
-    file_json,
-    file_text,
-    leads_outside,
-    same_file_check,
-    unchanged,
-    write_atomic,
-)
+from dpose.files import file_bytes, file_json, file_text, leads_outside, same_file_check, unchanged, write_atomic
 from dpose.media.images import encode_image, read_image
 from dpose.media.video import probe
 from dpose.pose.boxes import read_detections
@@ -213,21 +205,11 @@ def sealed(dots, tmp_path_factory):
     plan = TrainingPlan(epsilon=8.0, delta=1e-4, steps=4, expected_batch_size=20, accountant="rdp")
     fast = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
     model = dots.task.build_model()
-    train(
-        dots.task,
-        model,
-        private=dots.data(60),
-        plan=plan,
-        out=base / "run",
-        optimizer=fast,
-        state_dir=base / "s",
-    )
+    train(dots.task, model, private=dots.data(60), plan=plan, out=base / "run", optimizer=fast, state_dir=base / "s")
     return base
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "privacy.json", "ledger.jsonl", "log.jsonl", "checkpoints"]
-)
+@pytest.mark.parametrize("name", ["model.safetensors", "privacy.json", "ledger.jsonl", "log.jsonl", "checkpoints"])
 def test_a_sealed_run_that_points_outside_is_refused(name, sealed, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(sealed / "run", run)

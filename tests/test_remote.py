@@ -91,16 +91,7 @@ def test_copies_of_a_command_that_was_killed_go_with_the_next(bucket, tmp_path):
 def test_a_command_stopped_before_it_put_goes_on(bucket, monkeypatch):
     store, name = bucket
     store.pipe_file(f"{name}/a.png", picture(70))
-    command = [
-        "pixelize",
-        f"s3://{name}/a.png",
-        "--epsilon",
-        "2",
-        "--out",
-        f"s3://{name}/out",
-        "--block",
-        "8",
-    ]
+    command = ["pixelize", f"s3://{name}/a.png", "--epsilon", "2", "--out", f"s3://{name}/out", "--block", "8"]
     with monkeypatch.context() as patch:
         patch.setattr("dpose.remote.put_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert main(command) == 130
@@ -348,20 +339,7 @@ def test_a_run_is_put_when_it_is_complete_and_its_checkpoints_stay(bucket, capsy
     with refused("object-missing", where="no-such-bucket"), stored_run(missing, None, console):
         pass
     assert (
-        main(
-            [
-                "train",
-                "--data",
-                "synthetic:ward",
-                "--out",
-                url,
-                "--engine",
-                "slurm",
-                "--set",
-                "job.partition=l",
-            ]
-        )
-        == 2
+        main(["train", "--data", "synthetic:ward", "--out", url, "--engine", "slurm", "--set", "job.partition=l"]) == 2
     )
     assert "[out-in-store]" in capsys.readouterr().err
 
@@ -379,12 +357,7 @@ def test_a_training_into_a_bucket_verifies_there_and_tells_no_secret(bucket, cap
     assert main(["verify", url]) == 0
     told = capfd.readouterr()
     written = everything_written(os.environ["XDG_STATE_HOME"], tmp_path)
-    contents = [
-        *written,
-        *(store.cat_file(f) for f in store.find(name)),
-        told.out.encode(),
-        told.err.encode(),
-    ]
+    contents = [*written, *(store.cat_file(f) for f in store.find(name)), told.out.encode(), told.err.encode()]
     assert not any(SECRET.encode() in content for content in contents)
 
 

@@ -38,21 +38,14 @@ print(json.dumps(sorted(name for name in sys.modules if name.startswith("dpose_"
 def alone(tmp_path):
     """Run commands with a copy of dpose's folder alone: their exit codes, and all that they printed."""
     shutil.copytree(
-        Path(dpose.__file__).parent,
-        tmp_path / "source" / "dpose",
-        ignore=shutil.ignore_patterns("__pycache__"),
+        Path(dpose.__file__).parent, tmp_path / "source" / "dpose", ignore=shutil.ignore_patterns("__pycache__")
     )
 
     code = f"import sys; sys.path[0] = {str(tmp_path / 'source')!r}\n{ALONE}"
 
     def run(*commands):
         given = json.dumps([list(map(str, command)) for command in commands])
-        done = subprocess.run(
-            [sys.executable, "-c", code, given],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
+        done = subprocess.run([sys.executable, "-c", code, given], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         *_, codes, loaded = done.stdout.splitlines()
         assert json.loads(loaded) == []
@@ -93,9 +86,7 @@ def test_what_is_missing_is_named(alone, tmp_path):
     assert "install dpose with dpose_lab" in printed
 
 
-def test_a_published_algorithms_picture_is_verified_with_the_laboratory_and_without(
-    alone, tmp_path, monkeypatch
-):
+def test_a_published_algorithms_picture_is_verified_with_the_laboratory_and_without(alone, tmp_path, monkeypatch):
     from dpose.cli import main
 
     monkeypatch.chdir(tmp_path)

@@ -98,11 +98,7 @@ class Graph:
         flat = np.frombuffer(self._model.Buffers(tensor.Buffer()).DataAsNumpy().tobytes(), kind)
         shape = tuple(tensor.ShapeAsNumpy())
         sparsity = tensor.Sparsity()
-        return (
-            (flat if sparsity is None else self._dense(sparsity, flat, shape))
-            .reshape(shape)
-            .astype(np.float32)
-        )
+        return (flat if sparsity is None else self._dense(sparsity, flat, shape)).reshape(shape).astype(np.float32)
 
     def _dense(self, sparsity: Any, stored: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """A tensor from its stored numbers, level by level (TFLite's format of sparse tensors, without blocks)."""
@@ -116,9 +112,7 @@ class Graph:
                 places = [(*place, i) for place in places for i in range(about.DenseSize())]
             else:
                 ends, indices = self._integers(about, "Segments"), self._integers(about, "Indices")
-                places = [
-                    (*place, int(i)) for n, place in enumerate(places) for i in indices[ends[n] : ends[n + 1]]
-                ]
+                places = [(*place, int(i)) for n, place in enumerate(places) for i in indices[ends[n] : ends[n + 1]]]
         if len(places) != len(stored):
             raise SystemExit(f"a sparse tensor of {len(stored)} numbers has {len(places)} places")
         dense = np.zeros(shape, stored.dtype)
@@ -205,9 +199,7 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
         raise SystemExit(f"the file has {len(convs)} convolutions, the network {len(order)}")
     for layer, (weight, bias) in zip(order, convs, strict=True):
         if tuple(layer.conv.weight.shape) != weight.shape:
-            raise SystemExit(
-                f"a convolution of {weight.shape} where {tuple(layer.conv.weight.shape)} belongs"
-            )
+            raise SystemExit(f"a convolution of {weight.shape} where {tuple(layer.conv.weight.shape)} belongs")
         layer.conv.weight.data = torch.from_numpy(weight.copy())
         layer.conv.bias.data = torch.from_numpy(bias.copy())  # type: ignore[union-attr]
     if whole is not None:
@@ -233,9 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("archive", type=Path, help="what `npm pack` gave")
     parser.add_argument("--out", type=Path, default=SHIPPED / "blazepose")
-    parser.add_argument(
-        "--heavy", type=Path, help="a folder for the largest network, which does not come with dpose"
-    )
+    parser.add_argument("--heavy", type=Path, help="a folder for the largest network, which does not come with dpose")
     options = parser.parse_args()
     found = hashlib.sha256(options.archive.read_bytes()).hexdigest()
     if found != CHECKSUM:
@@ -260,12 +250,7 @@ def config(kind: str) -> dict[str, Any]:
     """A model folder's config.json."""
     return {
         "task": "pose",
-        "model": {
-            "preset": f"blazepose:{kind}",
-            "skeleton": "blazepose",
-            "norm": "folded",
-            "codec": "blazepose",
-        },
+        "model": {"preset": f"blazepose:{kind}", "skeleton": "blazepose", "norm": "folded", "codec": "blazepose"},
         "trained_on": {
             "datasets": [],
             "known": False,

@@ -39,10 +39,7 @@ def film(page: Page, picture: Path) -> list[tuple[Image.Image, int]]:
         page.wait_for_timeout(350)
         whole = Image.open(BytesIO(page.screenshot())).convert("RGB")
         frames.append(
-            (
-                whole.resize((WIDE, WIDE * SIZE["height"] // SIZE["width"]), Image.Resampling.LANCZOS),
-                milliseconds,
-            )
+            (whole.resize((WIDE, WIDE * SIZE["height"] // SIZE["width"]), Image.Resampling.LANCZOS), milliseconds)
         )
 
     shot(1200)
@@ -87,35 +84,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         write_image(here / "ward.png", astronaut())
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "dpose",
-            "studio",
-            "--no-browser",
-            "--out",
-            str(here / "released"),
-        ]
+        command = [sys.executable, "-P", "-m", "dpose", "studio", "--no-browser", "--out", str(here / "released")]
         environment = os.environ | {"XDG_STATE_HOME": str(here / "state")}
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=environment, cwd=here
-        ) as studio:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=here) as studio:
             assert studio.stdout is not None
             address = studio.stdout.readline().split()[-1]
             with sync_playwright() as started:
-                page = started.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page(
-                    viewport=SIZE
-                )
+                page = started.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page(viewport=SIZE)
                 page.goto(address)
                 page.wait_for_selector("#drop")
                 page.wait_for_timeout(4000)  # previews are quick once their libraries are loaded
                 frames = film(page, here / "ward.png")
             studio.send_signal(signal.SIGINT)
     pictures, times = zip(*frames, strict=True)
-    pictures[0].save(
-        out, save_all=True, append_images=pictures[1:], duration=list(times), loop=0, quality=72, method=6
-    )
+    pictures[0].save(out, save_all=True, append_images=pictures[1:], duration=list(times), loop=0, quality=72, method=6)
     size = out.stat().st_size
     print(f"{out}: {len(frames)} frames, {size:,} bytes")
     assert size < LARGEST, f"larger than {LARGEST:,} bytes"

@@ -25,16 +25,7 @@ from dpose.pose.data import open_data
 from dpose_scene.films import film_labels
 from dpose_scene.render import clip, render_person
 
-PHOTOGRAPHS = (
-    "brick",
-    "camera",
-    "clock_motion",
-    "coins",
-    "grass",
-    "gravel",
-    "motorcycle_left",
-    "motorcycle_right",
-)
+PHOTOGRAPHS = ("brick", "camera", "clock_motion", "coins", "grass", "gravel", "motorcycle_left", "motorcycle_right")
 """Of scikit-image's files: photographs of things as cameras see them; scans, cells and drawings are left out."""
 RENDERED, FILMS = 100, 12
 SIZE = (256, 256)
@@ -116,9 +107,7 @@ def movement() -> tuple[float, float]:
     return float(still), float(speed)
 
 
-def main(
-    lspet: Annotated[Path, typer.Option(help="The folder that holds images/ and joints.mat.")],
-) -> None:
+def main(lspet: Annotated[Path, typer.Option(help="The folder that holds images/ and joints.mat.")]) -> None:
     """Print the numbers of `dpose.release.choosing`."""
     console = Console()
     found: dict[str, dict[str, list[NDArray[np.float64]]]] = {}

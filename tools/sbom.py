@@ -25,15 +25,7 @@ OWN = "dpose"
 
 def bill_of_materials() -> dict[str, Any]:
     """What is installed beside this interpreter, without paths of this machine."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "cyclonedx_py",
-        "environment",
-        "--pyproject",
-        str(ROOT / "pyproject.toml"),
-    ]
+    command = [sys.executable, "-P", "-m", "cyclonedx_py", "environment", "--pyproject", str(ROOT / "pyproject.toml")]
     command += ["--output-reproducible", "--output-file", "-", sys.executable]
     bom = subprocess.run(command, capture_output=True, check=True, text=True)
     found: dict[str, Any] = json.loads(bom.stdout)
@@ -71,9 +63,7 @@ def verdict(answer: Mapping[str, Any], installed: int) -> tuple[list[str], int]:
         for fault in one["vulns"]
     ]
     if missing := installed - len(asked):
-        lines.append(
-            f"NOT CHECKED for known faults: {missing} of {installed} packages (no answer: no network?)"
-        )
+        lines.append(f"NOT CHECKED for known faults: {missing} of {installed} packages (no answer: no network?)")
     elif not faulty:
         lines.append(f"No known fault in {installed} packages")
     return lines, 1 if faulty else 2 if missing else 0

@@ -116,9 +116,7 @@ def make(config: RunConfig, run: Path, out: Path, console: Console, unfinished: 
         if finished.interrupted:
             raise DposeError("run-stopped", "stopped", str(run), "the same command goes on")
     halve(run, out)
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # a score is recorded where it is made: in a copy, not in the package
+    with tempfile.TemporaryDirectory() as folder:  # a score is recorded where it is made: in a copy, not in the package
         copy = shutil.copytree(out, Path(folder) / out.name)
         scores = {data: evaluate_run(copy, data, console=console)[0].columns()["Mean"] for data in SCORED}
     write_atomic(out / "README.md", card(run, scores))
@@ -135,9 +133,7 @@ def _steps(run: Path) -> tuple[int, int]:
 def halve(run: Path, out: Path) -> None:
     """Fold batch normalisation away and write the model in `run` to `out` in half precision, with its statement."""
     model = fold_batchnorm(load_model(run))
-    tensors = {
-        n: t.half().contiguous() if t.is_floating_point() else t for n, t in model.state_dict().items()
-    }
+    tensors = {n: t.half().contiguous() if t.is_floating_point() else t for n, t in model.state_dict().items()}
     values = json.loads((run / "config.json").read_text())
     write_atomic(out / "privacy.json", (run / "privacy.json").read_text())
     write_atomic(
@@ -189,8 +185,7 @@ def main(
     preset: Annotated[str, typer.Option(help=f"Which model: {' or '.join(PRESETS)}.")] = "nano",
     out: Annotated[Path | None, typer.Option(help="Where the weights go: src/dpose/weights/PRESET.")] = None,
     run: Annotated[
-        Path | None,
-        typer.Option(help="The run folder; the command goes on with what it holds: runs/public-PRESET."),
+        Path | None, typer.Option(help="The run folder; the command goes on with what it holds: runs/public-PRESET.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the pictures; the preset's own.")] = None,
     unfinished: Annotated[

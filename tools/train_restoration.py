@@ -112,9 +112,7 @@ def open_pictures(lspet: Path, console: Console) -> Pictures:
     clips = [image[None] for image in photographs[:-HELD_OUT]]
     for name in PHOTOGRAPHS:
         image = np.asarray(
-            getattr(skimage.data, name)()
-            if name != "motorcycle_left"
-            else skimage.data.stereo_motorcycle()[0]
+            getattr(skimage.data, name)() if name != "motorcycle_left" else skimage.data.stereo_motorcycle()[0]
         )
         image = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)
         clips += [np.ascontiguousarray(image[None, ..., :3])] * 4
@@ -124,9 +122,7 @@ def open_pictures(lspet: Path, console: Console) -> Pictures:
     for index in range(FILMS):
         labels = film_labels("studio", "train", index)
         step = 1 + index % 3
-        frames = clip(
-            "studio", labels.seed, FILM_ACTIONS[index % len(FILM_ACTIONS)], 2 * step + 1, (240, 320)
-        )
+        frames = clip("studio", labels.seed, FILM_ACTIONS[index % len(FILM_ACTIONS)], 2 * step + 1, (240, 320))
         clips.append(np.stack([scene.image for scene in frames[::step]]))
     console.print(f"{len(clips):,} pictures and films, {HELD_OUT} photographs held out")
     return Pictures(clips, [image[None] for image in photographs[-HELD_OUT:]])
@@ -311,9 +307,7 @@ def train(lspet: Path, run: Path, steps: int, console: Console) -> RestorationNe
     began, seen = time.time(), []
     for step in range(first, steps):
         for group in optimizer.param_groups:
-            group["lr"] = (
-                1e-3 * min(1, (step + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * step / steps)) + 1e-6
-            )
+            group["lr"] = 1e-3 * min(1, (step + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * step / steps)) + 1e-6
         net.train()
         loss = loss_of(net, batch(pictures.clips, np.random.default_rng([1, step])))
         optimizer.zero_grad()
@@ -351,9 +345,7 @@ def _save(
     temporary.replace(file)
 
 
-def _resume(
-    file: Path, net: nn.Module, mean: nn.Module, optimizer: torch.optim.Adam, names: list[str]
-) -> int:
+def _resume(file: Path, net: nn.Module, mean: nn.Module, optimizer: torch.optim.Adam, names: list[str]) -> int:
     from safetensors import safe_open
 
     tensors = load_file(file)
@@ -440,8 +432,7 @@ def main(
     digest = write_weights(train(lspet, run, steps, console), out)
     write_atomic(out.with_name("README.md"), card(run, digest, steps))
     console.print(
-        f"{out}: {out.stat().st_size:,} bytes, sha256 {digest}: set it in restoration/learned.py",
-        soft_wrap=True,
+        f"{out}: {out.stat().st_size:,} bytes, sha256 {digest}: set it in restoration/learned.py", soft_wrap=True
     )
 
 

@@ -144,8 +144,7 @@ class Replay:
             case "rename" | "renameat" | "renameat2" | "link" | "linkat":
                 apart = name not in ("rename", "link")
                 old, new = (
-                    self._path(given[2 * k + 1], given[2 * k]) if apart else self._path(given[k])
-                    for k in (0, 1)
+                    self._path(given[2 * k + 1], given[2 * k]) if apart else self._path(given[k]) for k in (0, 1)
                 )
                 if old and new:
                     (self.disk.link if "link" in name else self.disk.rename)(old, new)

@@ -204,9 +204,7 @@ def power_cut(kind: str, number: int, rng: random.Random, cuts: int) -> Outcome:
                 replay.do(call)
             wrong = _goes_on(story, root, replay, rng)
             outcome.cuts += 1
-            outcome.wrong += (
-                [f"after call {moments[moment]}, {calls[moments[moment]].name}: {wrong}"] if wrong else []
-            )
+            outcome.wrong += [f"after call {moments[moment]}, {calls[moments[moment]].name}: {wrong}"] if wrong else []
     finally:
         shutil.rmtree(root, ignore_errors=True)
         log.unlink(missing_ok=True)

@@ -148,9 +148,7 @@ class Disk:
 
     def now(self) -> dict[str, bytes]:
         """All files as readers see them."""
-        return {
-            path: bytes(node.content) for path, node in _files(self.root, lambda node: node.entries or {})
-        }
+        return {path: bytes(node.content) for path, node in _files(self.root, lambda node: node.entries or {})}
 
     def after_power_cut(self, rng: random.Random) -> tuple[dict[str, bytes], list[str]]:
         """Files and folders as they may be after a power cut."""

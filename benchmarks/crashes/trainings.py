@@ -166,9 +166,7 @@ class Ranks(Training):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        ranks = dict(
-            _forked(lambda rank=rank: self._rank(root, mark, rank, count, port)) for rank in range(count)
-        )
+        ranks = dict(_forked(lambda rank=rank: self._rank(root, mark, rank, count, port)) for rank in range(count))
         left, ended = dict(ranks), dict[int, int]()
         until = math.inf
         while left:

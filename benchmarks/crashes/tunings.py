@@ -87,11 +87,7 @@ class Tuning(Plain):
         if whole:
             for file in root.glob("said-*"):
                 # after a power cut lines are torn, and filled up with zeros
-                more = [
-                    t
-                    for t in _told(root, file.read_text())
-                    if not any(s.startswith(t) for s in whole["said"])
-                ]
+                more = [t for t in _told(root, file.read_text()) if not any(s.startswith(t) for s in whole["said"])]
                 assert not more, f"said besides: {more}"
         there = {path.name for path in root.iterdir()} - {"state", "marks"}
         odd = [n for n in there if n != "tuned" and not n.startswith(("said-", ".tuned."))]
@@ -121,9 +117,7 @@ class Tuning(Plain):
     def _ended(self, root: Path) -> dict[str, object]:
         state, out = root / "state", root / "tuned"
         files = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
-        kept = sorted(
-            re.sub(r"[0-9a-f]{32}", "ID", p.relative_to(state).as_posix()) for p in state.rglob("*")
-        )
+        kept = sorted(re.sub(r"[0-9a-f]{32}", "ID", p.relative_to(state).as_posix()) for p in state.rglob("*"))
         return {
             "weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
             "events": [one.events for one in charges(state)],

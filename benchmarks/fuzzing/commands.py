@@ -66,11 +66,7 @@ PICTURES = {".png": any_png, ".jpg": any_bytes, ".webp": any_bytes, ".bmp": any_
 
 
 def _predict() -> Reader:
-    return _of(
-        samples.pictures(),
-        PICTURES,
-        lambda f: ["predict", NANO, f, "--out", "drawn.png", "--json", "a.json"],
-    )
+    return _of(samples.pictures(), PICTURES, lambda f: ["predict", NANO, f, "--out", "drawn.png", "--json", "a.json"])
 
 
 def _pixelize() -> Reader:
@@ -117,9 +113,7 @@ def _verify() -> Reader:
 
 def _restore() -> Reader:
     return _of(
-        {".npz": samples.archives()[".0.npz"]},
-        any_zip,
-        lambda f: ["restore", f, "out.png", "--restore", "none"],
+        {".npz": samples.archives()[".0.npz"]}, any_zip, lambda f: ["restore", f, "out.png", "--restore", "none"]
     )
 
 
@@ -151,11 +145,7 @@ def _statement() -> Reader:
 
 
 def _train() -> Reader:
-    return _of(
-        {".yaml": yaml.safe_dump(SETTINGS).encode()},
-        any_yaml,
-        lambda f: ["train", "--config", f, "--explain"],
-    )
+    return _of({".yaml": yaml.safe_dump(SETTINGS).encode()}, any_yaml, lambda f: ["train", "--config", f, "--explain"])
 
 
 def _tune() -> Reader:
@@ -169,9 +159,7 @@ def _tune() -> Reader:
 
 def _evaluate() -> Reader:
     """A file of predictions, for labels of COCO and of MPII."""
-    results = labels.DETECTIONS.replace(
-        b'"bbox"', b'"keypoints": ' + str([1.0, 2.0, 1] * 17).encode() + b', "bbox"'
-    )
+    results = labels.DETECTIONS.replace(b'"bbox"', b'"keypoints": ' + str([1.0, 2.0, 1] * 17).encode() + b', "bbox"')
     people = labels.READERS["predictions"]().files
 
     def read(path: Path) -> str:
@@ -220,9 +208,7 @@ def _account() -> Reader:
     made = samples.account()
 
     def read(path: Path) -> str:
-        samples.put(
-            path.parent / "home" / "dpose", {name: data for name, data in made.items() if "seen" not in name}
-        )
+        samples.put(path.parent / "home" / "dpose", {name: data for name, data in made.items() if "seen" not in name})
         path.rename(path.parent / "home" / "dpose" / next(name for name in made if name.endswith(".sqlite")))
         with at_home(path.parent):
             return ran(["account", "show"], ["account", "show", "--html", "page.html"])

@@ -80,8 +80,7 @@ def npz_bomb(data: bytes, rng: random.Random) -> bytes:
                 shape = rng.choice(((10**12,), (2**31, 2**31), (-1,), (10**6, 10**6)))
                 header = io.BytesIO()
                 np.lib.format.write_array_header_1_0(
-                    header,
-                    {"descr": rng.choice(("<i8", "|u1", "<f8")), "fortran_order": False, "shape": shape},
+                    header, {"descr": rng.choice(("<i8", "|u1", "<f8")), "fortran_order": False, "shape": shape}
                 )
                 content = header.getvalue() + content[:100]
             new.writestr(name, content)

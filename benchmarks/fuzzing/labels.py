@@ -39,9 +39,7 @@ def inside(paths: Iterable[Path], folder: Path) -> str:
 def put_coco(root: Path, labels: bytes) -> None:
     """A COCO folder of two pictures."""
     picture = samples.pictures()[".png"]
-    samples.put(
-        root, {f"train2017/{i}.png": picture for i in (1, 2)} | {f"val2017/{i}.png": picture for i in (1, 2)}
-    )
+    samples.put(root, {f"train2017/{i}.png": picture for i in (1, 2)} | {f"val2017/{i}.png": picture for i in (1, 2)})
     for split in ("train", "val"):
         samples.put(root, {f"annotations/person_keypoints_{split}2017.json": labels})
 
@@ -55,9 +53,7 @@ def put_mpii(root: Path, labels: bytes, boxes: bytes) -> None:
 
 def put_yolo(root: Path, described: bytes = YOLO_FILE, line: bytes = YOLO_LINE) -> None:
     """A YOLO folder of one picture."""
-    samples.put(
-        root, {"images/a.png": samples.pictures()[".png"], "labels/a.txt": line, "data.yaml": described}
-    )
+    samples.put(root, {"images/a.png": samples.pictures()[".png"], "labels/a.txt": line, "data.yaml": described})
 
 
 def mpii_boxes() -> bytes:
@@ -82,9 +78,7 @@ def _humanart() -> Reader:
         samples.put(root, {"annotations/training_humanart.json": path.read_bytes()})
         return inside((picture.path for picture in read_humanart(root, "train").pictures), path.parent)
 
-    return Reader(
-        {".json": samples.coco(("HumanArt/images/a/1.png", "HumanArt/images/a/2.png"))}, any_json, read
-    )
+    return Reader({".json": samples.coco(("HumanArt/images/a/1.png", "HumanArt/images/a/2.png"))}, any_json, read)
 
 
 def _mpii() -> Reader:

@@ -98,14 +98,7 @@ def any_yaml(data: bytes, rng: random.Random) -> bytes:
     if choice < 3:
         return any_bytes(data, rng)
     if choice == 3:
-        odd = (
-            "a: 2026-13-45",
-            "a: !!python/object:os.system x",
-            "a: &a [*a]",
-            "? {a: b}\n: c",
-            "a: 0x",
-            "a: !!int x",
-        )
+        odd = ("a: 2026-13-45", "a: !!python/object:os.system x", "a: &a [*a]", "? {a: b}\n: c", "a: 0x", "a: !!int x")
         return rng.choice((rng.choice(odd).encode(), b"[" * 5000, b"a: " + b"[" * 900))
     if choice == 4:  # the billion laughs
         lines = ["a0: &a0 [x, x]"] + [f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]" for k in range(1, 40)]

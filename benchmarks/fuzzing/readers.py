@@ -201,9 +201,7 @@ def _signatures() -> Reader:
         return f"{found.signs} {found.seal} {found.date}"
 
     return Reader(
-        {".sig": made["run/privacy.json.sig"], ".pub": made["key.pub"]},
-        {".sig": any_json, ".pub": any_bytes},
-        read,
+        {".sig": made["run/privacy.json.sig"], ".pub": made["key.pub"]}, {".sig": any_json, ".pub": any_bytes}, read
     )
 
 

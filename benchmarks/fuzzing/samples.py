@@ -54,9 +54,7 @@ def pictures() -> Files:
 
 def contents(folder: Path) -> Files:
     """All files below a folder, by their paths in it."""
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def put(folder: Path, files: Files) -> None:
@@ -171,8 +169,7 @@ def coco(names: tuple[str, ...] = ("1.png", "2.png")) -> bytes:
         "bbox": [2.0, 1.0, 20.0, 16.0], "keypoints": [v for j in range(17) for v in (2 + j, 1 + j, 1 + j % 2)],
     }  # fmt: skip
     images = [
-        {"id": i, "file_name": name, "width": 32, "height": 24, "category": "dance"}
-        for i, name in enumerate(names, 1)
+        {"id": i, "file_name": name, "width": 32, "height": 24, "category": "dance"} for i, name in enumerate(names, 1)
     ]
     content = {"images": images, "annotations": [person], "categories": [{"id": 1, "name": "person"}]}
     return json.dumps(content).encode()

@@ -83,18 +83,7 @@ def _no_run(task: Any, model: Any, units: Any, *given: Any, **named: Any) -> Any
 
 def _audit() -> Reader:
     """Labels of the data that an audit trains on, up to the training itself."""
-    small = [
-        "--limit",
-        "2",
-        "--canaries",
-        "24",
-        "--epochs",
-        "2",
-        "--batch-size",
-        "18",
-        "--set",
-        "seed=1",
-    ]
+    small = ["--limit", "2", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--set", "seed=1"]
     claim = ["--epsilon", "2", "--delta", "1e-3", "--no-controls", "--out", "out"]
 
     def read(path: Path) -> str:
@@ -127,9 +116,7 @@ def _experiment() -> samples.Files:
         place = Path(folder)
         (place / "seq" / "img1").mkdir(parents=True)
         for frame in (1, 2):
-            cv2.imwrite(
-                str(place / f"seq/img1/{frame:06d}.png"), rng.integers(0, 256, (20, 40)).astype(np.uint8)
-            )
+            cv2.imwrite(str(place / f"seq/img1/{frame:06d}.png"), rng.integers(0, 256, (20, 40)).astype(np.uint8))
         with at_home(place):
             ran(REPRODUCE)
         return {name: data for name, data in samples.contents(place).items() if not name.startswith("home")}

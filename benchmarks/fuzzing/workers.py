@@ -128,13 +128,7 @@ class Workers:
         line = worker.ask(name, number, seed)
         if line is None:
             seconds = time.monotonic() - begun
-            line = {
-                "ended": "crash",
-                "what": worker.end() or "ended",
-                "seconds": seconds,
-                "memory": 0,
-                "suffix": "",
-            }
+            line = {"ended": "crash", "what": worker.end() or "ended", "seconds": seconds, "memory": 0, "suffix": ""}
             if worker is self._worker:
                 self._worker = None
         return line

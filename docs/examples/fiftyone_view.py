@@ -37,9 +37,7 @@ for image in found["images"]:
         poses.append(fo.Keypoint(label="person", points=points, confidence=values[2::3]))
         boxes.append(
             fo.Detection(
-                label="person",
-                bounding_box=[x / width, y / height, w / width, h / height],
-                confidence=person["score"],
+                label="person", bounding_box=[x / width, y / height, w / width, h / height], confidence=person["score"]
             )
         )
     sample = fo.Sample(filepath=str((folder / image["file_name"]).resolve()))

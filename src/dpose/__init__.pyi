@@ -22,9 +22,7 @@ from .release.config import Projection as Projection  # settings of a noisy proj
 from .release.operators import register_operator as register_operator  # enter a release operator
 from .release.verify import verify_release as verify_release  # recompute a released file's epsilon
 from .runs.verify import verify_run as verify_run  # recompute epsilon from the ledger
-from .training.gradients import (
-    clipped_sum as clipped_sum,  # per-unit gradients, clipped and summed in integers
-)
+from .training.gradients import clipped_sum as clipped_sum  # per-unit gradients, clipped and summed in integers
 from .training.methods import Method as Method  # how a step's gradient is made and what that protects
 from .training.methods import register_method as register_method  # enter a method of one's own
 from .training.optim import OptimizerConfig as OptimizerConfig  # any torch optimizer and its schedule

@@ -10,10 +10,7 @@ import sys
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
         # unless dpose itself comes from there, or the folder was put there on purpose
-        if (
-            sys.path[0] == os.getcwd() != os.path.dirname(os.path.dirname(__file__))
-            and not sys.flags.safe_path
-        ):
+        if sys.path[0] == os.getcwd() != os.path.dirname(os.path.dirname(__file__)) and not sys.flags.safe_path:
             del sys.path[0]
     from dpose.cli import run
 

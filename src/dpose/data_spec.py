@@ -144,11 +144,7 @@ class Spec:
             raise DposeError(
                 "data-option-unknown", f"{self.name} takes no option {name}", f"{self},{name}={value}", fix
             )
-        return (
-            replace(self, options=tuple(sorted({**dict(self.options), name: value}.items())))
-            if value
-            else self
-        )
+        return replace(self, options=tuple(sorted({**dict(self.options), name: value}.items()))) if value else self
 
     def for_purpose(self, purpose: Purpose) -> Self:
         """The same spec with its split filled in."""
@@ -163,10 +159,7 @@ class Spec:
         spec, dataset = self.for_purpose(purpose), self.dataset
         if not spec.root:
             raise DposeError(
-                "data-root-missing",
-                f"{self.name} needs a {dataset.root}",
-                str(self),
-                f"write {self.name}:ROOT[:SPLIT]",
+                "data-root-missing", f"{self.name} needs a {dataset.root}", str(self), f"write {self.name}:ROOT[:SPLIT]"
             )
         _, _, last = spec.root.rpartition(":")
         near = did_you_mean(last, dataset.splits) if last != spec.root else ""
@@ -177,10 +170,7 @@ class Spec:
                 fetch(url)
             if not spec.folder.is_dir():
                 raise DposeError(
-                    "folder-missing",
-                    "no such folder",
-                    spec.root,
-                    near and f"or the split is misspelt: {near}",
+                    "folder-missing", "no such folder", spec.root, near and f"or the split is misspelt: {near}"
                 )
         elif spec.root not in dataset.roots:
             near = near or did_you_mean(spec.root, dataset.roots)

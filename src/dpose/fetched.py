@@ -64,9 +64,7 @@ def unpacked(path: Path) -> Path:
 def _unpacked(path: Path, changed: int, size: int) -> Path:
     top = unpacked_folder()
     if not private_folder(top):
-        raise DposeError(
-            "folder-not-private", "cannot be closed to others, and would hold private data", str(top)
-        )
+        raise DposeError("folder-not-private", "cannot be closed to others, and would hold private data", str(top))
     try:
         folder = top / file_digest(path)
         if not folder.is_dir():
@@ -88,9 +86,7 @@ def _unpack(path: Path, folder: Path) -> None:
         with zipfile.ZipFile(path) as packed:
             entries = [entry for entry in packed.infolist() if not entry.is_dir()]
             if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > MOST_BYTES:
-                raise DposeError(
-                    "zip-too-large", "holds more than is unpacked", str(path), "unpack it by hand"
-                )
+                raise DposeError("zip-too-large", "holds more than is unpacked", str(path), "unpack it by hand")
             for entry in entries:
                 mode = entry.external_attr >> 16
                 odd = bool(stat.S_IFMT(mode)) and not stat.S_ISREG(mode)
@@ -147,9 +143,7 @@ def fetch(url: str) -> Path:
     folder = data_folder(url)
     top = fetched_folder()
     if not private_folder(top):
-        raise DposeError(
-            "folder-not-private", "cannot be closed to others, and would hold private data", str(top)
-        )
+        raise DposeError("folder-not-private", "cannot be closed to others, and would hold private data", str(top))
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = take_lock(folder.with_name(f".{folder.name}.lock"), wait=True)  # processes of one run fetch once
     assert lock is not None
@@ -186,9 +180,7 @@ def _fetch(url: str, folder: Path) -> None:
     write_private(folder / RECORD, json.dumps(held) + "\n")
 
 
-def _one(
-    store: Any, root: str, file: Path, known: dict[str, Any] | None, facts: dict[str, Any]
-) -> dict[str, Any]:
+def _one(store: Any, root: str, file: Path, known: dict[str, Any] | None, facts: dict[str, Any]) -> dict[str, Any]:
     """One object as a file: the one that is there, where it is still the same."""
     tag = {"tag": str(_tag(facts)), "size": int(facts["size"])}
     same = known and tag["tag"] and {key: known.get(key) for key in tag} == tag
@@ -200,9 +192,7 @@ def _one(
     part.chmod(0o600)
     if part.stat().st_size != tag["size"]:
         part.unlink()
-        raise DposeError(
-            "object-changed", "was changed while it was fetched", facts["name"], "run the command again"
-        )
+        raise DposeError("object-changed", "was changed while it was fetched", facts["name"], "run the command again")
     digest = file_digest(part)
     part.replace(file)
     return {**tag, "sha256": digest}

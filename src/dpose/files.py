@@ -46,9 +46,7 @@ def is_full(error: OSError) -> bool:
 def explain_os_error(error: OSError, path: Path) -> DposeError:
     """The `DposeError` a user should see for `error` on `path`."""
     if is_full(error):
-        return DposeError(
-            "disk-full", "no space left on the disk", str(path), "free some, or choose another --out"
-        )
+        return DposeError("disk-full", "no space left on the disk", str(path), "free some, or choose another --out")
     import platformdirs
 
     if path.is_relative_to(platformdirs.user_state_path("dpose")):
@@ -107,9 +105,7 @@ def file_bytes(path: str | Path, limit: int | None = None) -> bytes:
     return content
 
 
-def file_text(
-    path: str | Path, *, encoding: str = "utf-8", errors: str = "strict", limit: int = LONGEST_TEXT
-) -> str:
+def file_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "strict", limit: int = LONGEST_TEXT) -> str:
     """A regular file's text, its lines ended by newlines alone.
 
     Raises:
@@ -219,9 +215,7 @@ def same_file_check(path: Path) -> Callable[[], None]:
 
     def check() -> None:
         if state() != before:
-            raise DposeError(
-                "file-changed", "was changed while it was read", str(path), "run the command again"
-            )
+            raise DposeError("file-changed", "was changed while it was read", str(path), "run the command again")
 
     return check
 
@@ -382,9 +376,7 @@ def write_private(path: Path, data: bytes | str) -> None:
     Raises:
         DposeError: the disk is full, or the folder may not be written to.
     """
-    private_folder(
-        path.parent
-    )  # one that cannot be closed is told by the write, or is its administrator's business
+    private_folder(path.parent)  # one that cannot be closed is told by the write, or is its administrator's business
     write_atomic(path, data, mode=0o600)
 
 
@@ -402,9 +394,7 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     left = {LOCK} if may_be_locked else set()
     free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
     if out.exists() and not free:
-        raise DposeError(
-            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
-        )
+        raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
 
 
 @contextlib.contextmanager
@@ -421,9 +411,7 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
         DposeError: `path` exists, the disk is full, or the parent may not be written to.
     """
     if path.exists():
-        raise DposeError(
-            "output-exists", "already exists", str(path), "choose another name, or remove it first"
-        )
+        raise DposeError("output-exists", "already exists", str(path), "choose another name, or remove it first")
     try:
         make_folder(path.parent)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))

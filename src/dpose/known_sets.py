@@ -92,10 +92,7 @@ KNOWN_SETS: dict[str, KnownSet] = {
     "ap10k": KnownSet("AP-10K"),
     "apt36k": KnownSet("APT-36K"),
     # pictures of things
-    "imagenet": KnownSet(
-        "ImageNet",
-        ("ilsvrc", "ilsvrc2012", "in1k", "in12k", "in21k", "in22k"),
-    ),
+    "imagenet": KnownSet("ImageNet", ("ilsvrc", "ilsvrc2012", "in1k", "in12k", "in21k", "in22k")),
     "openimages": KnownSet("Open Images", ("openimagesv4", "openimagesv6", "openimagesv7")),
     # Orekondy et al., ICCV 2017: its photographs are Open Images'
     "vispr": KnownSet("VISPR", of=("openimages",)),
@@ -110,14 +107,10 @@ KNOWN_SETS: dict[str, KnownSet] = {
     "kinetics": KnownSet("Kinetics", ("kinetics400", "kinetics600", "kinetics700", "k400", "k600", "k700")),
     # mixtures that files of weights are named after. mmpose, projects/rtmpose: seven public sets, and OCHuman as the
     # eighth; projects/rtmw: fourteen, of which those of faces and hands alone are left out here
-    "body7": KnownSet(
-        "mmpose's Body7", of=("aic", "coco", "crowdpose", "mpii", "jhmdb", "halpe", "posetrack")
-    ),
+    "body7": KnownSet("mmpose's Body7", of=("aic", "coco", "crowdpose", "mpii", "jhmdb", "halpe", "posetrack")),
     "body8": KnownSet("mmpose's Body8", of=("body7", "ochuman")),
     "cocktail": KnownSet(
-        "mmpose's cocktail",
-        ("cocktail13", "cocktail14"),
-        ("body7", "coco-wholebody", "ubody", "humanart"),
+        "mmpose's cocktail", ("cocktail13", "cocktail14"), ("body7", "coco-wholebody", "ubody", "humanart")
     ),
     # Yang et al., ICCV workshops 2023 (DWPose): UBody and COCO
     "ucoco": KnownSet("UBody and COCO", of=("ubody", "coco")),
@@ -158,9 +151,7 @@ class SetNames:
         return replace(self, sets=tuple(name for name in self.sets if name in self.notes))
 
     def __add__(self, other: SetNames) -> SetNames:
-        notes, sets = (
-            tuple(dict.fromkeys(pair)) for pair in (self.notes + other.notes, self.sets + other.sets)
-        )
+        notes, sets = (tuple(dict.fromkeys(pair)) for pair in (self.notes + other.notes, self.sets + other.sets))
         return SetNames(notes, sets, self.whole and other.whole)
 
 

@@ -53,10 +53,7 @@ def url_of(place: str | Path) -> str | None:
         )
     if not bucket or ".." in PurePosixPath(rest).parts:
         raise DposeError(
-            "url-without-bucket",
-            "names no place in a bucket",
-            f"{store}://{rest}",
-            f"say {store}://BUCKET/KEY",
+            "url-without-bucket", "names no place in a bucket", f"{store}://{rest}", f"say {store}://BUCKET/KEY"
         )
     return f"{store}://{bucket}/{key}".rstrip("/")
 
@@ -81,13 +78,9 @@ def store_errors(url: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DposeError("object-missing", "does not exist, or not for you", url) from error
     except PermissionError as error:
-        raise DposeError(
-            "store-denied", "the store refused", url, "give its credentials in the environment"
-        ) from error
+        raise DposeError("store-denied", "the store refused", url, "give its credentials in the environment") from error
     except ImportError as error:
-        raise DposeError(
-            "package-missing", "needs the store's client", url, f"pip install {_client(url)}"
-        ) from error
+        raise DposeError("package-missing", "needs the store's client", url, f"pip install {_client(url)}") from error
     except Exception as error:  # each client has its own
         raise DposeError("store-failed", f"the store failed ({type(error).__name__})", url) from None
 
@@ -118,9 +111,7 @@ def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
         for name in found:
             below_root = name[len(root) :].strip("/")
             if ".." in PurePosixPath(below_root).parts:
-                raise DposeError(
-                    "object-name-escapes", "an object's name leaves its folder", url, "rename it"
-                )
+                raise DposeError("object-name-escapes", "an object's name leaves its folder", url, "rename it")
             file = target / below_root if below_root else target
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -194,9 +185,7 @@ def put_new(file: Path, url: str) -> None:
             if hashlib.sha256(there).hexdigest() == file_digest(file):
                 return
             if file.suffix != _LIST or not file.read_bytes().startswith(there):
-                raise DposeError(
-                    "object-exists", "another object is there", url, "choose another --out"
-                ) from None
+                raise DposeError("object-exists", "another object is there", url, "choose another --out") from None
             store.put_file(str(file), name)
 
 

@@ -431,9 +431,7 @@ def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
     first = units[0][0]
     # channels before time and space: ([T,] H, W, C) -> (C, [T,] H, W), picture by picture, which is six times as fast
     images = np.zeros((len(units), width, first.image.shape[-1], *first.image.shape[:-1]), np.uint8)
-    targets = {
-        k: np.zeros((len(units), width, *np.shape(v)), np.asarray(v).dtype) for k, v in first.target.items()
-    }
+    targets = {k: np.zeros((len(units), width, *np.shape(v)), np.asarray(v).dtype) for k, v in first.target.items()}
     weights = np.zeros((len(units), width), np.float32)
     for u, views in enumerate(units):
         for v, view in enumerate(views):

@@ -24,14 +24,10 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
         heading=HEADING,
     ),
     "audit mechanism": CommandEntry(
-        "dpose_lab.cli.audit:mechanism",
-        "gaussian --epsilon 1 --delta 1e-5",
-        heading=HEADING,
+        "dpose_lab.cli.audit:mechanism", "gaussian --epsilon 1 --delta 1e-5", heading=HEADING
     ),
     "audit release": CommandEntry(
-        "dpose_lab.cli.audit:release",
-        "release-video --epsilon 4 --delta 1e-5 --plant half-noise",
-        heading=HEADING,
+        "dpose_lab.cli.audit:release", "release-video --epsilon 4 --delta 1e-5 --plant half-noise", heading=HEADING
     ),
 }
 """The commands by the words that call them, without the attacks."""
@@ -41,9 +37,7 @@ def commands() -> dict[str, CommandEntry | GroupEntry]:
     """Return the commands by the words that call them, with the attacks that are registered now."""
     attacks = {
         f"attack {name}": CommandEntry(
-            place,
-            f"--data synthetic:ward --out runs/{name}",
-            maker="dpose_lab.cli.attack:command_of",
+            place, f"--data synthetic:ward --out runs/{name}", maker="dpose_lab.cli.attack:command_of"
         )
         for name, place in ATTACKS.items()
     }

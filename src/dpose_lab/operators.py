@@ -8,8 +8,5 @@ from dpose.release.published import PublishedPlan
 from dpose_lab.baselines.pixelization import PaperPlan
 from dpose_lab.baselines.video_dprp import DensePlan
 
-PUBLISHED: Mapping[str, Callable[..., PublishedPlan]] = {
-    "pictures": PaperPlan.of,
-    "videos": DensePlan.of,
-}
+PUBLISHED: Mapping[str, Callable[..., PublishedPlan]] = {"pictures": PaperPlan.of, "videos": DensePlan.of}
 """Makers of plans from a `Pixelization` (pictures) or a `Projection` (videos) and a `Shape`."""

@@ -48,13 +48,7 @@ class SceneChoice:
         return self.aid or ("none, seated" if self.action == "sit" else "none, standing")
 
 
-_SHOWN = (
-    ("lean", None),
-    ("lean", "crutches"),
-    ("lean", "walking frame"),
-    ("sit", None),
-    ("sit", "wheelchair"),
-)
+_SHOWN = (("lean", None), ("lean", "crutches"), ("lean", "walking frame"), ("sit", None), ("sit", "wheelchair"))
 """Variants of one scene that follow each other in the split `aids`."""
 
 
@@ -144,16 +138,12 @@ def _add_wheelchair(things: Things, joints: Floats, yaw: float, seat: float) -> 
     at, seat = (float(pelvis[0]), float(pelvis[2])), max(seat, 0.3)
     things.box((0, seat - 0.025, 0.05), (0.22, 0.025, 0.23), CHAIR, at, yaw)
     things.box((0, seat + 0.26, -0.20), (0.21, 0.24, 0.016), CHAIR, at, yaw, -0.1)
-    feet = [
-        float((joints[JOINT[f"{side}_ankle"]] - pelvis) @ [math.sin(yaw), 0, math.cos(yaw)]) for side in "rl"
-    ]
+    feet = [float((joints[JOINT[f"{side}_ankle"]] - pelvis) @ [math.sin(yaw), 0, math.cos(yaw)]) for side in "rl"]
     for side in (-1, 1):
         x = side * 0.25
         things.box((x, seat + 0.20, 0.06), (0.025, 0.018, 0.16), CUSHION, at, yaw)
         things.box((x, seat + 0.10, 0.20), (_TUBE, 0.10, _TUBE), METAL, at, yaw)
-        things.box(
-            (x, (seat + 0.52) / 2 + 0.1, -0.21), (_TUBE, (seat + 0.52) / 2 - 0.1, _TUBE), METAL, at, yaw
-        )
+        things.box((x, (seat + 0.52) / 2 + 0.1, -0.21), (_TUBE, (seat + 0.52) / 2 - 0.1, _TUBE), METAL, at, yaw)
         things.box((x, seat + 0.53, -0.27), (0.018, 0.018, 0.06), CUSHION, at, yaw)
         _add_wheel(things, at, yaw, side * 0.30, (0.30, -0.10), 0.30)
         _add_wheel(things, at, yaw, side * 0.22, (0.08, 0.34), 0.08)

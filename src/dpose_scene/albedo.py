@@ -33,9 +33,7 @@ def _face(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> 
     hr, hg, hb = palette[FACE, 3], palette[FACE, 4], palette[FACE, 5]
     ax = abs(x)
     # warm cheeks and nose
-    blush = 0.28 * (
-        _oval(ax, v, 0.62, 0.072, 0.42, 0.028, 1.2) + 0.6 * _oval(ax, v, 0.0, 0.085, 0.22, 0.02, 1.2)
-    )
+    blush = 0.28 * (_oval(ax, v, 0.62, 0.072, 0.42, 0.028, 1.2) + 0.6 * _oval(ax, v, 0.0, 0.085, 0.22, 0.02, 1.2))
     g *= 1.0 - 0.42 * blush
     b *= 1.0 - 0.42 * blush
     # eye sockets lie in shade

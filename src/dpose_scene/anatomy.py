@@ -99,9 +99,7 @@ def arm(shape: BodyShape, side: str) -> list[Station]:
     out = []
     for segment, t, y, z, across, along, where in _ARM:
         fat = 1.0 + 0.22 * shape.heavy * min(1.0, max(0.35, 1.5 - 0.6 * where)) - 0.10 * shape.feminine
-        out.append(
-            Station(f"{side}_{segment}", t, 0.0, y * s, z * s, across * s * fat, along * s * fat, where)
-        )
+        out.append(Station(f"{side}_{segment}", t, 0.0, y * s, z * s, across * s * fat, along * s * fat, where))
     return out
 
 
@@ -113,9 +111,7 @@ def leg(shape: BodyShape, side: str) -> list[Station]:
         fat = 1.0 + 0.20 * shape.heavy * min(1.0, max(0.3, 1.3 - 0.5 * where))
         fat *= 1.0 + 0.05 * (shape.feminine - 0.5) * max(0.0, 1.0 - where)
         out.append(
-            Station(
-                f"{side}_{segment}", t, out_sign * x * s, 0.0, z * s, across * s * fat, along * s * fat, where
-            )
+            Station(f"{side}_{segment}", t, out_sign * x * s, 0.0, z * s, across * s * fat, along * s * fat, where)
         )
     return out
 
@@ -148,21 +144,14 @@ def torso(shape: BodyShape) -> list[Station]:
         ("chest", 0.0, 0.066, -0.008, 0.052, 0.050, 2.0),
     )
     return [
-        Station(seg, t, 0.0, y * s, z * s, across * s, along * s, where)
-        for seg, t, y, z, across, along, where in rows
+        Station(seg, t, 0.0, y * s, z * s, across * s, along * s, where) for seg, t, y, z, across, along, where in rows
     ]
 
 
 def neck(shape: BodyShape) -> list[Station]:
     """The neck, from inside the trunk into the head."""
     s = shape.scale * (1.06 - 0.16 * shape.feminine + 0.12 * shape.heavy)
-    rows = (
-        (0.0, -0.008, 0.050),
-        (0.35, -0.004, 0.054),
-        (0.7, 0.0, 0.051),
-        (1.0, 0.004, 0.050),
-        (1.3, 0.0, 0.046),
-    )
+    rows = ((0.0, -0.008, 0.050), (0.35, -0.004, 0.054), (0.7, 0.0, 0.051), (1.0, 0.004, 0.050), (1.3, 0.0, 0.046))
     return [Station("neck", t, 0.0, 0.0, z * s, r * s, r * 1.06 * s, t) for t, z, r in rows]
 
 

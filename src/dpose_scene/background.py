@@ -63,13 +63,7 @@ FLOORS: dict[str, tuple[Colour, ...]] = {
         (0.74, 0.74, 0.78),
         (0.78, 0.70, 0.62),
     ),
-    "ward": (
-        (0.46, 0.52, 0.50),
-        (0.40, 0.44, 0.50),
-        (0.54, 0.50, 0.42),
-        (0.34, 0.34, 0.36),
-        (0.60, 0.62, 0.58),
-    ),
+    "ward": ((0.46, 0.52, 0.50), (0.40, 0.44, 0.50), (0.54, 0.50, 0.42), (0.34, 0.34, 0.36), (0.60, 0.62, 0.58)),
 }
 
 
@@ -90,9 +84,7 @@ def draw_room(draws: Draws, look: str) -> Floats:
     room[0] = draws.choice((0, 1, 2, 2, 3, 4, 5, 6) if look == "studio" else (0, 1, 2, 4, 4, 6))
     room[1] = 1.0 / draws.uniform(0.25, 0.5)
     room[2:5], room[5:8] = linear(floor), linear(_shade(floor, draws.uniform(*contrast) * 0.9))
-    room[8] = draws.choice(
-        (0, 0, 0, 1, 2, 3, 4, 5, 5, 6, 7) if look == "studio" else (0, 0, 2, 4, 4, 6, 6, 7)
-    )
+    room[8] = draws.choice((0, 0, 0, 1, 2, 3, 4, 5, 5, 6, 7) if look == "studio" else (0, 0, 2, 4, 4, 6, 6, 7))
     room[9] = 1.0 / draws.uniform(0.16, 0.55)
     second = _shade(wall, draws.uniform(*contrast)) if draws.chance(0.7) else draws.choice(WALLS[look])
     room[10:13], room[13:16] = linear(wall), linear(second)
@@ -108,12 +100,7 @@ def furnish_palette(draws: Draws, look: str, table: Floats) -> None:
     """Materials of things, written into rows 16 and up of a palette."""
     palette = Palette()
     ward = look == "ward"
-    woods: tuple[Colour, ...] = (
-        (0.62, 0.44, 0.28),
-        (0.42, 0.28, 0.18),
-        (0.80, 0.66, 0.48),
-        (0.26, 0.18, 0.13),
-    )
+    woods: tuple[Colour, ...] = ((0.62, 0.44, 0.28), (0.42, 0.28, 0.18), (0.80, 0.66, 0.48), (0.26, 0.18, 0.13))
     vivid: tuple[Colour, ...] = (
         (0.75, 0.30, 0.25),
         (0.25, 0.45, 0.65),
@@ -134,34 +121,20 @@ def furnish_palette(draws: Draws, look: str, table: Floats) -> None:
     things = dull if ward else vivid
     palette.set(FRAME_, draws.choice(dull if ward else woods), kind="thing")
     palette.set(
-        SHEET,
-        draws.choice(((0.90, 0.90, 0.88), (0.74, 0.82, 0.86), (0.86, 0.86, 0.78))),
-        kind="cloth",
-        folds=0.5,
+        SHEET, draws.choice(((0.90, 0.90, 0.88), (0.74, 0.82, 0.86), (0.86, 0.86, 0.78))), kind="cloth", folds=0.5
     )
     blanket = draws.choice(
         ((0.40, 0.55, 0.66), (0.82, 0.82, 0.78), (0.50, 0.62, 0.54), (0.66, 0.56, 0.46), (0.56, 0.40, 0.42))
     )
     palette.set(
-        BLANKET,
-        blanket,
-        (0.85, 0.85, 0.8),
-        draws.choice(("plain", "plain", "stripes", "checks")),
-        0.16,
-        "cloth",
-        0.9,
+        BLANKET, blanket, (0.85, 0.85, 0.8), draws.choice(("plain", "plain", "stripes", "checks")), 0.16, "cloth", 0.9
     )
     palette.set(PILLOW, (0.92, 0.92, 0.90), kind="cloth", folds=0.4)
     palette.set(CHAIR, draws.choice(things + woods), kind="thing")
     palette.set(CUSHION, draws.choice(things), kind="cloth", folds=0.3)
     palette.set(WOOD, draws.choice(woods), kind="wood")
     palette.set(
-        PLAIN,
-        draws.choice(things),
-        draws.choice(things),
-        draws.choice(("plain", "stripes", "blocks")),
-        0.3,
-        "thing",
+        PLAIN, draws.choice(things), draws.choice(things), draws.choice(("plain", "stripes", "blocks")), 0.3, "thing"
     )
     palette.set(METAL, (0.62, 0.64, 0.66), kind="thing", gloss=0.4)
     palette.set(SCREEN, draws.choice(things), draws.choice(things), "print", 0.25, "thing")

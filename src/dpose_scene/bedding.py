@@ -35,14 +35,7 @@ _DRAPED = np.array(
 
 @scene_kernel
 def _drape(
-    joints: Floats,
-    bones: Floats,
-    grid: Floats,
-    frame: Floats,
-    base: float,
-    scale: float,
-    loose: float,
-    heights: Floats,
+    joints: Floats, bones: Floats, grid: Floats, frame: Floats, base: float, scale: float, loose: float, heights: Floats
 ) -> None:
     rows, columns = heights.shape
     cy, sy = math.cos(frame[2]), math.sin(frame[2])

@@ -53,12 +53,7 @@ def axes_looking(azimuth: float, elevation: float, roll: float) -> Floats:
 
 
 def frame_person(
-    points: Floats,
-    axes: Floats,
-    distance: float,
-    size: tuple[int, int],
-    fill: float,
-    shift: tuple[float, float],
+    points: Floats, axes: Floats, distance: float, size: tuple[int, int], fill: float, shift: tuple[float, float]
 ) -> Camera:
     """The camera whose crop holds `points`.
 
@@ -78,7 +73,5 @@ def frame_person(
     height, width = size
     extent = np.maximum(high - low, 1e-3)
     focal = fill * min(height / extent[1], 1.06 * width / extent[0])
-    centre = np.array([(width - 1) * (0.5 + shift[0]), (height - 1) * (0.5 + shift[1])]) - focal * 0.5 * (
-        low + high
-    )
+    centre = np.array([(width - 1) * (0.5 + shift[0]), (height - 1) * (0.5 + shift[1])]) - focal * 0.5 * (low + high)
     return Camera(position, axes, float(focal), centre)

@@ -51,9 +51,7 @@ def cover(
         share = (station.s - first) / (end - first) if covered else 0.0
         off = extra + flare * share * share if covered else 0.0
         closing = previous is None or station is stations[-1]
-        rings.append(
-            _ring(station, 0.0 if closing else off, cloth if covered else bare, (station.s - first) * length)
-        )
+        rings.append(_ring(station, 0.0 if closing else off, cloth if covered else bare, (station.s - first) * length))
     return rings
 
 
@@ -76,18 +74,7 @@ def _shoe(shape: BodyShape, side: str, material: int, extra: float) -> list[Tube
     return [
         (
             [
-                Ring(
-                    f"{side}_foot",
-                    0.0,
-                    0.0,
-                    base + y * s,
-                    z * s,
-                    a * s + extra,
-                    b * s + extra,
-                    material,
-                    z,
-                    UP,
-                )
+                Ring(f"{side}_foot", 0.0, 0.0, base + y * s, z * s, a * s + extra, b * s + extra, material, z, UP)
                 for z, y, a, b in rows
             ],
             10,
@@ -119,12 +106,7 @@ def _trunk(shape: BodyShape, outfit: Outfit) -> list[Tube]:
         thick = 0.018 if outfit.top == "hoodie" else 0.008
         collar = [
             Ring("neck", t, 0.0, 0.0, z * s, (r + thick) * s, (r + thick) * 1.06 * s, SLEEVE, 0.62 + 0.05 * t)
-            for t, z, r in (
-                (-0.1, -0.01, 0.052),
-                (0.18, -0.012, 0.058),
-                (0.42, -0.014, 0.055),
-                (0.44, -0.014, 0.040),
-            )
+            for t, z, r in ((-0.1, -0.01, 0.052), (0.18, -0.012, 0.058), (0.42, -0.014, 0.055), (0.44, -0.014, 0.040))
         ]
         tubes.append((collar, 12))
     return tubes
@@ -164,9 +146,7 @@ def dress(draws: Draws, shape: BodyShape, gown: bool, palette: Palette) -> tuple
     tights = outfit.skirt > 0 and not gown and draws.chance(0.4)
     for side in "rl":
         wide = 0.022 if gown else 0.0
-        tubes.append(
-            (cover(arm(shape, side), outfit.sleeve, outfit.loose * 0.8, wide + 0.006, SLEEVE, SKIN, 0.29), 10)
-        )
+        tubes.append((cover(arm(shape, side), outfit.sleeve, outfit.loose * 0.8, wide + 0.006, SLEEVE, SKIN, 0.29), 10))
         tubes += [
             ([_ring(st, 0.0, HAND, st.t) for st in part], sides)
             for part, sides in zip(hand(shape, side), (8, 6), strict=True)
@@ -176,9 +156,7 @@ def dress(draws: Draws, shape: BodyShape, gown: bool, palette: Palette) -> tuple
         rings = cover(leg(shape, side), end, 0.006 + 0.3 * outfit.wide, outfit.wide, BOTTOM, bare, 0.43)
         if not outfit.barefoot and not tights:  # socks show between hem and shoe
             rings = [
-                r._replace(material=SOCK)
-                if r.material == SKIN and r.segment.endswith("shank") and r.t >= 0.85
-                else r
+                r._replace(material=SOCK) if r.material == SKIN and r.segment.endswith("shank") and r.t >= 0.85 else r
                 for r in rings
             ]
         tubes.append((rings, 12))

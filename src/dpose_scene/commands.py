@@ -10,13 +10,8 @@ import typer
 from dpose.cli.app import CommandEntry, GroupEntry
 
 COMMANDS: dict[str, CommandEntry | GroupEntry] = {
-    "scene": GroupEntry(
-        "Rendered people with exact labels: look at them.", heading="Rendered people (dpose_scene)"
-    ),
-    "scene sheet": CommandEntry(
-        "dpose_scene.commands:sheet",
-        "--look ward --count 24 --out sheet.png",
-    ),
+    "scene": GroupEntry("Rendered people with exact labels: look at them.", heading="Rendered people (dpose_scene)"),
+    "scene sheet": CommandEntry("dpose_scene.commands:sheet", "--look ward --count 24 --out sheet.png"),
 }
 """The commands by the words that call them: for the entry point of the group `dpose.commands`."""
 

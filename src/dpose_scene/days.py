@@ -57,17 +57,11 @@ def day_scenes(an_hour: int) -> tuple[DayScene, ...]:
         DposeError: there would be none, or they would overlap.
     """
     if not 1 <= an_hour <= 300:
-        raise DposeError(
-            "films-out-of-range", "an hour has 1 to 300 scenes", f"synthetic:films:{an_hour}", "say 2"
-        )
+        raise DposeError("films-out-of-range", "an hour has 1 to 300 scenes", f"synthetic:films:{an_hour}", "say 2")
     apart = Fraction(3600, an_hour)
     number = look_index("ward")
     return tuple(
-        DayScene(
-            k * apart,
-            DAY_ACTIONS[k % len(DAY_ACTIONS)],
-            4 * (number * (1 << 20) + _FIRST + k),
-        )
+        DayScene(k * apart, DAY_ACTIONS[k % len(DAY_ACTIONS)], 4 * (number * (1 << 20) + _FIRST + k))
         for k in range(24 * an_hour)
     )
 

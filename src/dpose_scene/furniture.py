@@ -34,9 +34,7 @@ class Things:
         """Add a box at `local` (left, up, forward) in axes turned by `yaw` about `origin` (x, z)."""
         c, s = math.cos(yaw), math.sin(yaw)
         x, y, z = local
-        self.rows.append(
-            (origin[0] + c * x + s * z, y, origin[1] - s * x + c * z, *half, yaw, tilt, material)
-        )
+        self.rows.append((origin[0] + c * x + s * z, y, origin[1] - s * x + c * z, *half, yaw, tilt, material))
 
     def array(self) -> Floats:
         """(N, 9) for `mesh.add_boxes`."""
@@ -129,9 +127,7 @@ def add_bed(
                     )
                 for k in range(5):
                     z = low + (high - low) * k / 4
-                    things.box(
-                        (side * (wide + 0.04), rail - 0.09, z), (0.009, 0.09, 0.009), METAL, origin, yaw
-                    )
+                    things.box((side * (wide + 0.04), rail - 0.09, z), (0.009, 0.09, 0.009), METAL, origin, yaw)
 
 
 def add_furniture(things: Things, draws: Draws, look: str, room: Floats) -> None:
@@ -140,9 +136,7 @@ def add_furniture(things: Things, draws: Draws, look: str, room: Floats) -> None
     yaw = math.atan2(room[18], room[17])
     wall = -room[16]
     for _ in range(draws.integer(4) + (1 if ward else 0)):
-        kind = draws.weighted(
-            {"cabinet": 2.0, "picture": 2.5, "table": 1.2, "lamp": 1.0, "rack": 1.2, "plant": 0.8}
-        )
+        kind = draws.weighted({"cabinet": 2.0, "picture": 2.5, "table": 1.2, "lamp": 1.0, "rack": 1.2, "plant": 0.8})
         x = draws.uniform(-1.5, 1.5)
         if kind == "cabinet":
             h, w, d = draws.uniform(0.3, 1.0), draws.uniform(0.2, 0.5), draws.uniform(0.15, 0.3)

@@ -45,10 +45,7 @@ class HeadWords:
 
 def skull(head: float) -> list[Ring]:
     """The head's own rings, scaled by `head`."""
-    return [
-        Ring("head", 0.0, 0.0, y * head, z * head, a * head, b * head, FACE, y, FORWARD)
-        for y, z, a, b in _SKULL
-    ]
+    return [Ring("head", 0.0, 0.0, y * head, z * head, a * head, b * head, FACE, y, FORWARD) for y, z, a, b in _SKULL]
 
 
 def _features(h: float, feminine: float) -> list[Tube]:
@@ -93,15 +90,7 @@ def _cap_of_hair(h: float, thick: float, back: float, low: float, material: int)
 def _ball(h: float, y: float, z: float, r: float, material: int, stretch: float = 1.0) -> list[Ring]:
     return [
         Ring("head", 0.0, 0.0, (y + k * r * stretch) * h, z * h, w * r * h, w * r * h, material, y + k * r)
-        for k, w in (
-            (-1.0, 0.05),
-            (-0.85, 0.55),
-            (-0.45, 0.9),
-            (0.0, 1.0),
-            (0.45, 0.9),
-            (0.85, 0.55),
-            (1.0, 0.05),
-        )
+        for k, w in ((-1.0, 0.05), (-0.85, 0.55), (-0.45, 0.9), (0.0, 1.0), (0.45, 0.9), (0.85, 0.55), (1.0, 0.05))
     ]
 
 
@@ -118,10 +107,7 @@ def _curtain(h: float, length: float, material: int, wide: float = 1.0) -> list[
     while y > -length:
         rows.append((y, -0.058 - 0.12 * max(0.0, -y - 0.05), 0.080, 0.040))
         y -= 0.05
-    rows += [
-        (-length, -0.062 - 0.12 * max(0.0, length - 0.05), 0.068, 0.030),
-        (-length - 0.012, -0.066, 0.001, 0.001),
-    ]
+    rows += [(-length, -0.062 - 0.12 * max(0.0, length - 0.05), 0.068, 0.030), (-length - 0.012, -0.066, 0.001, 0.001)]
     return [Ring("head", 0.0, 0.0, y * h, z * h, a * wide * h, b * h, material, y) for y, z, a, b in rows]
 
 
@@ -152,15 +138,7 @@ def draw_head(draws: Draws, shape: BodyShape, elderly: bool, child: bool) -> tup
     """A head's tubes, skull first, and its words."""
     fem, h = shape.feminine, shape.head
     if fem > 0.5 or (child and draws.chance(0.4)):
-        weights = {
-            "bob": 3.0,
-            "long": 4.0,
-            "ponytail": 3.0,
-            "bun": 2.2,
-            "afro": 1.0,
-            "headscarf": 1.2,
-            "side": 1.0,
-        }
+        weights = {"bob": 3.0, "long": 4.0, "ponytail": 3.0, "bun": 2.2, "afro": 1.0, "headscarf": 1.2, "side": 1.0}
         weights |= {"short": 1.2, "cap": 0.4}
     else:
         weights = {
@@ -188,10 +166,7 @@ def draw_head(draws: Draws, shape: BodyShape, elderly: bool, child: bool) -> tup
             (_curtain(h, draws.uniform(0.02, 0.05), HAIR, 1.08), 12),
         ]
     elif style == "long":
-        tubes += [
-            (_cap_of_hair(h, 0.013, 0.018, low, HAIR), 12),
-            (_curtain(h, draws.uniform(0.13, 0.26), HAIR), 12),
-        ]
+        tubes += [(_cap_of_hair(h, 0.013, 0.018, low, HAIR), 12), (_curtain(h, draws.uniform(0.13, 0.26), HAIR), 12)]
     elif style == "ponytail":
         tubes += [(_cap_of_hair(h, 0.009, 0.017, low, HAIR), 12), (_tail(h, draws.uniform(0.05, 0.13)), 8)]
     elif style == "bun":

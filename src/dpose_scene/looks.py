@@ -16,20 +16,7 @@ Floats = NDArray[np.float64]
 LOOKS = ("studio", "ward")
 """`studio` is bright and even; `ward` is dim, coloured, noisy, seen from above, with beds and gowns."""
 
-_UPRIGHT = (
-    "stand",
-    "walk",
-    "run",
-    "wave",
-    "reach",
-    "bend",
-    "side_bend",
-    "jump",
-    "star_jump",
-    "kick",
-    "throw",
-    "lunge",
-)
+_UPRIGHT = ("stand", "walk", "run", "wave", "reach", "bend", "side_bend", "jump", "star_jump", "kick", "throw", "lunge")
 
 
 def _weights(**extra: float) -> dict[str, float]:
@@ -87,9 +74,7 @@ def look_index(look: str) -> int:
         DposeError: there is no such look.
     """
     if look not in LOOKS:
-        raise DposeError(
-            "look-unknown", f"unknown look {look!r}", "look", f"choose one of {', '.join(LOOKS)}"
-        )
+        raise DposeError("look-unknown", f"unknown look {look!r}", "look", f"choose one of {', '.join(LOOKS)}")
     return LOOKS.index(look)
 
 

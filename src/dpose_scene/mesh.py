@@ -219,14 +219,10 @@ def sweep(mesh: Mesh, rings: Floats, tubes: Ints, segments: Ints, joints: Floats
                 for i in range(3):
                     if below == 0:
                         centres[k, i] = hips[i] + t * (knees[i] - hips[i])
-                        side[i] = (1.0 - t) * (joints[18, i] - joints[13, i]) + t * (
-                            joints[19, i] - joints[14, i]
-                        )
+                        side[i] = (1.0 - t) * (joints[18, i] - joints[13, i]) + t * (joints[19, i] - joints[14, i])
                     else:
                         centres[k, i] = knees[i] + t * (ankles[i] - knees[i])
-                        side[i] = (1.0 - t) * (joints[19, i] - joints[14, i]) + t * (
-                            joints[20, i] - joints[15, i]
-                        )
+                        side[i] = (1.0 - t) * (joints[19, i] - joints[14, i]) + t * (joints[20, i] - joints[15, i])
                 wide[k] = 0.5 * math.sqrt(side[0] ** 2 + side[1] ** 2 + side[2] ** 2)
                 axial = knees - hips if below == 0 else ankles - knees
                 towards[k, 0] = axial[1] * side[2] - axial[2] * side[1]

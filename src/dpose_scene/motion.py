@@ -108,14 +108,7 @@ _ACTIONS: dict[str, Action] = {
     "crouch": Action(((0.0, STAND), (0.75, CROUCH), (1.0, CROUCH)), 1.2),
     "squat": Action(((0.0, STAND), (0.5, SQUAT), (1.0, STAND)), 1.5, cyclic=True),
     "jump": Action(
-        (
-            (0.0, STAND),
-            (0.28, SQUAT),
-            (0.55, JUMP_UP),
-            (0.8, pose(SQUAT, hip_flex=50, knee=52)),
-            (1.0, STAND),
-        ),
-        1.6,
+        ((0.0, STAND), (0.28, SQUAT), (0.55, JUMP_UP), (0.8, pose(SQUAT, hip_flex=50, knee=52)), (1.0, STAND)), 1.6
     ),
     "star_jump": Action(((0.0, STAND), (0.5, STAR), (1.0, STAND)), 0.9, cyclic=True),
     "kick": Action(((0.0, STAND), (0.35, KICK_BACK), (0.62, KICK), (1.0, STAND)), 1.5),
@@ -123,10 +116,7 @@ _ACTIONS: dict[str, Action] = {
     "lunge": Action(((0.0, STAND), (0.5, LUNGE), (1.0, STAND)), 1.5, cyclic=True),
     "dance": Action(((0.0, DANCE_A), (0.5, mirror(DANCE_A)), (1.0, DANCE_A)), 1.2, cyclic=True, noise=12),
     "lean": Action(
-        ((0.0, LEAN), (0.5, pose(LEAN, neck_twist=14, spine_side=4, spine_flex=10)), (1.0, LEAN)),
-        3.0,
-        True,
-        noise=3.0,
+        ((0.0, LEAN), (0.5, pose(LEAN, neck_twist=14, spine_side=4, spine_flex=10)), (1.0, LEAN)), 3.0, True, noise=3.0
     ),
     "fall": Action(((0.0, STAND), (0.45, CROUCH), (1.0, SIDE_LYING)), 1.3, noise=4.0),
     "kneel": _still(KNEEL),
@@ -138,11 +128,7 @@ _ACTIONS: dict[str, Action] = {
     "lie_side": _still(SIDE_LYING, "bed"),
     "sit_bed": _still(LONG_SIT, "bed"),
     "turn": Action(
-        (
-            (0.0, SUPINE),
-            (0.45, pose(SUPINE, roll=35, l_hip_flex=45, l_knee=70, l_shoulder_flex=60)),
-            (1.0, SIDE_LYING),
-        ),
+        ((0.0, SUPINE), (0.45, pose(SUPINE, roll=35, l_hip_flex=45, l_knee=70, l_shoulder_flex=60)), (1.0, SIDE_LYING)),
         1.3,
         support="bed",
     ),
@@ -207,9 +193,7 @@ def action_named(name: str) -> Action:
         DposeError: there is no such action.
     """
     if name not in _ACTIONS:
-        raise DposeError(
-            "action-unknown", f"unknown action {name!r}", "action", f"choose one of {', '.join(ACTIONS)}"
-        )
+        raise DposeError("action-unknown", f"unknown action {name!r}", "action", f"choose one of {', '.join(ACTIONS)}")
     return _ACTIONS[name]
 
 

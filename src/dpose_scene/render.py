@@ -154,10 +154,7 @@ def _check(
         raise DposeError("seed-negative", f"negative seed {seed}", "seed", "use 0 or more")
     if len(size) != 2 or not all(16 <= n <= 2048 for n in size):
         raise DposeError(
-            "size-out-of-range",
-            f"cannot render {size}",
-            "size",
-            "give (height, width) between 16 and 2048 pixels",
+            "size-out-of-range", f"cannot render {size}", "size", "give (height, width) between 16 and 2048 pixels"
         )
     if identity is not None and identity < 0:
         raise DposeError("identity-negative", f"negative identity {identity}", "identity", "use 0 or more")
@@ -193,9 +190,7 @@ def render_person(
     return replace(scene, aid=aid)
 
 
-def moments(
-    look: str, seed: int, action: str, frames: Iterable[int], size: tuple[int, int]
-) -> Iterator[Scene]:
+def moments(look: str, seed: int, action: str, frames: Iterable[int], size: tuple[int, int]) -> Iterator[Scene]:
     """One person's action in one room at any frames, twelve a second; before frame 0 an action has not begun.
 
     Raises:
@@ -222,8 +217,6 @@ def clip(
     """
     _check(look, seed, size, identity, action, 0)
     if frames < 1:
-        raise DposeError(
-            "frames-not-positive", f"a clip of {frames} frames", "frames", "ask for at least one"
-        )
+        raise DposeError("frames-not-positive", f"a clip of {frames} frames", "frames", "ask for at least one")
     stage = build_stage(look, seed, size, identity, action)
     return [_draw(stage, size, seed, frame) for frame in range(frames)]

@@ -118,9 +118,7 @@ def _light_row(room: Floats, light: Floats, hits: Singles, tone: Singles, row: S
             paint = base[n] + k * base[3 + n] if is_floor else base[6 + n] + k * base[9 + n]
             paint = base[12 + n] if board else paint
             row[j, n] = paint * (
-                np.float32(light[3 + n]) * lit
-                + np.float32(light[6 + n]) * up
-                + np.float32(light[9 + n]) * down
+                np.float32(light[3 + n]) * lit + np.float32(light[6 + n]) * up + np.float32(light[9 + n]) * down
             )
 
 

@@ -90,12 +90,7 @@ def _tone_row(row: Singles, settings: Singles, grains: Singles, out: NDArray[np.
     """Highlight roll-off, the sRGB curve, contrast and noise: one value at a time, no branches."""
     contrast, black, noise = settings[4], settings[5], settings[8]
     one, zero, full, half = np.float32(1.0), np.float32(0.0), np.float32(255.0), np.float32(0.5)
-    low, a, b, c = (
-        np.float32(0.0008),
-        np.float32(0.585122381),
-        np.float32(0.783140355),
-        np.float32(0.368262736),
-    )
+    low, a, b, c = (np.float32(0.0008), np.float32(0.585122381), np.float32(0.783140355), np.float32(0.368262736))
     offset = black + (one - black) * (half - half * contrast - np.float32(0.175) * (one - contrast))
     slope = (one - black) * contrast
     for n in range(row.shape[0]):

@@ -190,9 +190,7 @@ def shade(
             if n0 >= 0 and n1 >= 0 and n2 >= 0 and n3 >= 0:
                 part = mesh.quads[n0 >> 1, 3]
                 whole = (
-                    mesh.quads[n1 >> 1, 3] == part
-                    and mesh.quads[n2 >> 1, 3] == part
-                    and mesh.quads[n3 >> 1, 3] == part
+                    mesh.quads[n1 >> 1, 3] == part and mesh.quads[n2 >> 1, 3] == part and mesh.quads[n3 >> 1, 3] == part
                 )
             if whole:  # one look at the middle of the pixel is enough
                 weights[0] = 1.0
@@ -219,9 +217,7 @@ def shade(
                 if weights[k] > 0.0:
                     y, x = 2 * i + (k >> 1), 2 * j + (k & 1)
                     sx, sy = (2.0 * j + 0.5, 2.0 * i + 0.5) if whole else (float(x), float(y))
-                    dr, dg, db = _surface(
-                        ids[y, x], sx, sy, mesh, screen, sun, sun_depth, palette, light, view
-                    )
+                    dr, dg, db = _surface(ids[y, x], sx, sy, mesh, screen, sun, sun_depth, palette, light, view)
                     weight = weights[k] * _openness(depth, y, x, reach)
                     r, g, b = r + weight * dr, g + weight * dg, b + weight * db
             image[i, j, 0], image[i, j, 1], image[i, j, 2] = r, g, b

@@ -17,17 +17,7 @@ from dpose_scene.jit import scene_kernel
 
 Floats = NDArray[np.float64]
 
-_TRUNK = (
-    "yaw",
-    "pitch",
-    "roll",
-    "spine_flex",
-    "spine_side",
-    "spine_twist",
-    "neck_flex",
-    "neck_side",
-    "neck_twist",
-)
+_TRUNK = ("yaw", "pitch", "roll", "spine_flex", "spine_side", "spine_twist", "neck_flex", "neck_side", "neck_twist")
 _SIDE = (
     "shoulder_flex",
     "shoulder_abd",

@@ -63,15 +63,10 @@ def check_place(what: str, splits: Mapping[str, int], split: str, index: int) ->
         DposeError: unknown split, or an index outside it.
     """
     if split not in splits:
-        raise DposeError(
-            "split-unknown", f"unknown split {split!r}", "split", f"choose one of {', '.join(splits)}"
-        )
+        raise DposeError("split-unknown", f"unknown split {split!r}", "split", f"choose one of {', '.join(splits)}")
     if not 0 <= index < splits[split]:
         raise DposeError(
-            "index-out-of-range",
-            f"there is no {what} {index} in {split}",
-            "index",
-            f"choose 0 to {splits[split] - 1}",
+            "index-out-of-range", f"there is no {what} {index} in {split}", "index", f"choose 0 to {splits[split] - 1}"
         )
 
 

@@ -85,12 +85,7 @@ def _drawn_identity(draws: Draws, seed: int) -> int:
 
 
 def build_stage(
-    look: str,
-    seed: int,
-    size: tuple[int, int],
-    identity: int | None,
-    action: str | None,
-    aid: str | None = None,
+    look: str, seed: int, size: tuple[int, int], identity: int | None, action: str | None, aid: str | None = None
 ) -> SceneStage:
     """Draw everything that a scene's arguments decide; see `render.render` for them."""
     number = look_index(look)
@@ -160,9 +155,7 @@ def _seated(body: Body, motion: Motion) -> Floats:
     return posed(body, motion, 0.0, frame)[0]
 
 
-def _bed(
-    things: Things, draws: Draws, look: str, body: Body, motion: Motion, joints: Floats
-) -> Blanket | None:
+def _bed(things: Things, draws: Draws, look: str, body: Body, motion: Motion, joints: Floats) -> Blanket | None:
     yaw = motion.heading
     along = joints[:, 0] * math.sin(yaw) + joints[:, 2] * math.cos(yaw)
     head, foot = float(along.min()) - 0.18, float(along.max()) + 0.16

@@ -83,24 +83,10 @@ def draw_outfit(draws: Draws, shape: BodyShape, gown: bool) -> Outfit:
             draws.chance(0.6),
         )
     bottom = draws.weighted(
-        {
-            "trousers": 5.0,
-            "shorts": 2.2,
-            "skirt": 1.6 * woman,
-            "dress": 1.6 * woman,
-            "leggings": 0.2 + 1.0 * woman,
-        }
+        {"trousers": 5.0, "shorts": 2.2, "skirt": 1.6 * woman, "dress": 1.6 * woman, "leggings": 0.2 + 1.0 * woman}
     )
     top = draws.weighted(
-        {
-            "t-shirt": 4.0,
-            "shirt": 2.0,
-            "sweater": 2.2,
-            "tank top": 1.2,
-            "jacket": 1.6,
-            "hoodie": 1.2,
-            "polo": 1.0,
-        }
+        {"t-shirt": 4.0, "shirt": 2.0, "sweater": 2.2, "tank top": 1.2, "jacket": 1.6, "hoodie": 1.2, "polo": 1.0}
     )
     sleeve = {
         "t-shirt": draws.uniform(0.45, 0.75),
@@ -164,14 +150,10 @@ def choose_colours(draws: Draws, outfit: Outfit, palette: Palette, gown: bool) -
         top = draws.weighted({"sky": 3.0, "mint": 2.0, "white": 2.0, "lilac": 0.6})
         second, pattern, size = ("blue", "dots", 0.045) if draws.chance(0.5) else ("teal", "checks", 0.06)
         folds = 1.0
-    flags = {"shirt": BUTTONS, "polo": BUTTONS, "jacket": OPEN_JACKET, "hospital gown": V_NECK}.get(
-        outfit.top, 0
-    )
+    flags = {"shirt": BUTTONS, "polo": BUTTONS, "jacket": OPEN_JACKET, "hospital gown": V_NECK}.get(outfit.top, 0)
     flags |= V_NECK * (outfit.top in ("t-shirt", "dress", "sweater") and draws.chance(0.3))
     flags |= BARE_SHOULDERS * (outfit.sleeve < 0.0)
-    flags |= LOGO * (
-        outfit.top in ("t-shirt", "hoodie", "sweater") and pattern == "plain" and draws.chance(0.4)
-    )
+    flags |= LOGO * (outfit.top in ("t-shirt", "hoodie", "sweater") and pattern == "plain" and draws.chance(0.4))
     flags |= BELT * (outfit.bottom in ("trousers", "shorts") and outfit.tail > 0.9 and draws.chance(0.7))
     palette.set(TOP, CLOTH[top], CLOTH[second], pattern, size, "torso", folds, 0.0, flags)
     palette.set(

@@ -198,9 +198,7 @@ def test_of_a_group_each_run_is_there_once(where):
     alike = [entry(k) for k in range(3)]
     for one in (alike[0], entry(3, THERE), *alike[1:]):
         charge(one, where, checked=False)
-    charge(
-        entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where, checked=False
-    )  # in two sets of one charge
+    charge(entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where, checked=False)  # in two sets of one charge
     assert groups(where) == [alike, [entry(3, THERE)]]
 
 
@@ -210,9 +208,7 @@ def fits(*events, delta=1e-5, replaces=False):
     for _ in range(60):
         middle = (low * high) ** 0.5
         order, cap = order_of_budget(middle, delta)
-        low, high = (
-            (low, middle) if renyi_cost(events, order, replaces=replaces)[0] <= cap else (middle, high)
-        )
+        low, high = (low, middle) if renyi_cost(events, order, replaces=replaces)[0] <= cap else (middle, high)
     return high
 
 

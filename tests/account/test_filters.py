@@ -19,12 +19,7 @@ def test_a_budgets_filter_is_the_rule_for_its_epsilon_and_delta():
 
 @pytest.mark.parametrize(("factor", "fits"), [(0.5, True), (1.0, True), (1 + 1e-10, True), (1 + 1e-8, False)])
 def test_both_limits_hold_each_by_itself(factor, fits):
-    for cost in (
-        (CAP * factor, 0.0),
-        (0.0, FAILING * factor),
-        (CAP * factor, FAILING),
-        (CAP, FAILING * factor),
-    ):
+    for cost in ((CAP * factor, 0.0), (0.0, FAILING * factor), (CAP * factor, FAILING), (CAP, FAILING * factor)):
         assert _within(BUDGET, cost) == fits
 
 
@@ -45,9 +40,7 @@ def test_one_charge_alone_may_fit_by_its_own_epsilon_and_two_may_not(monkeypatch
 
 
 def test_the_stored_bound_is_that_of_the_worst_picture_and_closed_where_one_is():
-    shares = [
-        Share(frozenset(), (), cost) for cost in ((CAP / 2, 0.0), (0.0, FAILING / 2), (CAP / 4, FAILING))
-    ]
+    shares = [Share(frozenset(), (), cost) for cost in ((CAP / 2, 0.0), (0.0, FAILING / 2), (CAP / 4, FAILING))]
     assert _highest(BUDGET, shares) == (CAP / 2, FAILING)
     assert _highest(BUDGET, shares[:2]) == (CAP / 2, FAILING / 2)
     assert _highest(BUDGET, []) == (0.0, 0.0)
@@ -59,8 +52,6 @@ def test_what_a_filter_has_spent_is_an_epsilon_at_the_budgets_delta():
     order, _ = order_of_budget(2.0, 1e-5)
     assert filter_epsilon((0.0, 0.0), 2.0, 1e-5) == 0.0
     assert filter_epsilon((CAP, FAILING), 2.0, 1e-5) == pytest.approx(2.0, rel=1e-12)
-    assert filter_epsilon((CAP / 2, 0.0), 2.0, 1e-5) == pytest.approx(
-        CAP / 2 + converted(order, 0.9e-5), rel=1e-12
-    )
+    assert filter_epsilon((CAP / 2, 0.0), 2.0, 1e-5) == pytest.approx(CAP / 2 + converted(order, 0.9e-5), rel=1e-12)
     assert filter_epsilon((0.0, FAILING), 2.0, 1e-5) == max(0.0, converted(order, 0.9e-5))
     assert filter_epsilon((0.0, FAILING * 1.001), 2.0, 1e-5) == math.inf

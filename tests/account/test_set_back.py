@@ -36,11 +36,7 @@ def other_account(where):
 def test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted(where):
     charged(*map(run_charge, range(3)), where=where)
     set_back(where, 2)
-    for ask in (
-        lambda: charges(where),
-        lambda: charges(where, of=WARD),
-        lambda: charged(run_charge(3), where=where),
-    ):
+    for ask in (lambda: charges(where), lambda: charges(where, of=WARD), lambda: charged(run_charge(3), where=where)):
         with refused("account-set-back", where=("3", "ends at", "row 2")) as told:
             ask()
         assert "account accept" in told.value.line()
@@ -62,9 +58,7 @@ def test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_se
     charged(*map(run_charge, range(3)), where=where)
     set_back(where, 2)
     mark = opened(where).seen
-    store_module.note_seen(
-        opened(where).folder, opened(where).name, store_module.HighWater()
-    )  # another machine
+    store_module.note_seen(opened(where).folder, opened(where).name, store_module.HighWater())  # another machine
     charged(run_charge(7), run_charge(8), where=where)
     store_module.note_seen(opened(where).folder, opened(where).name, mark)
     with refused("account-set-back", where=("another", "there")):
@@ -147,10 +141,7 @@ def test_a_mark_that_cannot_be_written_stops_nobody(where, monkeypatch):
 def test_two_accounts_may_share_the_key_of_their_user(tmp_path):
     """In whichever order they are made; each is missed when it is gone, and neither is taken for the other."""
     one, other = None, other_account(tmp_path)
-    for first, second in (
-        (one, other),
-        (f"sqlite:///{tmp_path}/third.sqlite", f"sqlite:///{tmp_path}/fourth.sqlite"),
-    ):
+    for first, second in ((one, other), (f"sqlite:///{tmp_path}/third.sqlite", f"sqlite:///{tmp_path}/fourth.sqlite")):
         charged(run_charge(0), where=first)
         charged(run_charge(1), where=second)
         assert [[entry.id[-1] for entry in charges(where)] for where in (first, second)] == [["0"], ["1"]]

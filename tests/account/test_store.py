@@ -34,9 +34,7 @@ from dpose.account import (
     unbounded,
     what_fits,
 )
-from dpose.account import (
-    composition as compositions,
-)
+from dpose.account import composition as compositions
 from dpose.account.charges import history, sets_of
 from dpose.account.composition import renyi_cost
 from dpose.account.store import AccountKey, opened
@@ -142,8 +140,7 @@ def test_the_filter_lets_in_what_brute_force_lets_in(where):
             rho = float(rng.uniform(0.02, 0.2))
             event, cost = zcdp(rho), order * rho
         allowed = all(
-            spent[p] + cost <= cap or (spent[p] == 0 and composed([entry(events=(event,))], 1e-5) <= 6.0)
-            for p in mine
+            spent[p] + cost <= cap or (spent[p] == 0 and composed([entry(events=(event,))], 1e-5) <= 6.0) for p in mine
         )
         try:
             charge(entry(number, marks_of(mine), events=(event,)), where)
@@ -198,9 +195,7 @@ def test_losses_are_restated_by_group_privacy_or_better():
     assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(16), 64).pure() == 0.5
     assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(3), 64).pure() == 0.5
     assert pure(0.5, 16).for_neighbours(Neighbours("image"), 65).pure() == 2.5
-    assert (
-        pure(0.5, 16).for_neighbours(Neighbours.of_pixels(10**9), 64).pure() == 2.0
-    )  # no more than there are
+    assert pure(0.5, 16).for_neighbours(Neighbours.of_pixels(10**9), 64).pure() == 2.0  # no more than there are
     assert pure(0.5, 16).for_neighbours(Neighbours("image"), 0).pure() == math.inf
     assert pure(0.5, 16, ((64, 0.7),)).for_neighbours(Neighbours.of_pixels(50), 64).pure() == Fraction(0.7)
     assert pure(0.5, 16, ((0, 0.6),)).for_neighbours(Neighbours.of_pixels(40), 0).pure() == Fraction(0.6)
@@ -208,9 +203,7 @@ def test_losses_are_restated_by_group_privacy_or_better():
     assert zcdp(0.1, 16).for_neighbours(Neighbours.of_pixels(48), 64).rho() == pytest.approx(0.9)
     twice = Approximate(0.5, 1e-6, 16).for_neighbours(Neighbours.of_pixels(32), 64)
     assert (twice.epsilon, twice.delta) == (1.0, pytest.approx(1e-6 * (1 + math.exp(0.5))))
-    assert Approximate(0.5, 1e-3, 1).for_neighbours(Neighbours("image"), 10**6) == Approximate(
-        math.inf, 1.0, 0
-    )
+    assert Approximate(0.5, 1e-3, 1).for_neighbours(Neighbours("image"), 10**6) == Approximate(math.inf, 1.0, 0)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
@@ -231,10 +224,7 @@ def test_group_privacy_bounds_real_mechanisms(steps):
         for out in outputs
     )
     true = math.log(total) / (order - 1)
-    assert (
-        renyi_cost([pure(eps, 1).for_neighbours(Neighbours.of_pixels(steps), 10)], order, replaces=True)[0]
-        >= true
-    )
+    assert renyi_cost([pure(eps, 1).for_neighbours(Neighbours.of_pixels(steps), 10)], order, replaces=True)[0] >= true
 
 
 def _renyi_of_mixtures(order, q, first, second, sigma):
@@ -365,11 +355,7 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
         number = rng.randrange(30)  # some are charged again, of more pictures
         some = set(rng.sample(pictures, rng.randrange(1, 4)))
         read[number] = read.get(number, set()) | some
-        kind = (
-            {"opened": marks_of(some), "marks": marks_of(())}
-            if number % 5 == 0
-            else {"marks": marks_of(some)}
-        )
+        kind = {"opened": marks_of(some), "marks": marks_of(())} if number % 5 == 0 else {"marks": marks_of(some)}
         charge(entry(number, **kind), where, checked=False)
         if step % 7 == 0:
             forget(where)  # as another process, which reads the journal from its beginning
@@ -477,10 +463,7 @@ def test_what_is_charged_past_a_budget_is_counted_all_the_same(where):
 def test_nothing_in_the_database_tells_a_picture(tmp_path):
     charge(entry(), tmp_path, checked=False)
     raw = b"".join(file.read_bytes() for file in tmp_path.glob("account.sqlite*"))
-    rows = [
-        value
-        for (value,) in sqlite3.connect(tmp_path / "account.sqlite").execute("SELECT subject FROM subjects")
-    ]
+    rows = [value for (value,) in sqlite3.connect(tmp_path / "account.sqlite").execute("SELECT subject FROM subjects")]
     assert len(rows) == len(HERE)
     assert not set(rows) & {int(np.int64(mark.astype(np.int64))) for mark in HERE}
     assert not any(mark.tobytes() in raw for mark in HERE)
@@ -511,11 +494,7 @@ def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, m
     charge(entry(), where, checked=False)
     forget(where)
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ac" * 32)
-    for ask in (
-        lambda: charges(where),
-        lambda: charge(entry(1), where),
-        lambda: charges(where, of=HERE),
-    ):
+    for ask in (lambda: charges(where), lambda: charge(entry(1), where), lambda: charges(where, of=HERE)):
         with refused("account-key-wrong"):
             ask()
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab")
@@ -562,10 +541,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path):
         ("DELETE FROM journal WHERE seq = 1", "is not as it was written"),
         ("DELETE FROM journal WHERE seq = 3", "missing at the end"),
         ("UPDATE journal SET body = REPLACE(body, '1.5', '9.5') WHERE seq = 2", "is not as it was written"),
-        (
-            "UPDATE meta SET value = '2 ' || (SELECT mac FROM journal WHERE seq = 2) WHERE name = 'head'",
-            "were added",
-        ),
+        ("UPDATE meta SET value = '2 ' || (SELECT mac FROM journal WHERE seq = 2) WHERE name = 'head'", "were added"),
         ("UPDATE sets SET digest = 'x'", "is another one"),
         ("DELETE FROM subjects WHERE subject IN (SELECT MIN(subject) FROM subjects)", "lost or won"),
         ("UPDATE subjects SET subject = 17 WHERE subject IN (SELECT MIN(subject) FROM subjects)", "set 1"),
@@ -595,9 +571,7 @@ def test_a_bound_that_was_lowered_by_hand_is_found(where):
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
     charge(entry(), where, checked=False)
     true = spending(Neighbours("image"), 1e-5, where, of=HERE)
-    with opened(
-        where
-    ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
+    with opened(where).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
     assert spending(Neighbours("image"), 1e-5, where, of=HERE) == true
 
@@ -625,9 +599,7 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
     with refused("account-place-malformed"):
         charges("mysql://somewhere/x")
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "account.sqlite").write_bytes(
-        b"no database at all, and long enough to be read as one" * 9
-    )
+    (tmp_path / "broken" / "account.sqlite").write_bytes(b"no database at all, and long enough to be read as one" * 9)
     with refused("account-altered", where="database any more"):
         charges(tmp_path / "broken")
 

@@ -153,9 +153,7 @@ def test_the_same_holds_of_videos_in_memory_and_of_still_pictures(tmp_path):
     assert still.digest() == pixel_hash(frames[1])
 
 
-def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone(
-    tmp_path, monkeypatch, own_cache
-):
+def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone(tmp_path, monkeypatch, own_cache):
     path = write(tmp_path / "a.mp4", frames=9)
     first = video_hashes(probe(path))
     (remaining,) = (own_cache / "dpose" / "clips").iterdir()
@@ -235,10 +233,7 @@ def encoded(path, frames, size, bit_rate=600_000):
 def test_a_clip_saved_again_is_no_public_one(tmp_path, size):
     (first, second, third), actions = clips(0, 1, 2)
     copy = replace(
-        first,
-        name="public.mp4",
-        subject="",
-        source=encoded(tmp_path / "v.mp4", whole_clip(first.source), size),
+        first, name="public.mp4", subject="", source=encoded(tmp_path / "v.mp4", whole_clip(first.source), size)
     )
     assert copy.source.digest() != first.source.digest()
     with refused("public-unit-private", where="public.mp4 looks like a picture"):
@@ -340,12 +335,10 @@ def test_pahmdb_trains_without_its_own_videos(tmp_path):
     (tmp_path / "PrivacyAttributes" / "clap.json").write_text(json.dumps({"clap_1.avi": entry}))
     train = open_videos(f"pahmdb:{tmp_path}", purpose="train")
     test = open_videos(f"pahmdb:{tmp_path}", purpose="evaluate")
-    assert {v.name for v in train.videos} == {
-        f"{a}/{a}_{i}.avi" for a in ("clap", "jump") for i in range(3)
-    } - {"clap/clap_1.avi"}
-    assert [(v.name, v.action, v.attributes) for v in test.videos] == [
-        ("clap/clap_1.avi", 0, (1, 1, 1, 0, 0, -1))
-    ]
+    assert {v.name for v in train.videos} == {f"{a}/{a}_{i}.avi" for a in ("clap", "jump") for i in range(3)} - {
+        "clap/clap_1.avi"
+    }
+    assert [(v.name, v.action, v.attributes) for v in test.videos] == [("clap/clap_1.avi", 0, (1, 1, 1, 0, 0, -1))]
     assert test.attributes == HUMAN
 
 

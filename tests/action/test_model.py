@@ -5,14 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from dpose.action.model import (
-    ActionConfig,
-    ActionModel,
-    apply_action_strategy,
-    fresh_model,
-    headless,
-    load_pretrained,
-)
+from dpose.action.model import ActionConfig, ActionModel, apply_action_strategy, fresh_model, headless, load_pretrained
 from dpose.action.task import ActionTask, AttributeTask
 from dpose.errors import DposeError
 from dpose.training.gradients import per_unit_gradients, trainable_params, unit_loss
@@ -48,11 +41,7 @@ def units(config, task, counts=(1, 3, 2)):
     return task.collate(
         [
             [
-                View(
-                    rng.integers(0, 256, shape).astype(np.uint8),
-                    {"action": np.int64(rng.integers(3))},
-                    1.0 + v,
-                )
+                View(rng.integers(0, 256, shape).astype(np.uint8), {"action": np.int64(rng.integers(3))}, 1.0 + v)
                 for v in range(count)
             ]
             for count in counts

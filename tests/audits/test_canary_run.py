@@ -13,14 +13,7 @@ from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
 from dpose.audits.faults import FAULTS, UNSEEN, VISIBLE, planted, undetected_words
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.training.canaries import (
-    PARAMETER,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    PresentUnits,
-    toss_coins,
-)
+from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, PresentUnits, toss_coins
 from dpose.training.clip import Clip
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -62,9 +55,7 @@ def audited(folder, fault, seed, plan=PLAN):
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 def test_faults_are_flagged_and_nothing_else(fault, family, tmp_path):
     done = audited(tmp_path, fault, seed=11)
-    found = weigh(
-        done.adversaries, done.included, family, PLAN.bind(CANARIES + REAL).epsilon, 0.05 / (len(FAULTS) + 1)
-    )
+    found = weigh(done.adversaries, done.included, family, PLAN.bind(CANARIES + REAL).epsilon, 0.05 / (len(FAULTS) + 1))
     assert found.flagged == (fault in VISIBLE), fault
     assert bool(undetected_words(fault)) == (fault in UNSEEN)
 
@@ -131,10 +122,7 @@ def test_a_unit_that_is_out_contributes_nothing(dots):
     batch = task.collate([units.load(k, np.random.default_rng(0)) for k in range(4)])
     model = dots.task.build_model()
     norms = torch.stack(
-        [
-            g.flatten(1).norm(dim=1)
-            for g in per_unit_gradients(task, model, trainable_params(model), batch).values()
-        ]
+        [g.flatten(1).norm(dim=1) for g in per_unit_gradients(task, model, trainable_params(model), batch).values()]
     ).sum(0)
     assert (norms > 0).tolist() == [True, False, True, False]
 

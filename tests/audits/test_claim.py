@@ -111,15 +111,11 @@ def test_input_canaries_are_rendered_again(models, capsys):
 
 
 def test_without_coins_that_were_committed_to_nobody_can_audit(models, tmp_path, capsys):
-    command_refused(
-        capsys, ["audit", "claim", str(models / "true")], "--opening", "a model cannot be audited"
-    )
+    command_refused(capsys, ["audit", "claim", str(models / "true")], "--opening", "a model cannot be audited")
     assert main([*TRAIN, "--epochs", "1", "--out", str(tmp_path / "none")]) == 0
     opening = ["--opening", str(models / "true.json")]
     command_refused(capsys, ["audit", "claim", str(tmp_path / "none"), *opening], "a model cannot be audited")
-    command_refused(
-        capsys, ["audit", "opening", str(tmp_path / "none"), "--out", "x"], "a model cannot be audited"
-    )
+    command_refused(capsys, ["audit", "opening", str(tmp_path / "none"), "--out", "x"], "a model cannot be audited")
 
 
 def test_another_opening_is_refused(models, tmp_path, capsys):
@@ -208,14 +204,7 @@ def test_a_run_that_goes_on_needs_the_canaries_that_it_began_with(models, tmp_pa
         (["--set", "canaries.count=40", "--set", "seed=1"], "a seeded run claims nothing"),
         (["--set", "canaries.count=40", "--method", "non-private"], "show nothing of non-private"),
         (
-            [
-                "--set",
-                "canaries.count=40",
-                "--set",
-                "plan.relation=add-or-remove",
-                "--set",
-                "plan.nominal_units=12",
-            ],
+            ["--set", "canaries.count=40", "--set", "plan.relation=add-or-remove", "--set", "plan.nominal_units=12"],
             "use zero-out",
         ),
         (["--set", "canaries.kind=input"], "canaries.count"),

@@ -117,10 +117,7 @@ def test_the_greedy_choice_is_the_optimum():
             start,
             method="SLSQP",
             bounds=[(0, 1)] * (made + 1),
-            constraints=[
-                {"type": "eq", "fun": lambda p: p.sum() - 1},
-                {"type": "ineq", "fun": slack},
-            ],
+            constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1}, {"type": "ineq", "fun": slack}],
             options={"maxiter": 500, "ftol": 1e-10},
         )
         if slack(answer.x).min() > -1e-6:

@@ -99,9 +99,7 @@ def test_the_claim_stands_beside_the_bound_and_the_controls_beside_the_run(page)
 
 def test_an_audit_whose_controls_pass_says_that_it_sees_nothing(page):
     assert "sees nothing" not in page(report()).words()
-    assert (
-        "sees nothing" not in page(report(controls={"no noise": found(True, 7.5), "twice": found()})).words()
-    )
+    assert "sees nothing" not in page(report(controls={"no noise": found(True, 7.5), "twice": found()})).words()
     assert "sees nothing" not in page(report(controls={})).words()
     shown = page(report(controls={"no noise": found(), "twice": found()})).words()
     assert "This audit sees nothing" in shown
@@ -117,9 +115,7 @@ def test_a_refuted_claim_is_flagged_at_the_top(page):
 
 def test_a_fault_that_is_not_seen_says_so_and_missing_controls_are_no_secret(page):
     shown = page(
-        report(
-            planted="a shuffle", unseen="No audit sees this fault: why. tests/x.py rejects it.", controls={}
-        )
+        report(planted="a shuffle", unseen="No audit sees this fault: why. tests/x.py rejects it.", controls={})
     )
     assert "No audit sees this fault: why." in shown.words()
     assert "it is unknown whether this audit could see anything" in shown.words("controls")

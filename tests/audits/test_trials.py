@@ -27,9 +27,7 @@ def test_epsilon_by_is_the_log_of_the_worst_ratio():
 
 def test_thresholds_come_from_the_calibration_samples_alone():
     calibration = np.arange(1000.0)
-    points = operating_points(
-        np.array([989.0, 990.0, 999.5]), np.array([989.5, 10.0]), calibration, (0.01, 0.5)
-    )
+    points = operating_points(np.array([989.0, 990.0, 999.5]), np.array([989.5, 10.0]), calibration, (0.01, 0.5))
     assert [p.true for p in points] == [Trials(2, 3), Trials(3, 3)]
     assert [p.false for p in points] == [Trials(1, 2), Trials(1, 2)]
 

@@ -64,9 +64,7 @@ def test_data_a_part_of_them_and_all(capsys, data_marks):
     assert "Each image, left blank: epsilon" in whole
     assert "for a plan fixed beforehand" in whole
     planned = float(re.search(r"left blank: epsilon ([\d.]+)", whole)[1])
-    assert (
-        float(re.search(r"chosen after seeing earlier ones: epsilon ([\d.]+) at delta", whole)[1]) > planned
-    )
+    assert float(re.search(r"chosen after seeing earlier ones: epsilon ([\d.]+) at delta", whole)[1]) > planned
     assert "training" in says(capsys)
     told = [re.search(r"left blank: epsilon ([\d.]+)", says(capsys, STUDIO, "--limit", n))[1] for n in (4, 1)]
     assert float(told[1]) <= float(told[0])
@@ -89,9 +87,7 @@ def test_a_budget_of_a_large_delta_is_told_what_that_is(capsys):
     assert "Warning: delta 0.1 is above 1/(10 n)" in says(
         capsys, "budget", "set", STUDIO, "--limit", 4, "--epsilon", 9, "--delta", 0.1
     )
-    assert "1/(10 n)" not in says(
-        capsys, "budget", "set", STUDIO, "--limit", 4, "--epsilon", 9, "--delta", 0.02
-    )
+    assert "1/(10 n)" not in says(capsys, "budget", "set", STUDIO, "--limit", 4, "--epsilon", 9, "--delta", 0.02)
 
 
 def test_a_picture_is_found_by_its_pixels_and_by_its_bytes(capsys, photo):
@@ -178,10 +174,7 @@ def test_only_its_owners_name_changes_a_budget(capsys):
 
 def test_a_folder_released_at_once_is_one_table_of_one_line(capsys):
     charged(
-        *(
-            release_charge(k, marks_of([f"picture {k}"]), at="2026-10-01T00:00:00+00:00", folder="out")
-            for k in range(9)
-        )
+        *(release_charge(k, marks_of([f"picture {k}"]), at="2026-10-01T00:00:00+00:00", folder="out") for k in range(9))
     )
     shown = says(capsys)
     assert shown.count("9 x release") == 1
@@ -239,9 +232,7 @@ def test_a_mistake_is_one_line(name, capsys):
 
 def test_a_budget_below_what_is_spent(capsys, data_marks):
     charged(run_charge(0, data_marks))
-    line = command_refused(
-        capsys, "budget", "set", STUDIO, "--epsilon", 0.01, "--delta", "1e-5", "--limit", 4
-    )
+    line = command_refused(capsys, "budget", "set", STUDIO, "--epsilon", 0.01, "--delta", "1e-5", "--limit", 4)
     assert "more than a budget of epsilon 0.01 is spent already" in line
     assert budgets() == []
 
@@ -254,9 +245,7 @@ def test_an_account_that_is_not_for_this_dpose_is_refused(capsys, tmp_path, name
     made, moved = tmp_path / "made.sqlite", tmp_path / "moved.sqlite"
     charged(run_charge(), where=f"sqlite:///{made}")
     close_connections(f"sqlite:///{made}")
-    moved.write_bytes(
-        made.read_bytes()
-    )  # of another name: what this process knows of the first it does not of this
+    moved.write_bytes(made.read_bytes())  # of another name: what this process knows of the first it does not of this
     with contextlib.closing(sqlite3.connect(moved)) as database, database:
         database.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
     assert words in command_refused(capsys, "--account", f"sqlite:///{moved}")
@@ -276,9 +265,7 @@ def test_a_clip_is_known_by_its_frames(capsys, tmp_path):
     marks = marks_of_file(file)
     assert len(marks) == 5  # its bytes, its pixels, and each frame's
     charged(
-        release_charge(0, marks, within="video", area=3 * 48 * 64),
-        run_charge(1, marks[:1]),
-        run_charge(2, marks[1:2]),
+        release_charge(0, marks, within="video", area=3 * 48 * 64), run_charge(1, marks[:1]), run_charge(2, marks[1:2])
     )
     shown = says(capsys, "--picture", file, "--neighbours", "video:replace")
     assert "no bound (2 x only each image is protected" in shown

@@ -28,12 +28,7 @@ def fresh(*words):
         "    assert main(json.loads(sys.argv[1])) == 0\n"
         "print(json.dumps(sorted(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(words)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(words)], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
 
 

@@ -15,18 +15,7 @@ from refusals import command_refused
 from small_nano import small_nano  # noqa: F401
 
 TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
-SMALL = [
-    "--limit",
-    "12",
-    "--canaries",
-    "24",
-    "--epochs",
-    "2",
-    "--batch-size",
-    "18",
-    "--set",
-    "seed=1",
-]
+SMALL = ["--limit", "12", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--set", "seed=1"]
 
 
 @pytest.fixture(autouse=True)
@@ -102,10 +91,7 @@ def test_a_mechanism(name, plant, tmp_path, capsys):
     file = tmp_path / "found.json"
     more = ["--plant", plant] if plant else []
     flagged = plant is not None
-    assert (
-        main(["audit", "mechanism", name, "--epsilon", "1", "--seed", "1", "--out", str(file), *more])
-        == flagged
-    )
+    assert main(["audit", "mechanism", name, "--epsilon", "1", "--seed", "1", "--out", str(file), *more]) == flagged
     assert json.loads(file.read_text())["flagged"] == flagged
     assert ("FLAGGED" in capsys.readouterr().out) == flagged
 
@@ -116,17 +102,7 @@ def test_a_mechanism(name, plant, tmp_path, capsys):
         (["audit", "mechanism", "gausian", "--epsilon", "1"], ("choose one of gaussian",)),
         (["audit", "mechanism", "laplace", "--epsilon", "1", "--samples", "0"], ("--samples",)),
         (
-            [
-                "audit",
-                "mechanism",
-                "gaussian",
-                "--epsilon",
-                "1",
-                "--delta",
-                "1e-5",
-                "--plant",
-                "wrong-sampling",
-            ],
+            ["audit", "mechanism", "gaussian", "--epsilon", "1", "--delta", "1e-5", "--plant", "wrong-sampling"],
             ("draws no sample", "poisson-gaussian"),
         ),
         ([*TRAINING, "--out", "x", "--plant", "nothing"], ("no fault called", "noise-missing")),
@@ -139,9 +115,7 @@ def test_mistakes_are_one_line(capsys, arguments, words):
     command_refused(capsys, arguments, *words)
 
 
-@pytest.mark.parametrize(
-    "fault", [name for name in UNSEEN if name not in ("shuffled-batches", "realised-size")]
-)
+@pytest.mark.parametrize("fault", [name for name in UNSEEN if name not in ("shuffled-batches", "realised-size")])
 def test_faults_that_only_structure_shows_name_their_test(capsys, fault):
     where = UNSEEN[fault].check
     command_refused(capsys, [*TRAINING, "--out", "x", "--plant", fault], "[fault-unseen]", where)

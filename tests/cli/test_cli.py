@@ -109,9 +109,7 @@ class TestRun:
         monkeypatch.setattr(files, "SHIPPED", tmp_path / "shipped")
         monkeypatch.setattr(pose_folder, "PREDICTOR", default)
         used, real = [], dpose.runs.annotate.load_model
-        monkeypatch.setattr(
-            dpose.runs.annotate, "load_model", lambda folder: used.append(folder) or real(folder)
-        )
+        monkeypatch.setattr(dpose.runs.annotate, "load_model", lambda folder: used.append(folder) or real(folder))
         for name in ("one.png", "two.png"):
             cv2.imwrite(name, np.full((60, 40, 3), 90, np.uint8))
         boxes = [{"image_id": 1, "category_id": 1, "bbox": [2, 3, 20, 50], "score": 0.9}]
@@ -152,11 +150,7 @@ class TestRun:
         """Told on the screen, in the run's statement and card, in the score's file and in the report."""
         asked = ["evaluate", str(run), "--data", "synthetic:ward:val", "--epsilon", "1/2"]
         capsys.readouterr()
-        for more in (
-            [],
-            ["--pooled", "--joints-per-unit", "9"],
-            ["--relation", "add-or-remove", "--delta", "1e-3"],
-        ):
+        for more in ([], ["--pooled", "--joints-per-unit", "9"], ["--relation", "add-or-remove", "--delta", "1e-3"]):
             assert main([*asked, *more]) == 0
             shown = " ".join(capsys.readouterr().out.split())
             assert "It costs epsilon 0.5 at delta" in shown
@@ -201,13 +195,9 @@ class TestRun:
             (["--epsilon", "1", "--relation", "add-or-remove", "--limit", "3"], "would change 2"),
         ):
             command_refused(capsys, [*asked, *more], told)
+        command_refused(capsys, [*asked[:2], "--data", "synthetic:studio:val", "--epsilon", "1"], "leave --epsilon out")
         command_refused(
-            capsys, [*asked[:2], "--data", "synthetic:studio:val", "--epsilon", "1"], "leave --epsilon out"
-        )
-        command_refused(
-            capsys,
-            [*asked[:2], "--data", "synthetic:ward:train", "--epsilon", "1"],
-            "[scored-data-protected]",
+            capsys, [*asked[:2], "--data", "synthetic:ward:train", "--epsilon", "1"], "[scored-data-protected]"
         )
         assert not (run / "evaluations").exists()
 
@@ -256,9 +246,7 @@ class TestRun:
         assert (shown.what, shown.events, shown.state) == (PAGE, (), State.COMMITTED)
         set_budget(Budget(3.0, 1e-5, "lspet", identity_of_data(held_out, Console(quiet=True)).marks))
         before = (run / "report.html").read_bytes()
-        command_refused(
-            capsys, ["report", run, "--pictures", held_out, "--show-pictures"], "leave --show-pictures out"
-        )
+        command_refused(capsys, ["report", run, "--pictures", held_out, "--show-pictures"], "leave --show-pictures out")
         assert (run / "report.html").read_bytes() == before
 
     def test_a_config_file_and_options_over_it(self, tmp_path, capsys):
@@ -278,9 +266,7 @@ class TestRun:
 
     def test_a_misspelt_key_is_named_with_its_file(self, tmp_path, capsys):
         (tmp_path / "run.yaml").write_text("data: {private: synthetic:ward}\nplan: {subspace: {rnak: 9}}\n")
-        command_refused(
-            capsys, ["train", "--config", "run.yaml", "--out", "run"], "run.yaml", "plan.subspace.rank"
-        )
+        command_refused(capsys, ["train", "--config", "run.yaml", "--out", "run"], "run.yaml", "plan.subspace.rank")
 
     def test_explain_where_the_data_are_not_at_hand(self, capsys, tmp_path):
         arguments = ["train", "--data", "lspet:/nowhere:private", *BUDGET, "--explain"]
@@ -357,9 +343,7 @@ class TestRun:
         assert "Nothing" in capsys.readouterr().out
         assert main([*TRAIN, *BUDGET, "--out", "mine"]) == 0
         capsys.readouterr()
-        command_refused(
-            capsys, ["account", data, "--budget", "8.5"], "[budget-already-passed]"
-        )  # at delta 1e-5
+        command_refused(capsys, ["account", data, "--budget", "8.5"], "[budget-already-passed]")  # at delta 1e-5
         assert main(["account", data, "--budget", "8.5", "--delta", "1e-3"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "training" in shown
@@ -371,9 +355,7 @@ class TestRun:
         assert not Path("more").exists()
         command_refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")
         command_refused(
-            capsys,
-            [*TRAIN, *BUDGET, "--set", "plan.unit=crop", "--out", "more"],
-            "only each crop is protected",
+            capsys, [*TRAIN, *BUDGET, "--set", "plan.unit=crop", "--out", "more"], "only each crop is protected"
         )
         assert main(["account", data, "--no-budget"]) == 0
         command_refused(capsys, ["account", "--budget", "3"], "[budget-incomplete]")
@@ -518,17 +500,7 @@ class TestPlaces:
         ward.mkdir()
         root.rename(ward / "lspet")
         spec = f"lspet:{ward / 'lspet'}"
-        first = [
-            "train",
-            "--data",
-            "synthetic:studio",
-            "--limit",
-            "8",
-            "--method",
-            "non-private",
-            "--epochs",
-            "1",
-        ]
+        first = ["train", "--data", "synthetic:studio", "--limit", "8", "--method", "non-private", "--epochs", "1"]
         assert main([*first, "--batch-size", "8", "--out", str(ward / "first")]) == 0
         arguments = [
             "train",
@@ -544,14 +516,7 @@ class TestPlaces:
         return ward
 
     def test_no_file_of_a_run_folder_says_where_data_lie(self, pictures, tmp_path, monkeypatch, capsys):
-        typed = [
-            "dpose",
-            "train",
-            "--data",
-            "lspet:/srv/ward of Ms Ito/lspet:private",
-            "--out",
-            "/srv/runs/run",
-        ]
+        typed = ["dpose", "train", "--data", "lspet:/srv/ward of Ms Ito/lspet:private", "--out", "/srv/runs/run"]
         monkeypatch.setattr(sys, "argv", typed)
         ward = self.trained(pictures)
         spec = f"lspet:{ward / 'lspet'}"
@@ -565,9 +530,7 @@ class TestPlaces:
         shown = json.loads((tmp_path / "run" / "config.json").read_text())["run"]
         assert shown["data"]["private"] == "lspet:lspet:private"
         assert shown["model"]["init"] == "first"
-        (kept,) = [
-            f for f in Path(os.environ["XDG_STATE_HOME"]).rglob("runs/*.json") if spec in f.read_text()
-        ]
+        (kept,) = [f for f in Path(os.environ["XDG_STATE_HOME"]).rglob("runs/*.json") if spec in f.read_text()]
         assert kept.stat().st_mode & 0o777 == 0o600
         assert "Ms Ito" in json.loads(kept.read_text())["command"]
 
@@ -579,9 +542,7 @@ class TestPlaces:
             if folder.name != "step-0":
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
-        command_refused(
-            capsys, ["train", "--resume", "run"], "--data and --set data.validation_data and --init again"
-        )
+        command_refused(capsys, ["train", "--resume", "run"], "--data and --set data.validation_data and --init again")
         spec = f"lspet:{ward / 'lspet'}"
         again = ["--data", f"{spec}:private", "--set", f"data.validation_data={spec}:public"]
         command_refused(capsys, ["train", "--resume", "run", *again], "--init again")
@@ -592,9 +553,7 @@ class TestPlaces:
     def test_a_copy_of_the_protected_pictures_is_refused_as_they_are(self, pictures, tmp_path, capsys):
         ward = self.trained(pictures)
         shutil.copytree(ward / "lspet", tmp_path / "copied")
-        command_refused(
-            capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "[scored-data-protected]"
-        )
+        command_refused(capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "[scored-data-protected]")
         assert not Path("run/evaluations").exists()
 
     def test_a_report_elsewhere_shows_no_pictures(self, pictures, tmp_path, monkeypatch):
@@ -651,24 +610,14 @@ class TestBadInput:
             (["--init", "nowhere"], ["nowhere"]),
             (["--set", "optimizer.name=adamm"], ["adamm"]),
             (["--set", "plan.unit=frame"], ["frame", "image, crop, subject"]),
-            (
-                ["--set", "data.validation_data=synthetic:ward:train"],
-                ["data.validation_data", "the run protects"],
-            ),
+            (["--set", "data.validation_data=synthetic:ward:train"], ["data.validation_data", "the run protects"]),
             (["--method", "pdp-sgd"], ["--public"]),
             (
                 ["--method", "pdp-sgd", "--set", "plan.subspace.rank=9", "--set", "plan.subspace.units=8"],
                 ["9 public units, not 8"],
             ),
             (
-                [
-                    "--method",
-                    "fdp-sgd",
-                    "--set",
-                    "plan.relation=add-or-remove",
-                    "--set",
-                    "plan.nominal_units=50",
-                ],
+                ["--method", "fdp-sgd", "--set", "plan.relation=add-or-remove", "--set", "plan.nominal_units=50"],
                 ["public view"],
             ),
             (["--set", "plan.augmentation_multiplicity=9"], ["1 to 8"]),
@@ -703,9 +652,7 @@ class TestBadInput:
         root, _ = pictures
         code = ["train", "--data", f"lspet:{root}:private", "--epochs", "1", "--batch-size", "3"]
         command_refused(
-            capsys,
-            [*code, "--epsilon", "8", "--delta", "0.01", "--set", "plan.accountant=rdp", "--out", "run"],
-            *words,
+            capsys, [*code, "--epsilon", "8", "--delta", "0.01", "--set", "plan.accountant=rdp", "--out", "run"], *words
         )
         assert not os.path.exists("run")
 

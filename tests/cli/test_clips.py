@@ -36,20 +36,7 @@ def test_release_and_verify(capsys):
 
 def test_explain_releases_nothing(capsys, tmp_path):
     assert (
-        main(
-            [
-                "release-video",
-                "a.mp4",
-                "--epsilon",
-                "1",
-                "--delta",
-                "1e-5",
-                "--neighbours",
-                "frame",
-                "--explain",
-            ]
-        )
-        == 0
+        main(["release-video", "a.mp4", "--epsilon", "1", "--delta", "1e-5", "--neighbours", "frame", "--explain"]) == 0
     )
     assert "WARNING: this will be mostly noise" in shown(capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
@@ -84,18 +71,7 @@ def test_folders_operators_and_clipping(capsys):
 
 
 def test_paper_mode(capsys):
-    paper = [
-        "release-video",
-        "a.mp4",
-        "--set",
-        "paper=true",
-        "--set",
-        "k=60",
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-4",
-    ]
+    paper = ["release-video", "a.mp4", "--set", "paper=true", "--set", "k=60", "--epsilon", "8", "--delta", "1e-4"]
     assert main([*paper, "--out", "b.mp4"]) == 0
     told = shown(capsys)
     assert "NOTHING IS GUARANTEED" in told
@@ -121,28 +97,16 @@ def test_obfuscation_says_that_it_guarantees_nothing(capsys):
         (["release-video", "absent.mp4", *BASIC, "--out", "b.mp4"], ["absent.mp4"]),
         (["release-video", "text.mp4", *BASIC, "--out", "b.mp4"], ["text.mp4"]),
         (["release-video", "empty.mp4", *BASIC, "--out", "b.mp4"], ["empty.mp4"]),
-        (
-            ["release-video", "notes.txt", *BASIC, "--out", "b.mp4"],
-            ["notes.txt", "neither picture nor video"],
-        ),
+        (["release-video", "notes.txt", *BASIC, "--out", "b.mp4"], ["notes.txt", "neither picture nor video"]),
         (["release-video", ".", *BASIC, "--out", "out"], [".mp4"]),
         (["release-video", "a.mp4", *BASIC, "--out", "a.mp4"], ["overwrite an original"]),
         (["release-video", "a.mp4", *BASIC, "--out", "b.avi"], ["b.avi"]),
-        (
-            ["release-video", "a.mp4", *BASIC, "--set", "k=9999", "--out", "b.mp4"],
-            ["a.mp4", "9,999 values", "4,608"],
-        ),
+        (["release-video", "a.mp4", *BASIC, "--set", "k=9999", "--out", "b.mp4"], ["a.mp4", "9,999 values", "4,608"]),
         (["release-video", "a.mp4", "--epsilon", "8", "--delta", "0", "--out", "b.mp4"], ["delta", "0"]),
         (["release-video", "a.mp4", "--epsilon", "8", "--delta", "1.5", "--out", "b.mp4"], ["delta"]),
         (["release-video", "a.mp4", "--epsilon", "-1", "--delta", "1e-5", "--out", "b.mp4"], ["epsilon"]),
-        (
-            ["release-video", "a.mp4", *BASIC, "--operator", "magic", "--out", "b.mp4"],
-            ["operator", "low-pass"],
-        ),
-        (
-            ["release-video", "a.mp4", *BASIC, "--set", "paper=true", "--out", "b.mp4"],
-            ["neighbours", "one frame"],
-        ),
+        (["release-video", "a.mp4", *BASIC, "--operator", "magic", "--out", "b.mp4"], ["operator", "low-pass"]),
+        (["release-video", "a.mp4", *BASIC, "--set", "paper=true", "--out", "b.mp4"], ["neighbours", "one frame"]),
         (["obfuscate", "a.mp4", "--method", "mosaic", "--out", "b.mp4"], ["method", "face-blur"]),
         (["obfuscate", "a.mp4", "--method", "blur"], ["--out"]),
     ],

@@ -17,29 +17,8 @@ from small_nano import small_nano  # noqa: F401
 from tiers import rest_slow
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
-PUBLIC = [
-    "train",
-    "--method",
-    "non-private",
-    "--epochs",
-    "1",
-    "--batch-size",
-    "7",
-    "--set",
-    "microbatch_size=4",
-]
-PRIVATE = [
-    "--method",
-    "dp-sgd",
-    "--epsilon",
-    "8",
-    "--delta",
-    "1e-2",
-    "--set",
-    "plan.accountant=rdp",
-    "--epochs",
-    "1",
-]
+PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--set", "microbatch_size=4"]
+PRIVATE = ["--method", "dp-sgd", "--epsilon", "8", "--delta", "1e-2", "--set", "plan.accountant=rdp", "--epochs", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +35,7 @@ def pretrained(pose_fixtures, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
         patch.setattr(synthetic_module, "SPLITS", SMALL)
-        data = [
-            "--data",
-            f"coco:{pose_fixtures}/coco",
-            "--data",
-            "synthetic:studio",
-            "--set",
-            "precision=bf16",
-        ]
+        data = ["--data", f"coco:{pose_fixtures}/coco", "--data", "synthetic:studio", "--set", "precision=bf16"]
         assert main([*PUBLIC, *data, "--strategy", "scratch", "--out", str(folder)]) == 0
     return folder
 
@@ -105,9 +77,7 @@ class TestPretraining:
         assert "Contact sheet: sheet [bold].png" in shown
 
     def test_a_stopped_run_on_two_data_goes_on(self, pretrained, tmp_path, monkeypatch):
-        monkeypatch.setenv(
-            "XDG_STATE_HOME", str(pretrained.parent / "state")
-        )  # which knows where the data lie
+        monkeypatch.setenv("XDG_STATE_HOME", str(pretrained.parent / "state"))  # which knows where the data lie
         run = shutil.copytree(pretrained, tmp_path / "run")
         wanted = dict(load_model(run).named_parameters())
         (run / "model.safetensors").unlink()
@@ -136,17 +106,7 @@ class TestAdapting:
     def adapted(self, pretrained, pose_fixtures, tmp_path, capsys):
         capsys.readouterr()
         data = ["--data", f"mpii:{pose_fixtures}/mpii,annotations=test_mpii.json", "--batch-size", "5"]
-        arguments = [
-            "train",
-            *data,
-            "--init",
-            str(pretrained),
-            *PRIVATE,
-            "--set",
-            "optimizer.lr=1e-9",
-            "--out",
-            "m",
-        ]
+        arguments = ["train", *data, "--init", str(pretrained), *PRIVATE, "--set", "optimizer.lr=1e-9", "--out", "m"]
         assert main(arguments) == 0
         return tmp_path / "m"
 
@@ -225,9 +185,7 @@ class TestPrivateOnSeveral:
         assert statement["n"] == 5 + SMALL["train"]
         assert main(["verify", "both"]) == 0
         # the score while training is of the ward's public split, not of what is protected
-        assert {line["data"] for line in lines(tmp_path / "both", "score")} == {
-            "synthetic:ward:public, 4 units"
-        }
+        assert {line["data"] for line in lines(tmp_path / "both", "score")} == {"synthetic:ward:public, 4 units"}
         capsys.readouterr()
         (tmp_path / "link").symlink_to(pose_fixtures)
         for data in (f"mpii:{pose_fixtures}/mpii", "mpii:link/mpii:train", "synthetic:ward:train"):
@@ -249,9 +207,7 @@ class TestPrivateOnSeveral:
 class TestMistakes:
     def test_annotations_of_whom(self, capsys):
         both = ["--data", "coco:/a", "--data", "mpii:/b", "--annotations", "labels.json", "--out", "run"]
-        command_refused(
-            capsys, [*PUBLIC, *both], "--annotations is now --data NAME:ROOT,annotations=labels.json"
-        )
+        command_refused(capsys, [*PUBLIC, *both], "--annotations is now --data NAME:ROOT,annotations=labels.json")
 
     def test_annotations_of_data_that_have_none(self, capsys):
         command_refused(
@@ -261,9 +217,7 @@ class TestMistakes:
         )
 
     def test_one_of_several_is_absent(self, capsys):
-        command_refused(
-            capsys, [*PUBLIC, "--data", "synthetic:studio", "--data", "coco:/b", "--out", "run"], "/b"
-        )
+        command_refused(capsys, [*PUBLIC, "--data", "synthetic:studio", "--data", "coco:/b", "--out", "run"], "/b")
 
     def test_the_same_twice(self, capsys, pose_fixtures):
         coco = f"coco:{pose_fixtures}/coco"
@@ -278,9 +232,7 @@ class TestMistakes:
 
     def test_a_precision_that_there_is_not(self, capsys):
         command_refused(
-            capsys,
-            [*PUBLIC, "--data", "synthetic:ward", "--set", "precision=half", "--out", "run"],
-            "precision",
+            capsys, [*PUBLIC, "--data", "synthetic:ward", "--set", "precision=half", "--out", "run"], "precision"
         )
 
 

@@ -49,10 +49,7 @@ def test_an_option_of_a_group_keeps_its_rules(command, given):
 
 
 def test_help_says_which_commands_are_of_research(capsys):
-    for words, own, others in (
-        (["--help"], "train", "reproduce"),
-        (["audit", "--help"], "claim", "mechanism"),
-    ):
+    for words, own, others in ((["--help"], "train", "reproduce"), (["audit", "--help"], "claim", "mechanism")):
         assert main(words) == 0
         product, _, research = capsys.readouterr().out.partition("Research (dpose_lab):")
         assert f"\n  {own} " in product

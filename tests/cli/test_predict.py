@@ -27,9 +27,7 @@ def found(monkeypatch):
 
     def stand(*places):
         walkers = Walkers(list(places))
-        monkeypatch.setattr(
-            predict_module, "bundled_predictor", lambda flip_test: Predictor(walkers, "walkers")
-        )
+        monkeypatch.setattr(predict_module, "bundled_predictor", lambda flip_test: Predictor(walkers, "walkers"))
         return walkers
 
     return stand
@@ -137,9 +135,7 @@ class TestBadInput:
         assert "20 x 20 pixels are too few" in command_refused(capsys, "predict", tiny)
         assert "b.mp4" in command_refused(capsys, "predict", "b.mp4")
         assert "[inputs-missing]" in command_refused(capsys, "predict", "empty", "--out", "o")
-        assert "no skeleton is called 'ape'" in command_refused(
-            capsys, "predict", picture, "--skeleton", "ape"
-        )
+        assert "no skeleton is called 'ape'" in command_refused(capsys, "predict", picture, "--skeleton", "ape")
         assert "[file-missing]" in command_refused(capsys, "predict", picture, "--detector", "absent.onnx")
         assert not list(Path().glob("*-pose*"))
 
@@ -165,9 +161,7 @@ def test_the_guide_names_every_kind_of_detector():
 
 def test_weights_that_come_with_dpose_are_named(tmp_path, capsys):
     write_image(tmp_path / "grey.png", np.full((64, 48, 3), 120, np.uint8))
-    assert (
-        main(["predict", "blazepose:lite", str(tmp_path / "grey.png"), "--out", str(tmp_path / "o.png")]) == 0
-    )
+    assert main(["predict", "blazepose:lite", str(tmp_path / "grey.png"), "--out", str(tmp_path / "o.png")]) == 0
     assert "No people were found" in capsys.readouterr().out
     assert main(["predict", "blazepose:heavy", str(tmp_path / "grey.png")]) == 2
     assert "tools/convert_blazepose.py" in capsys.readouterr().err

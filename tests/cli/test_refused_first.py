@@ -17,14 +17,8 @@ DATA = ("--data", "synthetic:ward", "--out", "new")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ("train", "--backbone", "timm:resnet18", "--strategy", "full", *DATA),
-            "starts from trained weights",
-        ),
-        (
-            ("train", "--backbone", "timm:resnet18", "--strategy", "light", *DATA),
-            "starts from trained weights",
-        ),
+        (("train", "--backbone", "timm:resnet18", "--strategy", "full", *DATA), "starts from trained weights"),
+        (("train", "--backbone", "timm:resnet18", "--strategy", "light", *DATA), "starts from trained weights"),
         (("train", "--strategy", "scratch", "--init", "nano", *DATA), "takes no --init"),
         (("train", "--strategy", "scratch", "--set", "model.temperature=2", *DATA), "no first weights"),
         (("train", "--out", "new"), "needs data"),

@@ -14,9 +14,7 @@ import pytest
 from archives import edited, npy, rebuilt
 from dpose.cli import main
 
-PICTURE = cv2.GaussianBlur(
-    np.random.default_rng(0).integers(0, 256, (96, 128, 3)).astype(np.uint8), (0, 0), 4
-)
+PICTURE = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (96, 128, 3)).astype(np.uint8), (0, 0), 4)
 ROOT = Path(__file__).resolve().parents[2]
 BASIC = ["--epsilon", "2", "--neighbours", "pixels:16", "--block", "16"]
 
@@ -56,17 +54,7 @@ def test_pixelize_restore_verify(capsys, tmp_path):
     assert whole.count("WARNING") == 1
     assert "an object of 100 x 96 pixels is protected with epsilon 1,200" in whole
     assert "How it was released:" in whole
-    regions = [
-        "--epsilon",
-        "2",
-        "--block",
-        "32",
-        "--set",
-        "subdivide=4",
-        "--set",
-        "regions.kind=private",
-        "--again",
-    ]
+    regions = ["--epsilon", "2", "--block", "32", "--set", "subdivide=4", "--set", "regions.kind=private", "--again"]
     assert main(["pixelize", "a.png", *regions, "--out", "out2"]) == 0
     assert "This protects any 16 pixels of the picture with epsilon = 2" in shown(capsys)
     assert main(["restore", "out2/000001.npz", "b.png"]) == 0
@@ -83,19 +71,7 @@ def test_public_masks_and_paper_mode(capsys):
     assert main(["pixelize", "a.png", *more, "--set", "regions.kind=public:mask.png", "--out", "public"]) == 0
     assert "was not made from this picture" in shown(capsys)
     assert (
-        main(
-            [
-                "pixelize",
-                "a.png",
-                *more,
-                "--set",
-                "regions.kind=paper:mask.png",
-                "--set",
-                "paper=3",
-                "--out",
-                "paper",
-            ]
-        )
+        main(["pixelize", "a.png", *more, "--set", "regions.kind=paper:mask.png", "--set", "paper=3", "--out", "paper"])
         == 0
     )
     assert "NOTHING IS GUARANTEED" in shown(capsys)
@@ -174,21 +150,11 @@ def test_a_folder_says_that_epsilons_add_up(capsys):
         (["--set", "subdivide=2", "--set", "regions.kind=secret"], ["secret"]),
         (["--set", "subdivide=2", "--set", "regions.kind=paper:small.png"], ["paper"]),
         (
-            [
-                "--set",
-                "subdivide=2",
-                "--set",
-                "regions.kind=private",
-                "--set",
-                "regions.segmenter=absent.onnx",
-            ],
+            ["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.segmenter=absent.onnx"],
             ["absent.onnx"],
         ),
         (["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.share=1"], ["share"]),
-        (
-            ["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.quantile=1"],
-            ["quantile"],
-        ),
+        (["--set", "subdivide=2", "--set", "regions.kind=private", "--set", "regions.quantile=1"], ["quantile"]),
         (["--set", "regions.threshold=3"], ["regions.kind=private"]),
         (["--delta", "1"], ["delta"]),
         (["--set", "paper=4"], ["paper"]),
@@ -303,12 +269,8 @@ def test_a_video_whose_stream_ends_early(capsys, tmp_path, name):
 
 def test_b_and_m_that_do_not_fit_a_clip(capsys, tmp_path):
     make_clip(tmp_path / "clip.mp4", frames=3)
-    command_refused(
-        capsys, ["pixelize", "clip.mp4", *BASIC, "--block", "49", "--out", "x.mp4"], "clip.mp4", "49"
-    )
-    command_refused(
-        capsys, ["pixelize", "clip.mp4", *BASIC, "--neighbours", "pixels:9217", "--out", "x.mp4"], "9,216"
-    )
+    command_refused(capsys, ["pixelize", "clip.mp4", *BASIC, "--block", "49", "--out", "x.mp4"], "clip.mp4", "49")
+    command_refused(capsys, ["pixelize", "clip.mp4", *BASIC, "--neighbours", "pixels:9217", "--out", "x.mp4"], "9,216")
     frame = ["--neighbours", "pixels:3073/frame"]
     command_refused(capsys, ["pixelize", "clip.mp4", *BASIC, *frame, "--out", "x.mp4"], "3,072")
     assert not list(tmp_path.glob("x*"))
@@ -325,19 +287,7 @@ def test_a_float_picture(capsys, tmp_path, name):
 
 def test_an_archive_that_asks_for_all_memory(capsys, tmp_path):
     """A kilobyte: one block, divided into a million parts a side."""
-    main(
-        [
-            "pixelize",
-            "a.png",
-            *BASIC,
-            "--set",
-            "subdivide=2",
-            "--set",
-            "regions.kind=private",
-            "--out",
-            "good.npz",
-        ]
-    )
+    main(["pixelize", "a.png", *BASIC, "--set", "subdivide=2", "--set", "regions.kind=private", "--out", "good.npz"])
     with np.load(tmp_path / "good.npz", allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
     about = json.loads(members["about"].tobytes())

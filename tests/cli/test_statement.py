@@ -124,9 +124,7 @@ def test_the_registry_gets_its_fields_and_nothing_made_up(folder, tmp_path, caps
     assert spent["delta"] == DELTA
 
 
-def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_costs(
-    tmp_path, capsys, monkeypatch
-):
+def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_costs(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     source, released = tmp_path / "street.png", tmp_path / "released.png"
     write_image(source, np.zeros((48, 64, 3), np.uint8))
@@ -170,9 +168,7 @@ def test_the_cards_metadata_are_those_that_training_writes(folder, capsys):
     from dpose.training.folder import front_matter
 
     statement = PrivacyStatement.from_json((folder / "privacy.json").read_text())
-    assert _printed(capsys, "statement", "export", folder, "--model-card") == front_matter(
-        "pose", statement, "dp-sgd"
-    )
+    assert _printed(capsys, "statement", "export", folder, "--model-card") == front_matter("pose", statement, "dp-sgd")
 
 
 @pytest.mark.parametrize(
@@ -214,11 +210,7 @@ def test_what_several_times_as_much_costs_cannot_be_made_prettier(tmp_path):
     made = pixelize(np.zeros((48, 64), np.uint8), 2, 16, 16, public=True).statement
     assert made.verify() == 2
     groups = tuple(replace(one, epsilon=min(one.epsilon, 5.0)) for one in made.groups)
-    for forged in (
-        groups,
-        made.groups[:5],
-        (*made.groups[:9], replace(groups[9], units=11)),
-    ):
+    for forged in (groups, made.groups[:5], (*made.groups[:9], replace(groups[9], units=11))):
         with refused("groups-understated", where="groups"):
             replace(made, groups=forged).verify()
 
@@ -256,9 +248,7 @@ def _with_chunk(data, name, body):
 
 ADDED = {
     "bytes behind the end": lambda data: data + b"more",
-    "a second picture behind the end": lambda data: (
-        data + encode_image(np.zeros((9, 9, 3), np.uint8), ".jpg")
-    ),
+    "a second picture behind the end": lambda data: data + encode_image(np.zeros((9, 9, 3), np.uint8), ".jpg"),
     "orientation": _with_exif,
     "a colour profile": _with_profile,
     "gamma": lambda data: _with_chunk(data, b"gAMA", struct.pack(">I", 9)),
@@ -288,10 +278,7 @@ class TestForgeries:
     def refused(self, capsys, file):
         key = file.parent / "h.pem.pub"
         if key.is_file():
-            assert (
-                "signature"
-                not in told(capsys, "statement", "verify", file, "--key", key, code=2).split(":")[0]
-            )
+            assert "signature" not in told(capsys, "statement", "verify", file, "--key", key, code=2).split(":")[0]
         return told(capsys, "verify", file, code=2)
 
     @pytest.mark.parametrize("suffix", ["png", "jpg"])
@@ -347,9 +334,7 @@ class TestForgeries:
         at = data.index(NAME.encode()) - 4
         (length,) = struct.unpack_from(">H", data, at + 2)
         end = at + 2 + length
-        genuine.write_bytes(
-            data[: at + 2] + struct.pack(">H", length + 4) + data[at + 4 : end] + b"more" + data[end:]
-        )
+        genuine.write_bytes(data[: at + 2] + struct.pack(">H", length + 4) + data[at + 4 : end] + b"more" + data[end:])
         assert "text is damaged" in self.refused(capsys, genuine)
 
     def test_another_video_under_a_signed_sidecar(self, signed, capsys):

@@ -60,9 +60,7 @@ def test_the_stream_is_taken_from_only_as_workers_are_free():
 
 def test_a_dead_workers_item_is_asked_for_again_as_retry_says():
     again = []
-    ended = list(
-        run_items(Dying({0, 1, 4}), square, [1, 2, 3], shared=1, retry=lambda k: again.append(k) or k)
-    )
+    ended = list(run_items(Dying({0, 1, 4}), square, [1, 2, 3], shared=1, retry=lambda k: again.append(k) or k))
     assert sorted(one.result for one in ended) == [1, 4, 9]
     assert len(again) == 3
 
@@ -218,21 +216,10 @@ class Task:
 def test_a_worker_of_another_dpose_is_refused_in_one_line(tmp_path, monkeypatch, capsys, others):
     """Where it starts, and where it takes the place of one that died: nothing of it is taken, nothing counted."""
     cluster = OtherRay(others)
-    cluster.get = lambda value, timeout=None: OtherRay.get(
-        cluster, value.answer if isinstance(value, Task) else value
-    )
+    cluster.get = lambda value, timeout=None: OtherRay.get(cluster, value.answer if isinstance(value, Task) else value)
     monkeypatch.setitem(sys.modules, "ray", cluster)
     (tmp_path / "a.png").write_bytes(encode_image(np.zeros((16, 16, 3), np.uint8), ".png"))
-    command = [
-        "pixelize",
-        str(tmp_path / "a.png"),
-        "--epsilon",
-        "2",
-        "--block",
-        "8",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = ["pixelize", str(tmp_path / "a.png"), "--epsilon", "2", "--block", "8", "--out", str(tmp_path / "out")]
     assert main([*command, "--engine", "ray", "--workers", "1"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "a worker runs another dpose than this machine (code 0000000000000000" in line

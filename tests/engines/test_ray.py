@@ -44,9 +44,7 @@ def test_a_killed_worker_costs_nothing(tmp_path, monkeypatch):
         os.kill(pids.pop(), signal.SIGKILL)
         assert len([1 for _ in run]) == 11
         logs = Path(ray._private.worker.global_worker.node.get_session_dir_path())
-        assert not [
-            file for file in logs.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()
-        ]
+        assert not [file for file in logs.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
         monkeypatch.setattr("dpose.engines.ray.worker_code", lambda: "0" * 16)
         with refused("worker-code-differs"):
             at._check(at._actors[0])

@@ -186,17 +186,7 @@ def test_a_choice_among_settings_is_one_job(tmp_path, capsys, monkeypatch):
     jobs = []
     monkeypatch.setattr("dpose.engines.slurm.submit", lambda job, f, *_: jobs.append(job) or Submitted(f))
     grid = Path(__file__).parents[2] / "examples" / "tune.yaml"
-    tune = [
-        "tune",
-        "--config",
-        str(grid),
-        "--epsilon",
-        "4",
-        "--delta",
-        "1e-5",
-        "--out",
-        str(tmp_path / "best"),
-    ]
+    tune = ["tune", "--config", str(grid), "--epsilon", "4", "--delta", "1e-5", "--out", str(tmp_path / "best")]
     assert main([*tune, "--engine", "slurm", "--set", "job.partition=local", "--set", "job.wait=false"]) == 0
     (job,) = jobs
     assert job.begin == job.go_on, "the same command goes on, at no further cost"
@@ -274,15 +264,12 @@ def test_a_folder_with_a_lock_alone_is_free_for_a_run_that_is_begun_again(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("ends", "warned", "requeued"),
-    [(130, True, True), (143, True, True), (1, True, False), (1, False, False)],
+    ("ends", "warned", "requeued"), [(130, True, True), (143, True, True), (1, True, False), (1, False, False)]
 )
 def test_the_sbatch_of_the_guide_queues_again_only_what_was_stopped(tmp_path, ends, warned, requeued):
     page = (Path(__file__).parents[2] / "docs" / "guide" / "cluster.md").read_text()
     script = page.partition("```bash\n")[2].partition("```")[0]
-    python = f"trap 'exit {ends}' TERM; touch here; " + (
-        "while :; do sleep 0.02; done" if warned else f"exit {ends}"
-    )
+    python = f"trap 'exit {ends}' TERM; touch here; " + ("while :; do sleep 0.02; done" if warned else f"exit {ends}")
     for name, body in {"python": python, "scontrol": 'echo "$@" >> asked'}.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
@@ -314,9 +301,7 @@ def test_a_training_is_requeued_and_counts_no_step_twice(tmp_path):
         "local",
         {"timeout_min": 5},
     )
-    until(
-        lambda: len((out / "log.jsonl").read_text().splitlines()) > 4 if (out / "log.jsonl").exists() else 0
-    )
+    until(lambda: len((out / "log.jsonl").read_text().splitlines()) > 4 if (out / "log.jsonl").exists() else 0)
     warn(job)
     assert wait_for(JobNote.of(job, "local"), log / "exit") == 0, Path(job.paths.stdout).read_text()
     log_text = Path(job.paths.stdout).read_text()

@@ -41,9 +41,7 @@ def test_of_two_with_joints_of_their_own_none_is_guessed(tmp_path):
         )
         assert [someone.labelled for someone in labels.people] == [len(joints)]
         other = {"arm": "hand", "hand": "arm"}[name]
-        assert [(p.kind, p.action, p.detail) for p in labels.problems] == [
-            ("another category", "not used", other)
-        ]
+        assert [(p.kind, p.action, p.detail) for p in labels.problems] == [("another category", "not used", other)]
     with refused("category-unknown", where=("foot", "arm (3 joints)")):
         open_data(f"{spec},category=foot")
 
@@ -51,8 +49,7 @@ def test_of_two_with_joints_of_their_own_none_is_guessed(tmp_path):
 def test_two_with_the_same_joints_are_both_read(tmp_path):
     names = ["a", "b", "c"]
     labels = open_labels(
-        coco(tmp_path, kinds((1, "man", names), (2, "woman", names), people=(ARM, ARM), ids=(1, 2))),
-        purpose="train",
+        coco(tmp_path, kinds((1, "man", names), (2, "woman", names), people=(ARM, ARM), ids=(1, 2))), purpose="train"
     )
     assert len(labels.people) == 2
     assert labels.skeleton.joints == tuple(names)
@@ -61,10 +58,7 @@ def test_two_with_the_same_joints_are_both_read(tmp_path):
 def test_a_person_without_joints_beside_a_category_with_them(tmp_path):
     """As Label Studio exports boxes and key points."""
     change = kinds(
-        (8, "person"),
-        (9, "default", list(MPII.joints)),
-        people=([v for j in JOINTS[:16] for v in j],),
-        ids=(9,),
+        (8, "person"), (9, "default", list(MPII.joints)), people=([v for j in JOINTS[:16] for v in j],), ids=(9,)
     )
 
     def and_a_box(content):
@@ -96,16 +90,12 @@ def test_a_category_that_is_not_listed_is_named(tmp_path):
 def test_both_categories_of_a_picture_are_the_same_units(tmp_path, name):
     """One picture is one unit, whatever is read of it."""
     spec = DataSpec.parse(coco(tmp_path, kinds((1, "person", ["a", "b", "c"]), (2, "arm", ["d", "e"]))))
-    assert spec.for_purpose("train").same_units(
-        DataSpec.parse(f"coco:{tmp_path},category={name}").for_purpose("train")
-    )
+    assert spec.for_purpose("train").same_units(DataSpec.parse(f"coco:{tmp_path},category={name}").for_purpose("train"))
 
 
 def test_boxes_of_another_category_alone_name_it(tmp_path):
     file = tmp_path / "detections.json"
-    boxes = [
-        {"image_id": 1.0, "category_id": kind, "bbox": [1, 2, 3, 4], "score": 0.9} for kind in (0, "1", 3)
-    ]
+    boxes = [{"image_id": 1.0, "category_id": kind, "bbox": [1, 2, 3, 4], "score": 0.9} for kind in (0, "1", 3)]
     file.write_text(json.dumps(boxes))
     assert {number: len(found) for number, found in read_detections(file)[0].items()} == {1: 1}
     file.write_text(json.dumps(boxes[::2]))
@@ -140,18 +130,5 @@ def test_public_and_held_out_data_without_a_joint_in_common_are_refused(tmp_path
     people = coco(tmp_path / "p")
     *first, last = other
     given = [*first, f"{last}{hands}"] if "=" in last else [*other, str(hands)]
-    words = [
-        "train",
-        "--data",
-        str(people),
-        *given,
-        "--epsilon",
-        "8",
-        "--delta",
-        "1e-3",
-        "--out",
-        str(tmp_path / "r"),
-    ]
-    command_refused(
-        capsys, words, "joints-none-in-common", "thumb", "nose", "--public" if "=" not in last else last
-    )
+    words = ["train", "--data", str(people), *given, "--epsilon", "8", "--delta", "1e-3", "--out", str(tmp_path / "r")]
+    command_refused(capsys, words, "joints-none-in-common", "thumb", "nose", "--public" if "=" not in last else last)

@@ -56,12 +56,7 @@ PICTURES = {  # file, channels, bits, largest mean difference
     "tiff, 16 bits": (deep(SCENE), 3, 16, 0),
     "tiff, grey of 16 bits": (deep(GREY), 1, 16, 0),
     "tiff, palette": (saved(Pillow.fromarray(SCENE).quantize(64), "TIFF"), 3, 8, 12),
-    "tiff of two pages": (
-        saved(SCENE, "TIFF", save_all=True, append_images=[Pillow.fromarray(255 - SCENE)]),
-        3,
-        8,
-        0,
-    ),
+    "tiff of two pages": (saved(SCENE, "TIFF", save_all=True, append_images=[Pillow.fromarray(255 - SCENE)]), 3, 8, 0),
     "gif": (saved(Pillow.fromarray(SCENE).quantize(200), "GIF"), 3, 8, 12),
     "avif": (saved(SCENE, "AVIF", quality=95), 3, 8, 4),
 }
@@ -115,12 +110,7 @@ def test_a_turned_tiff_is_shown_upright(orientation, tmp_path):
         (saved(Pillow.fromarray(GREY.astype(np.float32)), "TIFF"), "32 bits"),
         (saved(Pillow.fromarray(SCENE).convert("CMYK"), "TIFF"), "colours"),
         (multiplied(), "multiplied"),
-        (
-            saved(
-                SCENE, "AVIF", exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
-            ),
-            "AVIF",
-        ),
+        (saved(SCENE, "AVIF", exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"), "AVIF"),
         (saved(SCENE, "ICO"), "JPEG, PNG"),
     ],
     ids=["fractions", "CMYK", "multiplied", "turned AVIF", "another format"],
@@ -218,17 +208,7 @@ def test_a_gif_of_one_frame_is_a_picture_and_of_more_a_film():
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\0",
-        b"text\n" * 300,
-        b"#!/bin/sh\n",
-        b"RIFF\0\0\0\0WAVE",
-        b"PK\x03\x04",
-        b"\x7fELF",
-        b"G" * 1000,
-    ],
+    "data", [b"", b"\0", b"text\n" * 300, b"#!/bin/sh\n", b"RIFF\0\0\0\0WAVE", b"PK\x03\x04", b"\x7fELF", b"G" * 1000]
 )
 def test_what_is_neither(data, tmp_path):
     (tmp_path / "a").write_bytes(data)
@@ -263,9 +243,7 @@ def test_an_animation_of_a_picture_format_says_that_its_first_picture_is_taken(t
 def test_no_folder_is_called_like_a_picture_that_cannot_be_written(tmp_path, capsys, words, name):
     (tmp_path / "a.png").write_bytes(saved(SCENE, "PNG"))
     out = tmp_path / name
-    command_refused(
-        capsys, [*words, str(tmp_path / "a.png"), "--public", "--out", str(out)], "out-suffix-unknown"
-    )
+    command_refused(capsys, [*words, str(tmp_path / "a.png"), "--public", "--out", str(out)], "out-suffix-unknown")
     assert not out.exists()
     out.mkdir()
     assert main([*words, str(tmp_path / "a.png"), "--public", "--out", str(out)]) == 0

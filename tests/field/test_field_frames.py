@@ -16,9 +16,7 @@ from refusals import refused
 RED = (187, 0, 0)
 
 
-def encoded(
-    path, pictures, *, size=(64, 32), form=None, codec="libx264", first=0, setup=None, formatted=None
-):
+def encoded(path, pictures, *, size=(64, 32), form=None, codec="libx264", first=0, setup=None, formatted=None):
     """A film of these pictures, uint8 (H, W, 3)."""
     with av.open(str(path), "w", format=form) as out:
         stream = out.add_stream(codec, rate=10)
@@ -86,11 +84,7 @@ def test_the_whole_display_matrix(tmp_path, matrix, place):
 
 @pytest.mark.parametrize(
     ("number", "size", "full"),
-    [
-        *[(number, (64, 32), False) for number in (1, 2, 5, 6)],
-        (1, (64, 32), True),
-        (2, (64, 720), False),
-    ],
+    [*[(number, (64, 32), False) for number in (1, 2, 5, 6)], (1, (64, 32), True), (2, (64, 720), False)],
 )
 def test_a_colour_is_read_by_its_matrix_and_written_with_it(tmp_path, number, size, full):
     """Pure red stays pure red: 0.2126 of light by BT.709, 0.299 by BT.601."""
@@ -187,15 +181,7 @@ def avi(path, empties):
     head = bytearray(data[: movi - 8])
     for name, offset in ((b"avih", 24), (b"strh", 40)):
         struct.pack_into("<I", head, head.index(name) + offset, total)
-    whole = (
-        head
-        + b"LIST"
-        + struct.pack("<I", len(body))
-        + body
-        + b"idx1"
-        + struct.pack("<I", len(entries))
-        + entries
-    )
+    whole = head + b"LIST" + struct.pack("<I", len(body)) + body + b"idx1" + struct.pack("<I", len(entries)) + entries
     struct.pack_into("<I", whole, 4, len(whole) - 8)
     path.write_bytes(whole)
     return path
@@ -286,9 +272,7 @@ def test_a_cover_is_not_the_film(tmp_path):
 
 def test_on_white():
     pixels = np.array([[[9, 8, 7, 0], [9, 8, 7, 255], [0, 0, 0, 128]]], np.uint8)
-    assert on_white(pixels[:, :, :3], pixels[:, :, 3]).tolist() == [
-        [[255, 255, 255], [9, 8, 7], [127, 127, 127]]
-    ]
+    assert on_white(pixels[:, :, :3], pixels[:, :, 3]).tolist() == [[[255, 255, 255], [9, 8, 7], [127, 127, 127]]]
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mov", ".mkv", ".m4v"])
@@ -299,9 +283,7 @@ def test_a_file_with_a_repeated_row_says_its_size(tmp_path, size, suffix):
     with av.open(str(source), "w") as out:
         stream = out.add_stream("ffv1", rate=5)
         stream.width, stream.height, stream.pix_fmt = *size, "bgr0"
-        out.mux(
-            stream.encode(av.VideoFrame.from_ndarray(np.zeros((*size[::-1], 3), np.uint8), format="rgb24"))
-        )
+        out.mux(stream.encode(av.VideoFrame.from_ndarray(np.zeros((*size[::-1], 3), np.uint8), format="rgb24")))
         out.mux(stream.encode(None))
     after = copied(source, tmp_path / f"b{suffix}")
     assert written_size(after) == size

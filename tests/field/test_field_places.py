@@ -71,29 +71,19 @@ def test_the_missing_file_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "train",
-    [
-        "images\\train",
-        ".\\images\\train",
-        "C:\\set\\images\\train",
-        "/home/me/set/images/train",
-        "../images/train",
-    ],
+    ["images\\train", ".\\images\\train", "C:\\set\\images\\train", "/home/me/set/images/train", "../images/train"],
 )
 def test_a_folder_of_pictures_is_found(tmp_path, train):
     assert len(open_data(yolo(tmp_path, train=train))) == 2
     assert len(open_data(yolo(tmp_path / "elsewhere", path="/home/me/set", train=train))) == 2
 
 
-@pytest.mark.parametrize(
-    "form", ["/home/me/set/images/train/{}", "images\\train\\{}", "./images/train/{}", "{}"]
-)
+@pytest.mark.parametrize("form", ["/home/me/set/images/train/{}", "images\\train\\{}", "./images/train/{}", "{}"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_a_list_of_pictures_is_found(tmp_path, form, encoding):
     spec = yolo(tmp_path, train="train.txt")
     folder = tmp_path / ("images/train" if form == "{}" else "")
-    (folder / "train.txt").write_text(
-        "".join(form.format(n) + "\n" for n in ("a.png", "b.png")), encoding=encoding
-    )
+    (folder / "train.txt").write_text("".join(form.format(n) + "\n" for n in ("a.png", "b.png")), encoding=encoding)
     units = open_data(spec if folder == tmp_path else yolo(tmp_path, train="images/train/train.txt"))
     assert (len(units), units.problems) == (2, ())
 
@@ -133,9 +123,7 @@ def test_a_zip_file_of_a_whole_folder(tmp_path, junk):
                 out.write(file, file.relative_to(tmp_path))
         for name in junk:
             out.writestr(name, b"junk")
-    assert len(open_labels(f"coco:{packed}", purpose="train").people) == len(
-        open_labels(spec, purpose="train").people
-    )
+    assert len(open_labels(f"coco:{packed}", purpose="train").people) == len(open_labels(spec, purpose="train").people)
 
 
 def test_a_check_of_pictures_that_are_all_unusable_ends_with_2(tmp_path, capsys):
@@ -144,6 +132,4 @@ def test_a_check_of_pictures_that_are_all_unusable_ends_with_2(tmp_path, capsys)
             image["width"], image["height"] = image["height"], image["width"]
 
     spec = coco(tmp_path / "c", change)
-    command_refused(
-        capsys, ["data", "check", str(spec), "--out", str(tmp_path / "s.png")], "pictures-all-unreadable"
-    )
+    command_refused(capsys, ["data", "check", str(spec), "--out", str(tmp_path / "s.png")], "pictures-all-unreadable")

@@ -108,9 +108,7 @@ def test_joints_that_are_a_known_skeletons_are_that_skeleton(tmp_path):
 
 def cvat(root, body, meta=None, names=("1.png", "2.png")):
     pictures(root / "images", names)
-    listed = "".join(
-        f"<label><name>{n}</name><type>points</type><parent>person</parent></label>" for n in meta or ()
-    )
+    listed = "".join(f"<label><name>{n}</name><type>points</type><parent>person</parent></label>" for n in meta or ())
     images = "".join(
         f'<image id="{k}" name="{name}" width="{WIDTH}" height="{HEIGHT}">{inside}</image>'
         for k, (name, inside) in enumerate(zip(names, body, strict=False))
@@ -134,9 +132,7 @@ def test_skeletons_of_cvat(tmp_path):
     labels = open_labels(spec, purpose="train")
     assert labels.skeleton.joints == ("r_wrist", "l_wrist", "nose")
     whole, partly, _ = labels.people
-    assert whole.keypoints == pytest.approx(
-        np.array([PLACES["right_wrist"], PLACES["left_wrist"], PLACES["nose"]])
-    )
+    assert whole.keypoints == pytest.approx(np.array([PLACES["right_wrist"], PLACES["left_wrist"], PLACES["nose"]]))
     assert (whole.labelled, partly.labelled) == (3, 1)
     assert len(open_data(spec)) == 2
     assert DataSpec.parse(spec).for_purpose("train").skeleton == labels.skeleton
@@ -225,12 +221,7 @@ def entry(name, mode=0):
 
 @pytest.mark.parametrize(
     "odd",
-    [
-        entry("../out.txt"),
-        entry("/etc/out.txt"),
-        entry("a\\..\\..\\out.txt"),
-        entry("link", stat.S_IFLNK | 0o777),
-    ],
+    [entry("../out.txt"), entry("/etc/out.txt"), entry("a\\..\\..\\out.txt"), entry("link", stat.S_IFLNK | 0o777)],
     ids=["climbs", "absolute", "backslashes", "a link"],
 )
 def test_nothing_is_unpacked_outside(tmp_path, monkeypatch, odd):

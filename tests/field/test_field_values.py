@@ -117,10 +117,7 @@ def test_nobody_is_lost(tmp_path, change):
         (named, "ids that are no numbers: pictures are numbered anew"),
         (without("images", "width"), "no width and height: the picture's are taken"),
         (each("bbox", None), "no box, or an empty one: the joints' is taken"),
-        (
-            joints([*JOINTS[0][:2], 0.7]),
-            "a visibility that is neither 0, 1 nor 2: joints above 0 are labelled",
-        ),
+        (joints([*JOINTS[0][:2], 0.7]), "a visibility that is neither 0, 1 nor 2: joints above 0 are labelled"),
         (each("area", -1), "area is no positive number: the box's is taken"),
     ],
 )
@@ -133,9 +130,7 @@ def test_what_was_made_of_it_is_said_once(tmp_path, change, said):
 def test_a_labelled_joint_without_a_place_is_left_out_and_said(tmp_path, row):
     labels = open_labels(coco(tmp_path, joints(row)), purpose="train")
     assert [someone.labelled for someone in labels.people] == [16] * 3
-    assert {(problem.kind, problem.action) for problem in labels.problems} >= {
-        ("a joint without a place", "not used")
-    }
+    assert {(problem.kind, problem.action) for problem in labels.problems} >= {("a joint without a place", "not used")}
 
 
 def test_a_box_around_joints_holds_them_with_a_margin(tmp_path):
@@ -220,26 +215,14 @@ def test_a_skeleton_that_counts_from_0_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [
-        (3, 3),
-        (3.0, 3),
-        ("3", 3),
-        (" 3 ", 3),
-        ("-3", -3),
-        (2.5, None),
-        (True, None),
-        (None, None),
-        ("x", None),
-    ],
+    [(3, 3), (3.0, 3), ("3", 3), (" 3 ", 3), ("-3", -3), (2.5, None), (True, None), (None, None), ("x", None)],
 )
 def test_whole_numbers(value, number):
     assert whole(value) == number
     assert id_of(value) == (number if number is not None else value if value == "x" else None)
 
 
-@pytest.mark.parametrize(
-    "value", [None, 3, "abc", [1, 2], [[1, 2, "x"]] * 2, [[True, 1, 2]] * 2, [10**400] * 6]
-)
+@pytest.mark.parametrize("value", [None, 3, "abc", [1, 2], [[1, 2, "x"]] * 2, [[True, 1, 2]] * 2, [10**400] * 6])
 def test_what_is_no_joints(value):
     assert joint_rows(value, 2) is None
 

@@ -45,17 +45,7 @@ def test_a_batch_larger_than_the_data_is_said(capsys):
 
 @pytest.mark.parametrize("delta", ["0.5", "0.2"])
 def test_a_large_delta_of_a_release_is_refused(capsys, photo, tmp_path, delta):
-    words = (
-        "pixelize",
-        str(photo),
-        "--epsilon",
-        "2",
-        "--delta",
-        delta,
-        "--neighbours",
-        "pixels:16",
-        "--public",
-    )
+    words = ("pixelize", str(photo), "--epsilon", "2", "--delta", delta, "--neighbours", "pixels:16", "--public")
     code, _, err = said(capsys, *words, "--out", str(tmp_path / "o.png"))
     assert code == 2
     assert "1e-5" in err

@@ -126,9 +126,7 @@ def same_draws() -> Iterator[None]:
     real = trainer_module.open_parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            trainer_module,
-            "open_parts",
-            lambda inputs, public: real(replace(inputs, context=b"golden"), public),
+            trainer_module, "open_parts", lambda inputs, public: real(replace(inputs, context=b"golden"), public)
         )
         yield
 

@@ -19,9 +19,7 @@ WRITING = os.environ.get("GOLDENS") == "write"
 ABSENT = "(absent)"
 
 
-def hold(
-    file: str, case: str, found: Any, *, close: float = 0.0, least: float = 0.0, writing: bool = WRITING
-) -> None:
+def hold(file: str, case: str, found: Any, *, close: float = 0.0, least: float = 0.0, writing: bool = WRITING) -> None:
     """Compare what was found with the kept value of a case, or keep it.
 
     Args:

@@ -27,8 +27,7 @@ def meaning(statement: Mapping[str, Any]) -> dict[str, Any]:
         "n": statement["n"],
         "events": [_event(each) for each in statement["events"]],
         "queries": [
-            {"covered": each["covered"], "costs": _cost(each.get("cost", ""))}
-            for each in statement["queries"]
+            {"covered": each["covered"], "costs": _cost(each.get("cost", ""))} for each in statement["queries"]
         ],
         "conditional": bool(statement["conditional_on"]),
         "sealed": bool(statement.get("seal")),

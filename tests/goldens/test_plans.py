@@ -25,10 +25,7 @@ PLANS = {
     "the paper's, budget": (22146, {"epsilon": 0.8, **PAPER}),
     "the paper's, budget, rdp": (22146, {"epsilon": 0.8, **PAPER, **RDP}),
     "the paper's, fpdp-sgd": (22146, {"method": "fpdp-sgd", "noise_multiplier": 4.6, **PAPER}),
-    "add-or-remove": (
-        900,
-        {"noise_multiplier": 1.0, "relation": "add-or-remove", "nominal_units": 1000, **RDP},
-    ),
+    "add-or-remove": (900, {"noise_multiplier": 1.0, "relation": "add-or-remove", "nominal_units": 1000, **RDP}),
     "add-or-remove, pld": (
         22146,
         {"noise_multiplier": 3.0, "relation": "add-or-remove", "nominal_units": 22000, **PAPER},
@@ -72,10 +69,7 @@ PICTURES = {
     "clip": (CLIP, {"epsilon": "2", "neighbours": "pixels:16", "block": 16}),
     "clip, each frame": (CLIP, {"epsilon": "2", "neighbours": "pixels:16/frame", "block": 16}),
     "clip, box": (CLIP, {"epsilon": "4", "neighbours": "box:10x10/frames:3", "block": 16}),
-    "clip, box, gaussian": (
-        CLIP,
-        {"epsilon": "4", "neighbours": "box:10x10/frames:3", "block": 16, "delta": "1e-5"},
-    ),
+    "clip, box, gaussian": (CLIP, {"epsilon": "4", "neighbours": "box:10x10/frames:3", "block": 16, "delta": "1e-5"}),
     "paper 1": (GREY, {"epsilon": "2", "neighbours": "pixels:16", "block": 16, "paper": 1}),
 }
 VIDEO = {"epsilon": "8", "delta": "1e-5"}
@@ -110,12 +104,7 @@ def close_of(statement):
 def test_epsilon_and_noise_of_a_picture(name):
     picture, options = PICTURES[name]
     made = doors.pixelize(picture, restore="none", **options)
-    hold(
-        "plans-releases",
-        f"pixelize: {name}",
-        meaning(made.statement.to_dict()),
-        close=close_of(made.statement),
-    )
+    hold("plans-releases", f"pixelize: {name}", meaning(made.statement.to_dict()), close=close_of(made.statement))
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +119,4 @@ def test_epsilon_and_noise_of_a_video(name, video, tmp_path):
 
 
 def test_no_release_is_lost():
-    hold_cases(
-        "plans-releases", [f"pixelize: {n}" for n in PICTURES] + [f"release-video: {n}" for n in VIDEOS]
-    )
+    hold_cases("plans-releases", [f"pixelize: {n}" for n in PICTURES] + [f"release-video: {n}" for n in VIDEOS])

@@ -103,9 +103,7 @@ def test_what_opens_a_commitment(pose_run):
 
 def test_the_schema_of_statements():
     schema = json.loads(doors.done("statement", "schema").out)
-    hold(
-        "printed", "schema of statements", {name: sorted(schema[name]) for name in ("required", "properties")}
-    )
+    hold("printed", "schema of statements", {name: sorted(schema[name]) for name in ("required", "properties")})
 
 
 def test_nothing_printed_is_lost():

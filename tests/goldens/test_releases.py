@@ -69,10 +69,7 @@ def test_the_archive_and_the_pixels_of_a_picture(name, tmp_path):
         about = json.loads(file["about"].tobytes())
     sizes = {each: value for each, value in about.items() if each not in ("statement", "sealed")}
     found = {"members": members, "about": sizes}
-    if picture.ndim == 2 or options.get("colour") in (
-        "rgb",
-        "grey",
-    ):  # others were converted to colours again
+    if picture.ndim == 2 or options.get("colour") in ("rgb", "grey"):  # others were converted to colours again
         found["pixels"] = digest(made.picture)
     hold("releases", f"picture: {name}", found)
 
@@ -96,11 +93,7 @@ def test_the_values_of_a_projection_onto_real_numbers(name):
     clip, options = REAL[name]
     groups = doors.projected(clip, 11, **NOISE, **options)
     found = [
-        {
-            "values": len(values),
-            "norm": float(np.linalg.norm(values)),
-            "first": [float(v) for v in values[:4]],
-        }
+        {"values": len(values), "norm": float(np.linalg.norm(values)), "first": [float(v) for v in values[:4]]}
         for values in groups
     ]
     hold("releases", f"projection: {name}", found, close=1e-6, least=0.01)

@@ -11,12 +11,7 @@ from goldens.test_weights import RUNS
 
 MORE = {
     "dp-sgd, a fresh key": {"method": "dp-sgd", "seed": None},
-    "dp-sgd, replace": {
-        "method": "dp-sgd",
-        "relation": "replace",
-        "accountant": "pld",
-        "noise_multiplier": 4.0,
-    },
+    "dp-sgd, replace": {"method": "dp-sgd", "relation": "replace", "accountant": "pld", "noise_multiplier": 4.0},
 }
 METHODS = [name for name, settings in RUNS.items() if name == settings["method"]]
 TRAINED = {name: RUNS[name] for name in (*METHODS, "dp-sgd, add-or-remove")} | MORE

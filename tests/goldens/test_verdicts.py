@@ -98,10 +98,7 @@ FEATURE_RECIPES = {
     "scope changed, sealed again": statement(lambda s: s["neighbours"].update(scope="unit")),
     "called private, sealed again": statement(lambda s: s.update(kind="private")),
 }
-TUNED_RECIPES = {
-    "genuine": forging.as_it_is,
-    "not chosen, sealed again": statement(lambda s: s.pop("tuning")),
-}
+TUNED_RECIPES = {"genuine": forging.as_it_is, "not chosen, sealed again": statement(lambda s: s.pop("tuning"))}
 
 
 def refused_or_held(file, case, artefact, *words):
@@ -196,9 +193,7 @@ RELEASE_RECIPES = {
     "beside.png": {
         "genuine": lambda path: None,
         "another release than its archive's, sealed again": another_release_of_its_archive,
-        "archive of another release": lambda path: shutil.copy(
-            path.with_name("regions.npz"), path.with_suffix(".npz")
-        ),
+        "archive of another release": lambda path: shutil.copy(path.with_name("regions.npz"), path.with_suffix(".npz")),
         "epsilon lowered": lambda path: forging.picture(path, less),
     },
     "colour.png": {"genuine": lambda path: None, "epsilon lowered": lambda path: forging.picture(path, less)},
@@ -257,17 +252,13 @@ def forged_signature(place):
     (path,) = (place / "run").glob("privacy.json.*")
     values = json.loads(path.read_text())
     first = values["signature"][0]
-    path.write_text(
-        json.dumps({**values, "signature": ("0" if first != "0" else "1") + values["signature"][1:]})
-    )
+    path.write_text(json.dumps({**values, "signature": ("0" if first != "0" else "1") + values["signature"][1:]}))
 
 
 SIGNED_RECIPES = {
     "genuine": lambda place: None,
     "statement changed": lambda place: statement(less, resealed=False)(place / "run"),
-    "sealed again": lambda place: statement(lambda s: s.update(caveats=[*s["caveats"], "more"]))(
-        place / "run"
-    ),
+    "sealed again": lambda place: statement(lambda s: s.update(caveats=[*s["caveats"], "more"]))(place / "run"),
     "weights exchanged": lambda place: written("model.safetensors", b"other weights")(place / "run"),
     "another key": another_key,
     "signature forged": forged_signature,

@@ -6,11 +6,5 @@ from dpose.units import is_mixed
 
 def clipped_sum(task, model, params, batch, clip, **more):
     return gradients.clipped_sum(
-        gradients.unit_loss(task, model),
-        params,
-        batch.parts,
-        clip,
-        microbatch_size=None,
-        mixed=is_mixed(task),
-        **more,
+        gradients.unit_loss(task, model), params, batch.parts, clip, microbatch_size=None, mixed=is_mixed(task), **more
     )

@@ -6,9 +6,7 @@ import av
 import numpy as np
 
 
-def write(
-    path, frames=9, rate=6, size=(48, 32), stamps=None, codec="libx264", sound=False, pix_fmt="yuv420p"
-):
+def write(path, frames=9, rate=6, size=(48, 32), stamps=None, codec="libx264", sound=False, pix_fmt="yuv420p"):
     """A video of a bar that moves over grey."""
     with av.open(str(path), "w") as out:
         stream = out.add_stream(codec, rate=rate)

@@ -21,11 +21,7 @@ STANDING, LYING, SITTING = 1, 2, 3
 
 def person(x, y, posture=STANDING, size=12.0):
     """Somebody with hips at (x, y), of this posture, whose trunk is `size` pixels long."""
-    up, down = {
-        STANDING: ((0, -1), (0, 1)),
-        LYING: ((-1, 0), (1, 0)),
-        SITTING: ((0, -1), (1, 0.1)),
-    }[posture]
+    up, down = {STANDING: ((0, -1), (0, 1)), LYING: ((-1, 0), (1, 0)), SITTING: ((0, -1), (1, 0.1))}[posture]
     points = np.full((17, 2), np.nan)
     scores = np.zeros(17)
     for name, offset in {

@@ -41,9 +41,7 @@ class Dots:
         self.views = []
         for i in range(n):
             ways = rng.integers(WAYS, size=1 + i % most)
-            self.views.append(
-                [View(clip(w, rng), {"way": np.int64(w)}, 1.0 + (j % 2)) for j, w in enumerate(ways)]
-            )
+            self.views.append([View(clip(w, rng), {"way": np.int64(w)}, 1.0 + (j % 2)) for j, w in enumerate(ways)])
 
     def __len__(self):
         return len(self.views)
@@ -63,9 +61,7 @@ class Dots:
     def augmented(self, view, rng):
         """Brighter or darker, by what is drawn."""
         change = int(rng.integers(-20, 21))
-        return View(
-            np.clip(view.image.astype(int) + change, 0, 255).astype(np.uint8), view.target, view.weight
-        )
+        return View(np.clip(view.image.astype(int) + change, 0, 255).astype(np.uint8), view.target, view.weight)
 
 
 class LinearMotion(torch.nn.Module):
@@ -120,10 +116,7 @@ def train(task, model, **given):
         return {f.name: given.pop(f.name) for f in fields(kind) if f.name in given and f.name != "public"}
 
     return dpose_train(
-        task,
-        model,
-        options=RunOptions(facts=StatementFacts(**taken(StatementFacts)), **taken(RunOptions)),
-        **given,
+        task, model, options=RunOptions(facts=StatementFacts(**taken(StatementFacts)), **taken(RunOptions)), **given
     )
 
 

@@ -40,16 +40,7 @@ def tried(kind: dict[str, str], cache: str) -> tuple[int, str, float]:
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
     # each run keeps to one processor, for as many run at a time as there are
     environment |= {"OMP_NUM_THREADS": "1", "DPOSE_TEST_CACHE": cache, **kind}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "bits",
-        "-p",
-        "no:cacheprovider",
-        *BITS,
-    ]
+    command = [sys.executable, "-m", "pytest", "-m", "bits", "-p", "no:cacheprovider", *BITS]
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout + done.stderr, time.perf_counter() - started
@@ -63,9 +54,7 @@ def main() -> int:
     wanted = [kind for kind in KINDS if not sys.argv[1:] or any(sys.argv[1] in name for name in kind)]
     failed = 0
     with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for kind, (code, printed, seconds) in zip(
-            wanted, pool.map(partial(tried, cache=cache), wanted), strict=True
-        ):
+        for kind, (code, printed, seconds) in zip(wanted, pool.map(partial(tried, cache=cache), wanted), strict=True):
             name = " ".join(f"{key}={value}" for key, value in kind.items())
             print(f"{'failed' if code else 'passed'}  {name}  ({seconds:.0f} s)", flush=True)
             if code:

@@ -39,9 +39,7 @@ def coco(root, change=lambda content: None, raw=lambda text: text.encode(), name
     names = ("1.png", "2.png")
     pictures(root / "images", names)
     content = {
-        "images": [
-            {"id": k, "file_name": n, "width": WIDTH, "height": HEIGHT} for k, n in enumerate(names, 1)
-        ],
+        "images": [{"id": k, "file_name": n, "width": WIDTH, "height": HEIGHT} for k, n in enumerate(names, 1)],
         "annotations": [person(1, 1), person(2, 1), person(3, 2)],
         "categories": [{"id": 1, "name": "person"}],
     }

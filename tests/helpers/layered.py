@@ -68,9 +68,7 @@ class Windows(nn.Module):
 
     def forward(self, x):  # (N, C, 4, 4), windows of 2x2
         n, channels = x.shape[:2]
-        tokens = (
-            x.permute(0, 2, 3, 1).reshape(n, 2, 2, 2, 2, channels).transpose(2, 3).reshape(-1, 4, channels)
-        )
+        tokens = x.permute(0, 2, 3, 1).reshape(n, 2, 2, 2, 2, channels).transpose(2, 3).reshape(-1, 4, channels)
         parts = self.qkv(self.norm(tokens)).view(len(tokens), 4, self.heads, -1).transpose(1, 2)
         query, key, value = parts.chunk(3, -1)
         bias = self.table.index_select(1, self.offsets).view(self.heads, 4, 4)
@@ -182,9 +180,7 @@ MODELS = {
     "conv, reflected": lambda: flat(nn.Conv2d(6, 4, 3, padding=1, padding_mode="reflect")),
     "pointwise, ghost": lambda: flat(nn.AvgPool2d(4), nn.Conv2d(6, 32, 1), nn.Tanh(), nn.Conv2d(32, 32, 1)),
     "pointwise, strided": lambda: flat(nn.Conv2d(6, 4, 1, stride=2), nn.Conv2d(4, 4, 1, padding=1)),
-    "depthwise": lambda: flat(
-        nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Tanh(), nn.Conv2d(6, 12, 3, 2, 1, groups=6)
-    ),
+    "depthwise": lambda: flat(nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Tanh(), nn.Conv2d(6, 12, 3, 2, 1, groups=6)),
     "depthwise, wide": lambda: flat(nn.Conv2d(6, 6, 5, padding=2, groups=6), nn.Tanh()),
     "grouped": lambda: flat(nn.Conv2d(6, 9, 3, padding=1, groups=3)),
     "conv1d": lambda: flat(nn.Flatten(2), nn.Conv1d(6, 4, 5, 2, 2), nn.Tanh(), nn.Conv1d(4, 4, 3, groups=4)),
@@ -244,6 +240,4 @@ def emptied(batch, units):
     """With empty units (`dpose.units.pad_units`) in their places."""
     padded = pad_units(batch, 2 * len(batch))
     keep = [len(batch) + u if u in units else u for u in range(len(batch))]
-    return UnitBatch(
-        padded.inputs[keep], {n: t[keep] for n, t in padded.targets.items()}, padded.weights[keep]
-    )
+    return UnitBatch(padded.inputs[keep], {n: t[keep] for n, t in padded.targets.items()}, padded.weights[keep])

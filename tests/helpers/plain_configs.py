@@ -16,15 +16,11 @@ def plain_cells(
 ) -> Pixelization:
     """Pixelization; the other fields of `Pixelization.of` by name."""
     others = {"colour": "rgb", "restore": "none", **others}
-    return Pixelization.of(
-        epsilon, neighbours, block, delta=delta, subdivide=subdivide, regions=regions, **others
-    )
+    return Pixelization.of(epsilon, neighbours, block, delta=delta, subdivide=subdivide, regions=regions, **others)
 
 
 def plain_projection(
     epsilon: Any, delta: Any, neighbours: Any = None, operator: str = "block", **others: Any
 ) -> Projection:
     """A projection; the other fields of `Projection.of` by name."""
-    return Projection.of(
-        epsilon, delta, neighbours, operator, **{"colour": "rgb", "restore": "none", **others}
-    )
+    return Projection.of(epsilon, delta, neighbours, operator, **{"colour": "rgb", "restore": "none", **others})

@@ -12,9 +12,7 @@ release_array = partial(api.release_array, public=True)
 release_video = partial(api.release_video, public=True)
 
 
-def release_file(
-    info: Any, out: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any
-) -> Any:
+def release_file(info: Any, out: Any, config: Any, *, workers: int = 1, progress: Any = None, **more: Any) -> Any:
     """Release one video by a configuration; `more` is of `Work`."""
     ((_, statement),) = release_all([Job(info.path, out)], config, workers=workers, progress=progress, **more)
     return statement

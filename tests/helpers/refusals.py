@@ -26,9 +26,7 @@ def refused(
     with pytest.raises(error) as caught:
         yield caught
     told = caught.value
-    assert told.code in (code if isinstance(code, tuple) else (code,)), (
-        f"{told.code}, not {code}: {told.line()}"
-    )
+    assert told.code in (code if isinstance(code, tuple) else (code,)), f"{told.code}, not {code}: {told.line()}"
     for named in where if isinstance(where, tuple) else (() if where is None else (where,)):
         assert str(named) in told.line(), f"{named} is not named: {told.line()}"
 

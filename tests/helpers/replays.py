@@ -33,12 +33,7 @@ def recorded(run):
     known = inspect.getclosurevars(run).nonlocals
     owner = known["self"]
     held = [*owner._model.parameters(), *owner._model.buffers()]
-    buffers = [
-        *owner._params.values(),
-        *owner._tensors.values(),
-        owner._totals,
-        *tree_leaves(known["place"].parts),
-    ]
+    buffers = [*owner._params.values(), *owner._tensors.values(), owner._totals, *tree_leaves(known["place"].parts)]
     buffers += [t for t in held if not any(t is b for b in buffers)]
     graph = make_fx(lambda *_: run() or torch.zeros(()), tracing_mode="real")(*buffers)
     return lambda: graph(*buffers) and None

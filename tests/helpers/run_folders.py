@@ -130,13 +130,7 @@ class Folder:
         """Write an evaluation."""
         folder = self.path / "evaluations"
         folder.mkdir(exist_ok=True)
-        content = {
-            "data": data,
-            "units": 64,
-            "at": "2026-05-03T10:00:00+00:00",
-            "result": pckh(share, 400),
-            **more,
-        }
+        content = {"data": data, "units": 64, "at": "2026-05-03T10:00:00+00:00", "result": pckh(share, 400), **more}
         (folder / f"{len(list(folder.iterdir()))}.json").write_text(json.dumps(content))
         return self
 
@@ -165,14 +159,7 @@ def make_run_in():
             else {}
         )
         settings = TrainingPlan(
-            **{
-                "method": method,
-                "unit": "image",
-                "epochs": 2,
-                "expected_batch_size": 100,
-                **private,
-                **(plan or {}),
-            }
+            **{"method": method, "unit": "image", "epochs": 2, "expected_batch_size": 100, **private, **(plan or {})}
         )
         bound = settings.bind(1000)
         folder = parent / name
@@ -193,13 +180,9 @@ def make_run_in():
         }
         (folder / "config.json").write_text(json.dumps(written))
         if statement:
-            facts = StatementFacts(
-                **{f.name: claims.pop(f.name) for f in fields(StatementFacts) if f.name in claims}
-            )
+            facts = StatementFacts(**{f.name: claims.pop(f.name) for f in fields(StatementFacts) if f.name in claims})
             said = {"head": "abc123", "queries": queries if bound.event else (), **claims}
-            record = LedgerRecord(
-                **{f.name: said.pop(f.name) for f in fields(LedgerRecord) if f.name in said}
-            )
+            record = LedgerRecord(**{f.name: said.pop(f.name) for f in fields(LedgerRecord) if f.name in said})
             said = run_statement(bound, facts, record, seeded=seed is not None, **said)
             (folder / "privacy.json").write_text(said.to_json())
         made = Folder(folder)
@@ -357,10 +340,7 @@ def inspect(browser, tmp_path_factory):
     def look(folder, pages, *, dark=False):
         (folder / "inspector.html").write_text(INSPECTOR.replace("PAGES", json.dumps(pages)))
         handler = lambda *arguments: _Quiet(*arguments, directory=folder)  # noqa: E731
-        with (
-            http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
-            contextlib.ExitStack() as stack,
-        ):
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, contextlib.ExitStack() as stack:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             stack.callback(server.shutdown)
             done = subprocess.run(

@@ -21,12 +21,7 @@ from dpose.pose import backbones, folder, tinyvit
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 
-SMALL = {
-    "embed_dims": [16, 16, 16, 24],
-    "depths": [1, 1, 1, 1],
-    "num_heads": [1] * 4,
-    "mbconv_expand_ratio": 2.0,
-}
+SMALL = {"embed_dims": [16, 16, 16, 24], "depths": [1, 1, 1, 1], "num_heads": [1] * 4, "mbconv_expand_ratio": 2.0}
 PREAMBLE = "import pytest, small_nano; small_nano.use(pytest.MonkeyPatch())\n"
 """For programs in processes of their own."""
 

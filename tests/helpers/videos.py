@@ -8,6 +8,4 @@ from dpose.media.video import VideoInfo
 
 def info_for(rate, base, size=(48, 64), length=None):
     """A colour video of (H, W), without sound."""
-    return VideoInfo(
-        Path("none"), size[1], size[0], 0, Fraction(rate), base, False, False, True, length=length
-    )
+    return VideoInfo(Path("none"), size[1], size[0], 0, Fraction(rate), base, False, False, True, length=length)

@@ -62,9 +62,7 @@ def pixelize() -> Callable[[], object]:
     picture = np.arange(64 * 48 * 3, dtype=np.uint8).reshape(64, 48, 3)
 
     def act() -> object:
-        return dpose.pixelize(
-            picture, epsilon=2, neighbours="pixels:16", block=16, restore="none", again=True
-        )
+        return dpose.pixelize(picture, epsilon=2, neighbours="pixels:16", block=16, restore="none", again=True)
 
     act()  # kernels are compiled, and what is imported late is there
     return act

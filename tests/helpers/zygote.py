@@ -27,14 +27,7 @@ LIMIT = 300.0
 """Seconds after which a program is ended."""
 GRACE = 5.0
 """Seconds that the others have, where one of several has failed."""
-LOADED = (
-    "dpose.cli",
-    "dpose.runs.train",
-    "dpose.runs.evaluate",
-    "dpose.training.trainer",
-    "dpose.action",
-    "dots",
-)
+LOADED = ("dpose.cli", "dpose.runs.train", "dpose.runs.evaluate", "dpose.training.trainer", "dpose.action", "dots")
 
 
 class _Zygote:
@@ -42,11 +35,7 @@ class _Zygote:
         path = os.pathsep.join(p for p in sys.path if p)
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         atexit.register(self.process.kill)
 
@@ -64,11 +53,7 @@ def _started() -> _Zygote:
 
 
 def run(
-    program: str,
-    arguments: Sequence[str] = (),
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    program: str, arguments: Sequence[str] = (), *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `program`, the text of a Python program, with `sys.argv[1:]` of `arguments`."""
     return _run(program, arguments, cwd, [env or os.environ])[0]
@@ -89,13 +74,9 @@ def _run(
 ) -> list[subprocess.CompletedProcess[str]]:
     zygote = _started()
     with tempfile.TemporaryDirectory() as folder:
-        files = [
-            [str(Path(folder) / f"{kind}{k}") for kind in ("out", "err")] for k in range(len(environments))
-        ]
+        files = [[str(Path(folder) / f"{kind}{k}") for kind in ("out", "err")] for k in range(len(environments))]
         pids = [
-            zygote.ask(
-                program=program, argv=list(arguments), cwd=str(cwd or Path.cwd()), env=dict(env), files=f
-            )
+            zygote.ask(program=program, argv=list(arguments), cwd=str(cwd or Path.cwd()), env=dict(env), files=f)
             for env, f in zip(environments, files, strict=True)
         ]
         codes: dict[int, int] = {}

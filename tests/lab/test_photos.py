@@ -28,9 +28,7 @@ def mot(tmp_path):
     for frame in range(1, 7):
         write(root / "img1" / f"{frame:06d}.jpg", picture(frame))
     (root / "gt").mkdir()
-    (root / "gt" / "gt.txt").write_text(
-        "2,1,11,6,20,30,1,-1,-1,-1\n2,2,-5,40,10,20,1,1,0.5\n3,1,1,1,4,4,0,1,1\n"
-    )
+    (root / "gt" / "gt.txt").write_text("2,1,11,6,20,30,1,-1,-1,-1\n2,2,-5,40,10,20,1,1,0.5\n3,1,1,1,4,4,0,1,1\n")
     (root / "seqinfo.ini").write_text(
         "[Sequence]\nname=Venice-9\nimDir=img1\nframeRate=30\nseqLength=6\nimWidth=64\nimHeight=48\nimExt=.jpg\n"
     )
@@ -83,18 +81,9 @@ class TestMot:
     @pytest.mark.parametrize(
         ("change", "word"),
         [
-            (
-                lambda root: (root / "img1" / "000006.jpg").unlink(),
-                ("frames-count-differs", ("seqinfo.ini", "says 6")),
-            ),
-            (
-                lambda root: (root / "seqinfo.ini").write_text("name=x"),
-                ("sequence-unreadable", "seqinfo.ini"),
-            ),
-            (
-                lambda root: (root / "seqinfo.ini").write_text("[Sequence]\nimDir=.."),
-                ("data-folder-missing", "frames"),
-            ),
+            (lambda root: (root / "img1" / "000006.jpg").unlink(), ("frames-count-differs", ("seqinfo.ini", "says 6"))),
+            (lambda root: (root / "seqinfo.ini").write_text("name=x"), ("sequence-unreadable", "seqinfo.ini")),
+            (lambda root: (root / "seqinfo.ini").write_text("[Sequence]\nimDir=.."), ("data-folder-missing", "frames")),
             (
                 lambda root: (root / "seqinfo.ini").write_text(f"[Sequence]\nimDir={'x' * 9000}"),
                 ("data-folder-missing", "frames"),

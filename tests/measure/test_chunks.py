@@ -16,9 +16,7 @@ from dpose.pose.skeletons import COCO
 
 
 def config_of(queries="occupancy", **given):
-    return CountConfig.of(
-        queries=queries, **{"window": "1min", "epsilon": "1", "rate": "1", "chunk": "2s", **given}
-    )
+    return CountConfig.of(queries=queries, **{"window": "1min", "epsilon": "1", "rate": "1", "chunk": "2s", **given})
 
 
 def rows_of(frames, config, reader=None):

@@ -22,8 +22,7 @@ def test_what_is_read_and_written_is_the_same():
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("5s", 5), ("20min", 1200), ("1h", 3600), ("1day", 86400), ("1/2", Fraction(1, 2)), ("", 0)],
+    ("text", "value"), [("5s", 5), ("20min", 1200), ("1h", 3600), ("1day", 86400), ("1/2", Fraction(1, 2)), ("", 0)]
 )
 def test_durations(text, value):
     assert seconds(text, "window") == value

@@ -52,14 +52,9 @@ def test_a_count_verifies(tmp_path):
     assert "2 of 2 windows" in lines
     assert statement.kind is Kind.PRIVATE
     assert statement.epsilon == 1
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        [NUMBERS, TABLE, "counts.png", STATEMENT, SEAL]
-    )
+    assert sorted(path.name for path in out.iterdir()) == sorted([NUMBERS, TABLE, "counts.png", STATEMENT, SEAL])
     rows = list(csv.DictReader((out / TABLE).open()))
-    assert [row["begin"] for row in rows if row["query"] == "entries"] == [
-        "2026-11-27T00:00:00",
-        "2026-11-27T00:00:04",
-    ]
+    assert [row["begin"] for row in rows if row["query"] == "entries"] == ["2026-11-27T00:00:00", "2026-11-27T00:00:04"]
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
 
 
@@ -91,13 +86,7 @@ def test_the_account_knows_what_stays_cost(tmp_path):
     counted(tmp_path)
     found = {
         word: spending(Neighbours.parse(word, ACCOUNT_FORMS), 1e-5, of=marks_of(["a film"])).epsilon
-        for word in (
-            "stays:2/seconds:1",
-            "stays:1/seconds:1",
-            "stays:4/seconds:1",
-            "stays:2/seconds:5/2",
-            "subject",
-        )
+        for word in ("stays:2/seconds:1", "stays:1/seconds:1", "stays:4/seconds:1", "stays:2/seconds:5/2", "subject")
     }
     assert list(found.values()) == pytest.approx([1, 1, 2, 3, float("inf")], rel=1e-3)
 
@@ -208,9 +197,7 @@ class TestAltered:
     @pytest.fixture(scope="class")
     def made(self, tmp_path_factory):
         folder = tmp_path_factory.mktemp("made") / "counts"
-        plan = bind_count(
-            config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12))
-        )
+        plan = bind_count(config_of("entries,falls", totals=True), Schedule("day", 2, Fraction(0), Fraction(12)))
         count_folder(folder, plan)
         return folder
 
@@ -280,9 +267,7 @@ class TestAltered:
 class TestCommand:
     @pytest.fixture(autouse=True)
     def reader(self, monkeypatch):
-        monkeypatch.setattr(
-            "dpose.runs.annotate.bundled_predictor", lambda flip_test: Predictor(Reader(), "reader")
-        )
+        monkeypatch.setattr("dpose.runs.annotate.bundled_predictor", lambda flip_test: Predictor(Reader(), "reader"))
 
     def run(self, *arguments):
         return main(["count", *map(str, arguments)])

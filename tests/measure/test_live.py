@@ -27,15 +27,7 @@ def config_of(width="1/10", queries="occupancy", **given):
     rate = str(1 / Fraction(width))
     return CountConfig.of(
         queries=queries,
-        **{
-            "window": width,
-            "chunk": width,
-            "epsilon": "1",
-            "visible": "1s",
-            "times": 1,
-            "rate": rate,
-            **given,
-        },
+        **{"window": width, "chunk": width, "epsilon": "1", "visible": "1s", "times": 1, "rate": rate, **given},
     )
 
 

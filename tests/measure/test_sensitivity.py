@@ -43,12 +43,7 @@ def queries(monkeypatch):
 
 def config_of(query, times=1, visible=1, chunk=2, lead=(1, 1), most=None, **more):
     given = {"queries": query, "window": "4", "epsilon": "1", "rate": "1", "chunk": str(chunk), **more}
-    given |= {
-        "visible": str(visible),
-        "times": times,
-        "fall_within": str(lead[0]),
-        "fall_stays": str(lead[1]),
-    }
+    given |= {"visible": str(visible), "times": times, "fall_within": str(lead[0]), "fall_stays": str(lead[1])}
     return CountConfig.of(**given, most={query: most} if most else {})
 
 
@@ -162,13 +157,7 @@ def test_no_known_subject_moves_further_than_k_chunks(number, monkeypatch):
         dropped = dropped_chunks(labels, plan.config)
         matrix = np.array([numbers_of(plan, row, dropped) for row in rows])
         for subject in "abc":
-            seen = {
-                t
-                for one in labels
-                for t in range(LENGTH)
-                if one.subject == subject
-                if one.begin <= t <= one.end
-            }
+            seen = {t for one in labels for t in range(LENGTH) if one.subject == subject if one.begin <= t <= one.end}
             groups = defaultdict(list)
             for k, counts in enumerate(films):
                 groups[tuple(c for t, c in enumerate(counts) if t not in seen)].append(k)
@@ -213,10 +202,7 @@ def test_chunks_that_one_stay_touches(chunk, seen):
     for quarter in range(160):
         for begin in (Fraction(quarter, 4), Fraction(quarter, 4) - Fraction(1, 1000)):
             end = begin + visible
-            touched = max(
-                touched,
-                sum(n * chunk - lead <= end and begin < (n + 1) * chunk for n in range(-5, 60)),
-            )
+            touched = max(touched, sum(n * chunk - lead <= end and begin < (n + 1) * chunk for n in range(-5, 60)))
     assert touched <= touched_chunks(1, visible, lead, Fraction(chunk))
     if (Fraction(seen) / chunk).denominator == 1:
         assert touched == touched_chunks(1, visible, lead, Fraction(chunk))

@@ -10,21 +10,14 @@ import pytest
 from dpose.measure import plan as plans
 from dpose.measure.config import CountConfig
 from dpose.measure.plan import Schedule, bind_count
-from dpose.measure.windows import (
-    ShownWindow,
-    Windows,
-    ended_nodes,
-    readings,
-)
+from dpose.measure.windows import ShownWindow, Windows, ended_nodes, readings
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.intervals import half_width, mean_error
 from dpose.privacy.noise import AesNoise, Key
 
 
 def plan_of(queries="entries", windows=6, sources=1, **given):
-    config = CountConfig.of(
-        queries=queries, **{"window": "4s", "epsilon": "1", "rate": "1", "chunk": "2s", **given}
-    )
+    config = CountConfig.of(queries=queries, **{"window": "4s", "epsilon": "1", "rate": "1", "chunk": "2s", **given})
     return bind_count(config, Schedule("day", sources, Fraction(0), Fraction(4 * windows)))
 
 
@@ -56,11 +49,7 @@ class TestSums:
         windows.add(0, 1, {"entries": [-5], "occupancy": [99] * 50, "speed": [3, 0, 0, 0, 0, 0]})
         windows.add(0, 2, None)
         windows.add(0, 3, {"entries": [1, 1], "occupancy": [], "speed": [1]})
-        assert windows.release(0).raw == {
-            "entries": [[2]],
-            "occupancy": [[3 + 1 + 6]],
-            "speed": [[1, 1, 0, 0, 0, 0]],
-        }
+        assert windows.release(0).raw == {"entries": [[2]], "occupancy": [[3 + 1 + 6]], "speed": [[1, 1, 0, 0, 0, 0]]}
         assert not any(v for nodes in windows.release(1).raw.values() for row in nodes for v in row)
 
     def test_totals_are_sums_of_few_nodes(self):
@@ -101,9 +90,7 @@ class TestNoise:
 
     def test_every_number_has_noise_of_its_own(self):
         """Windows, queries, bins and nodes of the tree: no two are alike, or any draw repeats."""
-        plan = plan_of(
-            "entries,occupancy,falls,speed", windows=16, totals=True, times=400, epsilon="1/1000000"
-        )
+        plan = plan_of("entries,occupancy,falls,speed", windows=16, totals=True, times=400, epsilon="1/1000000")
         windows = windows_of(plan)
         drawn = [
             value
@@ -161,9 +148,7 @@ class TestIntervals:
         """m B c / 3600 / epsilon people, of a corridor."""
         config = CountConfig.of(queries="occupancy", epsilon="1", window="1h", visible="30s", times=4)
         plan = plans.whole_day(config, "day")
-        mean = mean_error(plan.mechanisms["occupancy"].event) / plan.divisor(
-            plan.mechanisms["occupancy"].query, 0
-        )
+        mean = mean_error(plan.mechanisms["occupancy"].event) / plan.divisor(plan.mechanisms["occupancy"].query, 0)
         assert plan.touched == 28
         assert mean == pytest.approx(28 * 10 * 5 / 3600, rel=1e-3)
 

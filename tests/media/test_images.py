@@ -195,9 +195,7 @@ def kinds():
         "bmp one bit": pillow("1", "BMP"),
         "png grey": cv(".png"),
         "png one bit": pillow("1", "PNG"),
-        "png grey, transparent": lambda levels: encoded(
-            Pillow.merge("LA", [Pillow.fromarray(levels)] * 2), "PNG"
-        ),
+        "png grey, transparent": lambda levels: encoded(Pillow.merge("LA", [Pillow.fromarray(levels)] * 2), "PNG"),
         "png palette": palette("colour", "PNG"),
         "png grey palette": palette("grey", "PNG"),
         "png colour": cv(".png", colour),
@@ -210,9 +208,7 @@ def kinds():
         "jpeg cmyk": pillow("CMYK", "JPEG", colour),
         "webp": cv(".webp", colour, cv2.IMWRITE_WEBP_QUALITY, 80),
         "webp lossless": cv(".webp", colour, cv2.IMWRITE_WEBP_QUALITY, 101),
-        "webp of one tone": cv(
-            ".webp", lambda levels: np.stack([levels] * 3, axis=2), cv2.IMWRITE_WEBP_QUALITY, 101
-        ),
+        "webp of one tone": cv(".webp", lambda levels: np.stack([levels] * 3, axis=2), cv2.IMWRITE_WEBP_QUALITY, 101),
         "webp transparent": pillow("RGBA", "WEBP", colour, lossless=True),
     }
 
@@ -286,9 +282,7 @@ class TestTransparency:
         assert np.array_equal(decode_pixels(data, "a"), np.asarray(shown))
 
     def test_grey_and_16_bits(self):
-        both = encoded(
-            Pillow.merge("LA", [Pillow.fromarray(SCENE[:, :, 0]), Pillow.fromarray(self.ALPHA)]), "PNG"
-        )
+        both = encoded(Pillow.merge("LA", [Pillow.fromarray(SCENE[:, :, 0]), Pillow.fromarray(self.ALPHA)]), "PNG")
         grey = laid_on_white(SCENE[:, :, 0], self.ALPHA)
         assert np.array_equal(decode_pixels(both, "a"), grey)
         assert np.array_equal(decode_image(both, "a"), np.dstack([grey] * 3))
@@ -304,9 +298,7 @@ class TestTransparency:
         levels = RNG.integers(0, 4, (12, 18), np.uint8)
         if "16" in mode:
             deep = levels.astype(np.uint16) * 5000
-            deep, key = (
-                (np.dstack([deep, deep, deep + 1]), (5000, 5000, 5001)) if "col" in mode else (deep, (5000,))
-            )
+            deep, key = (np.dstack([deep, deep, deep + 1]), (5000, 5000, 5001)) if "col" in mode else (deep, (5000,))
             data = cv2.imencode(".png", deep[..., ::-1] if deep.ndim == 3 else deep)[1].tobytes()
             data = data[:33] + _chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)) + data[33:]
             clear, shown = levels == 1, deep
@@ -361,9 +353,7 @@ class TestTransparency:
         whole = np.dstack([SCENE, self.ALPHA])
         other = whole.copy()
         other[7, 9] = (255, 0, 255, 255 - other[7, 9, 3])
-        found = [
-            decode_image(encoded(Pillow.fromarray(one), "PNG"), "a").astype(int) for one in (whole, other)
-        ]
+        found = [decode_image(encoded(Pillow.fromarray(one), "PNG"), "a").astype(int) for one in (whole, other)]
         assert np.argwhere((found[0] != found[1]).any(axis=2)).tolist() == [[7, 9]]
 
     def test_what_cannot_be_told_is_refused(self, monkeypatch):

@@ -22,9 +22,7 @@ def written(path, parts, stopped):
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for part in range(parts):
             for _ in range(10):
-                picture = av.VideoFrame.from_ndarray(
-                    np.full((48, 64, 3), 20 * part, np.uint8), format="rgb24"
-                )
+                picture = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 20 * part, np.uint8), format="rgb24")
                 for packet in stream.encode(picture):
                     out.mux(packet)
             time.sleep(0.1)
@@ -40,9 +38,7 @@ def test_a_file_that_grows(tmp_path):
     writer = threading.Thread(target=written, args=(path, 8, stopped))
     writer.start()
     found = list(
-        live_frames(
-            f"live:{path}", stopped.is_set, lambda: Fraction(time.monotonic() - begun).limit_denominator(1000)
-        )
+        live_frames(f"live:{path}", stopped.is_set, lambda: Fraction(time.monotonic() - begun).limit_denominator(1000))
     )
     writer.join()
     times = [frame.time for frame in found if frame.pixels is not None]
@@ -55,9 +51,7 @@ def test_a_file_that_grows(tmp_path):
 def test_what_is_no_video_gives_ticks(tmp_path):
     path, left = tmp_path / "a.ts", iter([False] * 9)
     path.write_bytes(b"no video at all" * 1000)
-    assert not any(
-        frame.pixels for frame in live_frames(f"live:{path}", lambda: next(left, True), lambda: Fraction(1))
-    )
+    assert not any(frame.pixels for frame in live_frames(f"live:{path}", lambda: next(left, True), lambda: Fraction(1)))
 
 
 def test_what_may_not_be_read(tmp_path):

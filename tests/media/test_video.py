@@ -18,9 +18,7 @@ from refusals import refused
 STAMPS = [0, 3, 4, 9, 10, 11, 20]  # uneven on purpose
 
 
-def make_video(
-    path, frames=12, size=(64, 48), rate=12, sound=False, stamps=None, codec="libx264", grey=False
-):
+def make_video(path, frames=12, size=(64, 48), rate=12, sound=False, stamps=None, codec="libx264", grey=False):
     """A clip of moving grey levels, with a tone if asked for."""
     with av.open(str(path), "w") as out:
         video = out.add_stream(codec, rate=rate)
@@ -43,9 +41,7 @@ def make_video(
         if tone is not None:
             wave = (np.sin(np.arange(44_100 * frames // rate) / 20) * 8000).astype(np.int16)
             for start in range(0, len(wave) - 1023, 1024):
-                samples = av.AudioFrame.from_ndarray(
-                    wave[None, start : start + 1024], format="s16", layout="mono"
-                )
+                samples = av.AudioFrame.from_ndarray(wave[None, start : start + 1024], format="s16", layout="mono")
                 samples.rate, samples.pts = 44_100, start
                 for packet in tone.encode(samples):
                     out.mux(packet)
@@ -175,10 +171,7 @@ def test_a_turned_video_is_released_as_it_is_shown(tmp_path, matrix, shape, corn
         stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
         pixels = np.zeros((32, 64, 3), np.uint8)
         pixels[:16, :16] = 255
-        for packet in [
-            *stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")),
-            *stream.encode(None),
-        ]:
+        for packet in [*stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")), *stream.encode(None)]:
             out.mux(packet)
     data = bytearray(source.read_bytes())
     a, b, c, d = (value << 16 for value in matrix)
@@ -509,9 +502,7 @@ def test_a_first_frame_that_cannot_be_decoded_is_passed_over_only_where_that_is_
 def test_every_video_is_opened_in_one_place():
     source = Path(dpose.__file__).parent
     found = {
-        path.relative_to(source).as_posix(): [
-            line.strip() for line in path.read_text().splitlines() if word in line
-        ]
+        path.relative_to(source).as_posix(): [line.strip() for line in path.read_text().splitlines() if word in line]
         for path in source.rglob("*.py")
         for word in ("av.open(", "VideoCapture(")
         if word in path.read_text()

@@ -28,11 +28,7 @@ STEP = (
     *("training/test_passed.py", "training/test_step.py", "training/test_preclipping.py"),
     "mutants/test_training.py",
 )
-ACCOUNT = (
-    "account/test_account.py",
-    "account/test_store.py",
-    "account/test_set_back.py",
-)
+ACCOUNT = ("account/test_account.py", "account/test_store.py", "account/test_set_back.py")
 RESUMED = ("training/test_copies.py", "training/test_resume.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
@@ -57,23 +53,16 @@ GUARDED = {
             *("training/test_mechanism.py", "training/test_graph.py"),
         )
     ),
-    "training/gradients.py": Guarded(
-        ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
-    ),
+    "training/gradients.py": Guarded(("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)),
     "studio/security.py": Guarded(
-        ("studio/test_security.py",),
-        ("Door.refusal", "Door.knows", "Door.keyed", "Door._key", "Door._visits", "Guard"),
+        ("studio/test_security.py",), ("Door.refusal", "Door.knows", "Door.keyed", "Door._key", "Door._visits", "Guard")
     ),
     "studio/roots.py": Guarded(
-        ("studio/test_security.py",),
-        ("Roots.find", "Roots.closed", "Roots.holds", "Roots.inside", "Roots._split"),
+        ("studio/test_security.py",), ("Roots.find", "Roots.closed", "Roots.holds", "Roots.inside", "Roots._split")
     ),
     "studio/worker.py": Guarded(
         ("studio/test_release.py", "studio/test_security.py"),
-        (
-            *("_release", "_inside", "_checked", "_roots", "_source", "_check_same"),
-            *("_marks", "limit"),
-        ),
+        (*("_release", "_inside", "_checked", "_roots", "_source", "_check_same"), *("_marks", "limit")),
     ),
     "studio/jobs.py": Guarded(
         ("studio/test_views.py", "studio/test_security.py", "studio/test_release.py"),
@@ -86,24 +75,14 @@ GUARDED = {
     "studio/app.py": Guarded(
         ("studio/test_views.py", "studio/test_release.py", "studio/test_security.py"),
         (
-            *(
-                "Studio.close",
-                "_open_file",
-                "_release",
-                "_verify_job",
-                "_run",
-                "_predict",
-                "_history",
-                "_folder",
-            ),
+            *("Studio.close", "_open_file", "_release", "_verify_job", "_run", "_predict", "_history", "_folder"),
             *("_file_json", "_job_json", "make_app"),
         ),
     ),
     "studio/preview.py": Guarded(("studio/test_release.py",), ("_noise", "_of_clip", "plan_for")),
     "studio/settings.py": Guarded(("studio/test_release.py",), ("up_the_ladder", "wanted", "drawn_box")),
     "privacy/canaries.py": Guarded(
-        ("privacy/test_canaries.py", "audits/test_claim.py"),
-        ("Opening.check", "Opening.commitment", "Opening.drawn"),
+        ("privacy/test_canaries.py", "audits/test_claim.py"), ("Opening.check", "Opening.commitment", "Opening.drawn")
     ),
     "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py", "runs/test_tune.py")),
     "runs/verify_plan.py": Guarded(("audits/test_claim.py", "runs/test_seen.py", "runs/test_verify.py")),
@@ -129,28 +108,13 @@ GUARDED = {
     "training/resume.py": Guarded(
         (*RESUMED, "training/test_validation.py"),
         (
-            *(
-                "look_back",
-                "_read_ledger",
-                "choose_key",
-                "_take_up",
-                "forsake_key",
-                "go_on",
-                "_open_ledger",
-            ),
+            *("look_back", "_read_ledger", "choose_key", "_take_up", "forsake_key", "go_on", "_open_ledger"),
             *("_commit_to_canaries", "caveats", "conclude_run"),
         ),
     ),
     "training/charging.py": Guarded(
         ("training/test_first_weights.py", "training/test_validation.py", *RESUMED),
-        (
-            "read_data",
-            "_public_units",
-            "price_run",
-            "run_charge",
-            "_check_had_none",
-            "watch_charge",
-        ),
+        ("read_data", "_public_units", "price_run", "run_charge", "_check_had_none", "watch_charge"),
     ),
     "training/run.py": Guarded(
         ("training/test_trainer.py", "training/test_validation.py", *RESUMED),
@@ -191,15 +155,7 @@ GUARDED = {
     "training/bookkeeping.py": Guarded(("training/test_layers.py", "training/test_gradients.py")),
     "media/video.py": Guarded(
         ("media/test_video.py", "media/test_video_reader.py", "media/test_spans.py"),
-        (
-            "probe",
-            "frame_ticks",
-            "frame_times",
-            "read_frames",
-            "VideoInfo.moved",
-            "VideoReader",
-            "_check_opaque",
-        ),
+        ("probe", "frame_ticks", "frame_times", "read_frames", "VideoInfo.moved", "VideoReader", "_check_opaque"),
     ),
     "media/spans.py": Guarded(("media/test_spans.py",), ("spans_of", "cut")),
     "media/container.py": Guarded(("media/test_video.py", "media/test_video_reader.py"), ("opened_video",)),
@@ -211,8 +167,7 @@ GUARDED = {
         ("training/test_first_weights.py", "runs/test_tasks.py", "runs/test_seen.py"), ("inherited",)
     ),
     "training/trained_on.py": Guarded(
-        ("training/test_trained_on.py", "runs/test_seen.py"),
-        ("check_unseen", "learnt_by_run", "conditions_of"),
+        ("training/test_trained_on.py", "runs/test_seen.py"), ("check_unseen", "learnt_by_run", "conditions_of")
     ),
     "known_sets.py": Guarded(("training/test_trained_on.py",), ("shares_pictures", "shared")),
     "training/preclipping.py": Guarded(
@@ -224,9 +179,7 @@ GUARDED = {
         ("training/test_graph.py",), ("ReplayedSums.begin", "ReplayedSums.add", "_empty", "_empty_like")
     ),
     "training/kernels/__init__.py": Guarded(("training/test_kernels.py", "training/test_grid.py")),
-    "training/kernels/cpu.py": Guarded(
-        ("training/test_layers.py", "training/test_kernels.py"), ("over_units",)
-    ),
+    "training/kernels/cpu.py": Guarded(("training/test_layers.py", "training/test_kernels.py"), ("over_units",)),
     "training/kernels/reference.py": Guarded(
         ("training/test_kernels.py", "training/test_grid.py"), ("Reference.truncate_sum",)
     ),
@@ -286,16 +239,7 @@ GUARDED = {
     "account/store.py": Guarded(
         ACCOUNT,
         (
-            *(
-                "AccountKey",
-                "account_key",
-                "_secret",
-                "_make_key",
-                "HighWater",
-                "seen",
-                "note_seen",
-                "seen_file",
-            ),
+            *("AccountKey", "account_key", "_secret", "_make_key", "HighWater", "seen", "note_seen", "seen_file"),
             *("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
             *("Store._begun", "Store._orphan"),
         ),
@@ -306,32 +250,19 @@ GUARDED = {
     ),
     "privacy/scores.py": Guarded(("runs/test_noised_score.py", "runs/test_group_scores.py")),
     "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
-    "runs/group_scores.py": Guarded(
-        ("runs/test_noised_score.py", "runs/test_tune.py", "runs/test_group_scores.py")
-    ),
+    "runs/group_scores.py": Guarded(("runs/test_noised_score.py", "runs/test_tune.py", "runs/test_group_scores.py")),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised", "_values")),
     "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),
-    "runs/tune.py": Guarded(
-        ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
-    ),
-    "runs/tune_problem.py": Guarded(
-        ("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials", "open_problem")
-    ),
+    "runs/tune.py": Guarded(("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")),
+    "runs/tune_problem.py": Guarded(("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials", "open_problem")),
     "privacy/discrete.py": Guarded(("test_jit.py", *EXACT)),
     "release/mechanism.py": Guarded((*PICTURES, "release/test_corpus.py")),
     "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
     "release/noise_tests.py": Guarded(
         ("release/test_noise_tests.py",),
         (
-            *(
-                "noise_verdict",
-                "noise_tests",
-                "_multiples",
-                "_differences",
-                "binomial_tail",
-                "chernoff_bound",
-            ),
+            *("noise_verdict", "noise_tests", "_multiples", "_differences", "binomial_tail", "chernoff_bound"),
             *("multiple_chance", "within", "_grids", "_on_grid", "_pairs"),
         ),
     ),
@@ -354,12 +285,7 @@ GUARDED = {
     "release/projections.py": Guarded(
         ("release/test_projections.py", "release/test_registry.py", "release/test_boxes.py"),
         (
-            *(
-                "BlockMeans.sensitivity",
-                "BlockMeans.box_sensitivity",
-                "Separable.change",
-                "Separable.column_norm",
-            ),
+            *("BlockMeans.sensitivity", "BlockMeans.box_sensitivity", "Separable.change", "Separable.column_norm"),
             *("Separable.box_sensitivity", "Separable._together", "_sparse", "rounded_up"),
         ),
     ),
@@ -369,33 +295,20 @@ GUARDED = {
     ),
     "release/partition.py": Guarded(
         ("release/test_partition.py", "release/test_boxes.py", "test_jit.py"),
-        (
-            *("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"),
-            *("block_sums", "_sum_blocks"),
-        ),
+        (*("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"), *("block_sums", "_sum_blocks")),
     ),
     "release/api.py": Guarded(
-        (*CLIPS, "release/test_api.py", "release/test_files.py"),
-        ("pixelize", "release_array", "release_video"),
+        (*CLIPS, "release/test_api.py", "release/test_files.py"), ("pixelize", "release_array", "release_video")
     ),
     "release/plans.py": Guarded(
         (*CLIPS, "release/test_api.py", "release/test_files.py"), ("bind", "bind_video", "public_facts")
     ),
     "release/counting.py": Guarded(
-        ("release/test_counting.py",),
-        ("claimed_pixels", "together", "reserved_release", "ReleaseCount.add_to"),
+        ("release/test_counting.py",), ("claimed_pixels", "together", "reserved_release", "ReleaseCount.add_to")
     ),
     "release/items.py": Guarded(
         (*CLIPS, "release/test_files.py", "release/test_repeated.py", "release/test_corpus.py"),
-        (
-            "read_item",
-            "write_item",
-            "_write",
-            "whole_plan",
-            "_check_plan",
-            "release_item",
-            "check_folder",
-        ),
+        ("read_item", "write_item", "_write", "whole_plan", "_check_plan", "release_item", "check_folder"),
     ),
     "release/batch.py": Guarded(
         (*CLIPS, "release/test_files.py", "release/test_repeated.py", "release/test_corpus.py"),
@@ -431,31 +344,11 @@ GUARDED = {
     ),
     "release/verify.py": Guarded(
         ("release/test_verify.py", "release/test_archive.py", "cli/test_statement.py"),
-        (
-            "_opened",
-            "_picture",
-            "_look_beside",
-            "_check_statement",
-            "_check_layers",
-            "_check_mask",
-            "_check_picture",
-        ),
+        ("_opened", "_picture", "_look_beside", "_check_statement", "_check_layers", "_check_mask", "_check_picture"),
     ),
     "release/record.py": Guarded(
-        (
-            "release/test_records.py",
-            "release/test_clips.py",
-            "release/test_colour.py",
-            "release/test_verify.py",
-        ),
-        (
-            "plan_record",
-            "config_record",
-            "recorded_plan",
-            "_shape",
-            "_config",
-            "_regions",
-        ),
+        ("release/test_records.py", "release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
+        ("plan_record", "config_record", "recorded_plan", "_shape", "_config", "_regions"),
     ),
     "release/recompute.py": Guarded(
         ("release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
@@ -474,12 +367,8 @@ GUARDED = {
     "pose/weights_file.py": Guarded(("pose/test_weights_file.py",), ("read_tensors",)),
     "action/data/sources.py": Guarded(("action/test_data.py",), ("VideoFile._hashes",)),
     "media/video_identity.py": Guarded(("action/test_data.py",), ("video_hashes", "checked_digest")),
-    "runs/scored.py": Guarded(
-        ("runs/test_tasks.py", "runs/test_scoring.py"), ("reserve_labels", "_check_unprotected")
-    ),
-    "training/guards.py": Guarded(
-        ("training/test_guards.py", "runs/test_tasks.py"), ("overlap", "learnt_again")
-    ),
+    "runs/scored.py": Guarded(("runs/test_tasks.py", "runs/test_scoring.py"), ("reserve_labels", "_check_unprotected")),
+    "training/guards.py": Guarded(("training/test_guards.py", "runs/test_tasks.py"), ("overlap", "learnt_again")),
     "training/folder.py": Guarded(("pose/test_hub.py",), ("front_matter",)),
     "privacy/attackers.py": Guarded(("privacy/test_attackers.py",), ("_least_mu", "AttackerBound.check")),
     "privacy/sections.py": Guarded(

@@ -210,9 +210,7 @@ def _label(tree: ast.Module, path: Path) -> str:
     for k, (name, index) in enumerate(path):
         if name in ("defaults", "kw_defaults") and index is not None:
             arguments = _at(tree, path[:k])
-            named = (
-                arguments.kwonlyargs if name == "kw_defaults" else arguments.args[-len(arguments.defaults) :]
-            )
+            named = arguments.kwonlyargs if name == "kw_defaults" else arguments.args[-len(arguments.defaults) :]
             return f"{named[index].arg}="
     return ""
 
@@ -339,16 +337,12 @@ def _subscripts(node: ast.Subscript) -> Iterator[ast.AST]:
     for place, part in enumerate(parts):
         others: list[ast.AST] = []
         if isinstance(part, ast.Slice):
-            others = [
-                _with(part, **{name: None}) for name in ("lower", "upper", "step") if getattr(part, name)
-            ]
+            others = [_with(part, **{name: None}) for name in ("lower", "upper", "step") if getattr(part, name)]
         elif not isinstance(part, ast.Constant):
             others = [ast.Constant(0)]
         for other in others:
             new = [other if k == place else p for k, p in enumerate(parts)]
-            yield _with(
-                node, slice=ast.Tuple(new, ast.Load()) if isinstance(node.slice, ast.Tuple) else new[0]
-            )
+            yield _with(node, slice=ast.Tuple(new, ast.Load()) if isinstance(node.slice, ast.Tuple) else new[0])
 
 
 def _is_type(node: ast.Subscript) -> bool:
@@ -358,9 +352,7 @@ def _is_type(node: ast.Subscript) -> bool:
 
 def _is_union(node: ast.BinOp) -> bool:
     """Of types, by their names."""
-    return (
-        isinstance(node.op, ast.BitOr) and isinstance(node.right, ast.Name) and _looks_like_type(node.right)
-    )
+    return isinstance(node.op, ast.BitOr) and isinstance(node.right, ast.Name) and _looks_like_type(node.right)
 
 
 def _looks_like_type(node: ast.Name) -> bool:
@@ -383,9 +375,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         other = RENAMED[name]
         yield _with(
             node,
-            func=_with(node.func, attr=other)
-            if isinstance(node.func, ast.Attribute)
-            else _with(node.func, id=other),
+            func=_with(node.func, attr=other) if isinstance(node.func, ast.Attribute) else _with(node.func, id=other),
         )
     if name in UNWRAPPED and len(arguments) == 1 and not starred:
         yield arguments[0]
@@ -409,9 +399,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
     for place in range(len(node.keywords)):
         keyword = node.keywords[place]
         # a flag that is left out is a flag that is turned round, mostly
-        if keyword.arg and not (
-            isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
-        ):
+        if keyword.arg and not (isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)):
             yield _with(node, keywords=node.keywords[:place] + node.keywords[place + 1 :])
 
 
@@ -426,9 +414,7 @@ def _randomness(node: ast.Call, name: str) -> Iterator[ast.AST]:
     elif name == "stream":
         for place, constant in ((1, 0), (2, b"")):
             if place < len(node.args):
-                yield _with(
-                    node, args=[ast.Constant(constant) if k == place else a for k, a in enumerate(node.args)]
-                )
+                yield _with(node, args=[ast.Constant(constant) if k == place else a for k, a in enumerate(node.args)])
 
 
 def _statements(node: ast.stmt) -> Iterator[ast.AST]:

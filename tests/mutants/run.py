@@ -125,9 +125,7 @@ def faults(files: Sequence[str]) -> list[Fault]:
             names = [(mutant.name, mutant.function) for mutant in _mutants(file)]
             content = {"digest": digest, "names": names}
             stored.write_text(json.dumps(content))
-        found += [
-            Fault(name, file, (function,), partial(_tree, file, name)) for name, function in content["names"]
-        ]
+        found += [Fault(name, file, (function,), partial(_tree, file, name)) for name, function in content["names"]]
     return found
 
 
@@ -362,9 +360,7 @@ def tests_for(fault: Fault, known: Known, timed: Known) -> list[str]:
         if any(function in reached for function in wanted):
             return True
         # a class body, a module's own level, and kernels, which run outside of Python
-        return not any(w in everywhere for w in wanted) and any(
-            r.startswith(f"{fault.file}::") for r in reached
-        )
+        return not any(w in everywhere for w in wanted) and any(r.startswith(f"{fault.file}::") for r in reached)
 
     everywhere = {r for found in known.values() for r in found["reached"]}
     chosen = [t for t, found in known.items() if t.startswith(files) and reaches(found["reached"])]
@@ -441,9 +437,7 @@ def _outcome(fault: Fault, status: int, seconds: float, log: Path) -> dict[str, 
         return {"outcome": "survived", "by": "", "seconds": round(seconds, 2)}
     if fault.planted and code in NOT_TRIED:
         return {"outcome": "survived", "by": f"not tried: {text[-300:]}", "seconds": round(seconds, 2)}
-    by = next(
-        (line.split(" - ")[0] for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
-    )
+    by = next((line.split(" - ")[0] for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
     why = next((line.strip() for line in text.splitlines() if line.startswith(("E  ", f"{ROOT}/"))), "")
     return {"outcome": "killed", "by": by or f"exit {code}", "why": why, "seconds": round(seconds, 2)}
 
@@ -498,9 +492,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of --sample")
     parser.add_argument("--part", default="", help="K/N: of the faults without a name the K-th of N parts")
     parser.add_argument("--named", action="store_true", help="faults with a name alone, of planted/")
-    parser.add_argument(
-        "--again", action="store_true", help="take over what an earlier run killed, whatever changed"
-    )
+    parser.add_argument("--again", action="store_true", help="take over what an earlier run killed, whatever changed")
     options = parser.parse_args()
     began, results = time.monotonic(), STORE / "results.jsonl"
     STORE.mkdir(exist_ok=True)
@@ -543,9 +535,7 @@ def main() -> int:
     return summary(every, done, time.monotonic() - began)
 
 
-def stale_explanations(
-    reasons: Mapping[str, str], every: Sequence[Fault], done: Mapping[str, dict]
-) -> list[str]:
+def stale_explanations(reasons: Mapping[str, str], every: Sequence[Fault], done: Mapping[str, dict]) -> list[str]:
     """Explained faults that do not survive or are not made any more, of modules all of whose faults were tried."""
     left = {fault.file for fault in every if fault.name not in done}
     whole = {fault.file for fault in every if not fault.named} - left

@@ -139,9 +139,7 @@ def no_bias_table(monkeypatch):
 
 def no_bias(monkeypatch):
     real = layers.Linear.__init__
-    monkeypatch.setattr(
-        layers.Linear, "__init__", lambda self, book, weight, bias: real(self, book, weight, None)
-    )
+    monkeypatch.setattr(layers.Linear, "__init__", lambda self, book, weight, bias: real(self, book, weight, None))
 
 
 def uses_measured_apart(monkeypatch):
@@ -225,12 +223,7 @@ MUTANTS = [
     ),
     Mutant("a window taken as a unit", apart(WINDOW), a_unit_contributes_at_most_c, "windows"),
     Mutant("a place taken as a unit", apart(1), a_unit_contributes_at_most_c, "tokens"),
-    Mutant(
-        "rows given to units by a guess",
-        rows_by_a_guess,
-        a_unit_that_goes_takes_its_own_share,
-        "windows first",
-    ),
+    Mutant("rows given to units by a guess", rows_by_a_guess, a_unit_that_goes_takes_its_own_share, "windows first"),
     Mutant("a missing bias table", no_bias_table, the_sum_is_that_of_the_plain_way, "windows"),
     Mutant("a missing bias", no_bias, the_sum_is_that_of_the_plain_way, "tokens"),
     Mutant(
@@ -240,12 +233,7 @@ MUTANTS = [
         "strange",
     ),
     Mutant("uses of one weight measured apart", uses_measured_apart, a_unit_contributes_at_most_c, "shared"),
-    Mutant(
-        "a use that is not seen",
-        half_of_the_gradients(first=True),
-        the_sum_is_that_of_the_plain_way,
-        "hidden",
-    ),
+    Mutant("a use that is not seen", half_of_the_gradients(first=True), the_sum_is_that_of_the_plain_way, "hidden"),
     Mutant("0 * nan", units_scaled_and_not_dropped, a_unit_that_is_not_finite_is_dropped, "tokens"),
     Mutant("norms that are too small", half_norms, a_unit_contributes_at_most_c, "tokens"),
     Mutant("norms that are too small, unseen", half_norms_unseen, a_unit_contributes_at_most_c, "tokens"),

@@ -89,17 +89,10 @@ def weights_summed_over_units(monkeypatch):
 
 MUTANTS = [
     Mutant("the sum in bfloat16", sums_in_bfloat16, a_unit_that_goes_takes_its_own_share, "tokens"),
-    Mutant(
-        "the sum in bfloat16, of factors",
-        sums_in_bfloat16,
-        a_unit_that_goes_takes_its_own_share,
-        "linear, ghost",
-    ),
+    Mutant("the sum in bfloat16, of factors", sums_in_bfloat16, a_unit_that_goes_takes_its_own_share, "linear, ghost"),
     Mutant("scaled in bfloat16", factors_scaled_in_bfloat16, a_unit_contributes_at_most_c, "linear, ghost"),
     Mutant("norms in bfloat16", norms_in_bfloat16, a_unit_contributes_at_most_c, "linear, ghost"),
-    Mutant(
-        "units mixed by rounding", weights_summed_over_units, a_unit_that_goes_takes_its_own_share, "windows"
-    ),
+    Mutant("units mixed by rounding", weights_summed_over_units, a_unit_that_goes_takes_its_own_share, "windows"),
 ]
 
 

@@ -28,10 +28,7 @@ FAULTS = [fault for room in planted_faults().values() for fault in room]
 def found():
     """What is wrong with each: in a process of its own, as faults that cannot be taken back would be found later."""
     done = subprocess.run(
-        [sys.executable, str(TESTS / "mutants" / "planted" / "undone.py")],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, str(TESTS / "mutants" / "planted" / "undone.py")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -48,9 +45,7 @@ def names_in(file):
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    return names | {
-        f"{c.name}::{node.name}" for c in classes for node in c.body if isinstance(node, ast.FunctionDef)
-    }
+    return names | {f"{c.name}::{node.name}" for c in classes for node in c.body if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -194,9 +189,7 @@ def test_a_path_finds_what_is_in_a_class(made):
 
 
 def test_the_tests_of_a_fault_are_those_that_it_names():
-    fault = Fault(
-        "n", "x.py", planted=Planted("n", lambda patch: None, ("a/test_x.py::test_b", "a/test_y.py"))
-    )
+    fault = Fault("n", "x.py", planted=Planted("n", lambda patch: None, ("a/test_x.py::test_b", "a/test_y.py")))
     assert named_tests([fault, Fault("m", "x.py")]) == {
         "a/test_x.py": ["a/test_x.py::test_b"],
         "a/test_y.py": ["a/test_y.py"],

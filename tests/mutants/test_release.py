@@ -162,9 +162,7 @@ def check_noise():
 
 def check_streams():
     """Frames, stages and cells have noise of their own."""
-    chosen = PixelizationPlan.of(
-        plain_cells("0.01", 1, 4, subdivide=2, regions=REGIONS), Shape.of(64, 64, 1, 255, 2)
-    )
+    chosen = PixelizationPlan.of(plain_cells("0.01", 1, 4, subdivide=2, regions=REGIONS), Shape.of(64, 64, 1, 255, 2))
     added = []
     real = NoiseStage.noised
 
@@ -265,9 +263,7 @@ def rounding_before_noise(patch):
 def float_laplace(patch):
     """Floating-point Laplace noise: its low bits tell sums apart."""
     rng = np.random.default_rng(0)
-    patch.setattr(
-        mechanism, "discrete_laplace", lambda scale, count, stream: rng.laplace(0, float(scale), count)
-    )
+    patch.setattr(mechanism, "discrete_laplace", lambda scale, count, stream: rng.laplace(0, float(scale), count))
 
 
 def rounded_float_laplace(patch):
@@ -284,17 +280,13 @@ def noise_three_percent_short(patch):
     """A scale that is a little too small."""
     real = mechanism.discrete_laplace
     patch.setattr(
-        mechanism,
-        "discrete_laplace",
-        lambda scale, count, stream: real(scale * Fraction(97, 100), count, stream),
+        mechanism, "discrete_laplace", lambda scale, count, stream: real(scale * Fraction(97, 100), count, stream)
     )
 
 
 def one_stream_for_all(patch):
     """Every frame and stage draws the same bits."""
-    patch.setattr(
-        AesNoise, "stream", lambda self, *a, **k: AesNoise(Key.from_seed(0))._fresh(), raising=False
-    )
+    patch.setattr(AesNoise, "stream", lambda self, *a, **k: AesNoise(Key.from_seed(0))._fresh(), raising=False)
     stream = AesNoise._subkey
 
     def fresh(self):
@@ -308,9 +300,7 @@ def one_stream_for_all(patch):
 def whole_budget_for_each_stage(patch):
     """Two stages that each spend all of epsilon."""
     real = pixelization._event
-    patch.setattr(
-        pixelization, "_event", lambda setting, bound, share, steps: real(setting, bound, Fraction(1), steps)
-    )
+    patch.setattr(pixelization, "_event", lambda setting, bound, share, steps: real(setting, bound, Fraction(1), steps))
 
 
 def check_cost():

@@ -76,10 +76,7 @@ def test_an_explanation_is_stale_only_where_all_faults_of_its_module_were_tried(
     killed, survived = {"outcome": "killed"}, {"outcome": "survived"}
     some = {"a.py::f: x": killed, "b.py::f: x": survived}
     assert run.stale_explanations(reasons, every, some) == []
-    assert run.stale_explanations(reasons, every, some | {"a.py::g: y": killed}) == [
-        "a.py::f: x",
-        "a.py::gone: z",
-    ]
+    assert run.stale_explanations(reasons, every, some | {"a.py::g: y": killed}) == ["a.py::f: x", "a.py::gone: z"]
 
 
 TEXT = '''
@@ -119,9 +116,7 @@ def test_every_guarded_module_and_test_is_there():
         tree = ast.parse(source(file))
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         known = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        known |= {
-            f"{c.name}.{node.name}" for c in classes for node in c.body if isinstance(node, ast.FunctionDef)
-        }
+        known |= {f"{c.name}.{node.name}" for c in classes for node in c.body if isinstance(node, ast.FunctionDef)}
         assert set(guarded.within) <= known
         for test in guarded.tests:
             assert (TESTS / test).exists()

@@ -148,9 +148,7 @@ def the_claimed_epsilon_is_what_the_steps_cost(dots, folder, monkeypatch):
     done = a_run(dots, folder)
     (event,) = done.statement.events
     accountant = rdp_privacy_accountant.RdpAccountant()
-    accountant.compose(
-        dp_event.PoissonSampledDpEvent(BATCH / N, dp_event.GaussianDpEvent(event.sigma)), event.steps
-    )
+    accountant.compose(dp_event.PoissonSampledDpEvent(BATCH / N, dp_event.GaussianDpEvent(event.sigma)), event.steps)
     assert done.statement.epsilon == pytest.approx(accountant.get_epsilon(1e-4), rel=1e-6)
     assert event.steps == done.steps == 6
 
@@ -212,13 +210,9 @@ def the_public_view_cannot_be_undone(dots, folder, monkeypatch):
     image = render_person("studio", scene_seed("studio", "val", 3)).image
     view = PublicView()
     low = view.low(image)
-    rows, columns = (
-        public_view._sampling("blur", extent, view._width(image.shape[0])) for extent in image.shape[:2]
-    )
+    rows, columns = (public_view._sampling("blur", extent, view._width(image.shape[0])) for extent in image.shape[:2])
     rows, columns = (m / m.sum(1, keepdims=True) for m in (rows, columns))
-    back = np.einsum(
-        "hr,rcx,wc->hwx", np.linalg.pinv(rows, 1e-6), low.astype(float), np.linalg.pinv(columns, 1e-6)
-    )
+    back = np.einsum("hr,rcx,wc->hwx", np.linalg.pinv(rows, 1e-6), low.astype(float), np.linalg.pinv(columns, 1e-6))
     restored = np.clip(np.rint(back), 0, 255).astype(np.uint8)
     assert cv2.PSNR(restored, image) < 28
     assert low.dtype == np.uint8
@@ -256,12 +250,7 @@ def streams_share_nothing(dots, folder, monkeypatch):
 
     monkeypatch.setattr(AesNoise, "stream", watched)
     a_run(dots, folder, a_plan("fpdp-sgd"), public=dots.data(40, seed=5))
-    assert {name for name, *_ in starts.values()} >= {
-        "noise",
-        "private-sampler",
-        "public-sampler",
-        "subspace",
-    }
+    assert {name for name, *_ in starts.values()} >= {"noise", "private-sampler", "public-sampler", "subspace"}
 
 
 def the_log_holds_nothing_un_noised(dots, folder, monkeypatch):
@@ -431,9 +420,7 @@ def a_view_of_what_was_augmented(monkeypatch, dots):
 
 def a_shared_stream(monkeypatch, dots):
     real = AesNoise.stream
-    monkeypatch.setattr(
-        AesNoise, "stream", lambda self, purpose, number=0, context=b"": real(self, "noise", 0, b"")
-    )
+    monkeypatch.setattr(AesNoise, "stream", lambda self, purpose, number=0, context=b"": real(self, "noise", 0, b""))
     monkeypatch.setattr("dpose.privacy.noise.ONCE", frozenset())
 
 
@@ -463,28 +450,16 @@ MUTANTS = [
     Mutant("02 subspace from gradients of batches", gradients_of_batches, the_subspace_is_of_units),
     Mutant("03 one batch for public and private", the_same_batch, public_and_private_batches_are_independent),
     Mutant("04 every unit enters the sum twice", units_enter_twice, a_unit_counts_once),
-    Mutant(
-        "05 accountant's history ignored",
-        a_history_that_is_ignored,
-        the_claimed_epsilon_is_what_the_steps_cost,
-    ),
-    Mutant(
-        "06 shuffled batches counted as Poisson", shuffled_batches_counted_as_poisson, batches_are_poisson
-    ),
-    Mutant(
-        "07 division by the realised batch size", division_by_the_realised_batch, the_divisor_is_a_constant
-    ),
+    Mutant("05 accountant's history ignored", a_history_that_is_ignored, the_claimed_epsilon_is_what_the_steps_cost),
+    Mutant("06 shuffled batches counted as Poisson", shuffled_batches_counted_as_poisson, batches_are_poisson),
+    Mutant("07 division by the realised batch size", division_by_the_realised_batch, the_divisor_is_a_constant),
     Mutant("08 BatchNorm in training mode", batch_normalisation, nothing_is_stored_of_a_batch),
     Mutant("08b a buffer that private data write", a_buffer_that_is_written, nothing_is_stored_of_a_batch),
     Mutant("08c a gradient past the clip", a_gradient_past_the_clip, nothing_is_stored_of_a_batch),
     Mutant("09 best epoch by test score released", the_best_epoch, the_last_average_is_what_is_released),
     Mutant("10 floored expected batch size", a_floored_batch_size, units_are_drawn_as_often_as_is_counted),
     Mutant("11 public view in floating point", a_view_in_floating_point, the_public_view_cannot_be_undone),
-    Mutant(
-        "12 public view after augmentation",
-        a_view_of_what_was_augmented,
-        the_public_view_is_of_the_canonical_crop,
-    ),
+    Mutant("12 public view after augmentation", a_view_of_what_was_augmented, the_public_view_is_of_the_canonical_crop),
     Mutant("13 a shared random stream", a_shared_stream, streams_share_nothing),
     Mutant("14 a logged private loss", a_logged_private_loss, the_log_holds_nothing_un_noised),
 ]

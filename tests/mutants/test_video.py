@@ -65,9 +65,7 @@ def neighbours_of(scope, m, shape, rng):
         masks.append(square.reshape(-1))
     else:
         frames = range(shape.frames) if scope == "frame" else [0, shape.frames - 1]
-        one = [
-            np.zeros((shape.frames, shape.pixels), bool) for _ in (range(1) if scope == "frame" else frames)
-        ]
+        one = [np.zeros((shape.frames, shape.pixels), bool) for _ in (range(1) if scope == "frame" else frames)]
         for number, frame in enumerate(frames):
             one[0 if scope == "frame" else number][frame, :m] = True
         masks += [mask.reshape(-1) for mask in one]
@@ -80,12 +78,7 @@ def check_sensitivity():
     cases = itertools.product(
         ("pixels:1", "pixels:4", "pixels:9", "pixels:4/frame", "frame", "clip"),
         ("block", "low-pass", "random"),
-        (
-            {"k": 27, "pool": 1},
-            {"k": 27, "pool": 4},
-            {"k": 108, "pool": 2},
-            {"k": 27, "pool": 2, "clip_norm": 120},
-        ),
+        ({"k": 27, "pool": 1}, {"k": 27, "pool": 4}, {"k": 108, "pool": 2}, {"k": 27, "pool": 2, "clip_norm": 120}),
     )
     for near, operator, more in cases:
         chosen = plan(near, operator, **more)
@@ -93,10 +86,7 @@ def check_sensitivity():
         signs = getattr(chosen.operator, "signs", None)
         for mask in neighbours_of(neighbours.scope, neighbours.m, SHAPE, rng):
             where = mask.reshape(SHAPE.frames, SHAPE.height, SHAPE.width, 1)
-            for bright in (
-                np.ones(SHAPE.values, bool).reshape(6, 6, 3),
-                None if signs is None else signs > 0,
-            ):
+            for bright in (np.ones(SHAPE.values, bool).reshape(6, 6, 3), None if signs is None else signs > 0):
                 if bright is None:
                     continue
                 one = np.where(where & bright, 255, 0).astype(np.uint8)
@@ -122,9 +112,7 @@ def check_noise():
     assert np.array_equal(added, np.rint(added))
     sigma = math.sqrt(chosen.event.variance)
     assert (
-        stats.kstest(
-            added.reshape(-1) + np.random.default_rng(0).random(added.size) - 0.5, "norm", (0, sigma)
-        ).pvalue
+        stats.kstest(added.reshape(-1) + np.random.default_rng(0).random(added.size) - 0.5, "norm", (0, sigma)).pvalue
         > 1e-4
     )
     assert abs(added.var() / sigma**2 - 1) < 4 * math.sqrt(2 / added.size)
@@ -152,9 +140,7 @@ def check_public():
     for _ in range(2):
         clip = rng.integers(0, 256, (4, 6, 6, 3)).astype(np.uint8)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                LinearPlan, "released", lambda self, measured, source: (list(measured), iter(target))[1]
-            )
+            patch.setattr(LinearPlan, "released", lambda self, measured, source: (list(measured), iter(target))[1])
             shown.append(np.stack(list(chosen.run(iter(clip), noise()))))
     assert np.array_equal(*shown)
 
@@ -190,9 +176,7 @@ def colour_counted_once(patch):
     for kind in (BlockMeans, Separable):
         real = kind.sensitivity
         patch.setattr(
-            kind,
-            "sensitivity",
-            lambda self, n, real=real: times(real(self, n), Fraction(1, self.shape.channels)),
+            kind, "sensitivity", lambda self, n, real=real: times(real(self, n), Fraction(1, self.shape.channels))
         )
 
 
@@ -277,9 +261,7 @@ def repeated_noise(patch):
 def noise_three_percent_short(patch):
     """A variance that is a little too small."""
     real = mechanism.discrete_gaussian
-    patch.setattr(
-        mechanism, "discrete_gaussian", lambda v, count, stream: real(v * Fraction(94, 100), count, stream)
-    )
+    patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: real(v * Fraction(94, 100), count, stream))
 
 
 def float_noise(patch):
@@ -420,9 +402,7 @@ class TestThePapersAlgorithm:
         projected, gram = dense.apply(clip).astype(np.float64), dense.gram.astype(np.float64)
 
         def restored(split, kept, covariance_seed):
-            chosen = DensePlan(
-                plain_projection(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept
-            )
+            chosen = DensePlan(plain_projection(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept)
             first, second = chosen.sigmas
 
             class Draws:
@@ -444,8 +424,7 @@ class TestThePapersAlgorithm:
 
     def test_all_of_the_budget_on_p_is_better_than_the_split(self):
         half, whole = (
-            DensePlan(plain_projection(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0]
-            for b in (0.8, 0.999)
+            DensePlan(plain_projection(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0] for b in (0.8, 0.999)
         )
         assert whole < half
 

@@ -41,9 +41,7 @@ def guesses(rng, truth, noise=6.0):
             points = np.array(a["keypoints"]).reshape(17, 3)[:, :2] + rng.normal(0, noise, (17, 2))
             result.append((a["image_id"], points, rng.random(17), rng.random()))
     for _ in range(6):
-        result.append(
-            (int(rng.integers(100, 112)), rng.uniform(0, 400, (17, 2)), rng.random(17), rng.random())
-        )
+        result.append((int(rng.integers(100, 112)), rng.uniform(0, 400, (17, 2)), rng.random(17), rng.random()))
     return result
 
 

@@ -24,10 +24,7 @@ def outputs(points, heat=None):
 
 
 def drawn(count=2, seed=0):
-    return (
-        torch.rand(count, POINTS, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        * SIDE
-    )
+    return torch.rand(count, POINTS, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) * SIDE
 
 
 @pytest.mark.parametrize("skeleton", ["blazepose", "coco", "mpii", "lsp"])
@@ -56,9 +53,7 @@ def test_a_joint_that_no_points_make_is_refused_by_name():
     made = skeleton_of(["l_hip", "r_hip", "tail"])
     with refused("skeleton-unsupported", where="tail"):
         BlazePoseCodec(made.name)
-    model = PoseModel(
-        PoseConfig(preset="blazepose:lite", norm="folded", codec="blazepose", skeleton="blazepose")
-    )
+    model = PoseModel(PoseConfig(preset="blazepose:lite", norm="folded", codec="blazepose", skeleton="blazepose"))
     with refused("skeleton-unsupported", where="tail"):
         adapt_head(model, made.name)
 

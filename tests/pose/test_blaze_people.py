@@ -68,9 +68,7 @@ def test_in_a_box_a_person_is_found_however_turned(model, rendered):
         box = Box(np.array([height - 1 - y1, x0, height - 1 - y0, x1], np.float64), 1.0)
         (person,) = finder(turned, [box])
         right.append(
-            distances(
-                person, BLAZEPOSE, type(labelled)(points, labelled.visible, box.corners, labelled.head_length)
-            )
+            distances(person, BLAZEPOSE, type(labelled)(points, labelled.visible, box.corners, labelled.head_length))
         )
     assert np.mean(np.array(right) < 0.5) > 0.5
 

@@ -10,15 +10,7 @@ from torch.func import functional_call, grad, vmap
 
 from dpose.files import SHIPPED
 from dpose.pose import blazepose
-from dpose.pose.blazepose import (
-    BlazePose,
-    BlazePoseDetector,
-    ScaledConv,
-    Stage,
-    fold_scales,
-    refined,
-    set_scales,
-)
+from dpose.pose.blazepose import BlazePose, BlazePoseDetector, ScaledConv, Stage, fold_scales, refined, set_scales
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import for_prediction
 from pose.astronauts import astronauts
@@ -48,9 +40,7 @@ def tiny(monkeypatch):
         Stage(8, 5, 2, ()),
     )
     tower = ((6, 1), (8, 1), (8, 0), (8, 0), (8, 1))
-    monkeypatch.setitem(
-        blazepose.SIZES, "heavy", blazepose.TrunkSizes(4, stages, 6, tower, from_pyramid=True)
-    )
+    monkeypatch.setitem(blazepose.SIZES, "heavy", blazepose.TrunkSizes(4, stages, 6, tower, from_pyramid=True))
     torch.manual_seed(0)
     network = BlazePose("heavy").double()
     for layer in network.modules():
@@ -79,9 +69,7 @@ def test_the_detector_gives_the_original_s_places_and_scores(reference):
     detector.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     with torch.inference_mode():
         places, scores = detector(inputs(224).float() / 127.5 - 1)
-    for result, score, wanted, sure in zip(
-        places, scores, reference["places"], reference["scores"], strict=True
-    ):
+    for result, score, wanted, sure in zip(places, scores, reference["places"], reference["scores"], strict=True):
         anchors = wanted[:, 0]
         assert np.abs(score[anchors].numpy() - sure).max() < 0.01
         assert np.abs(result[anchors].numpy() - wanted[:, 1:] / 100).max() < 0.1
@@ -171,9 +159,7 @@ def test_a_point_moves_to_its_heat_within_reach_and_stays_where_there_is_none():
 def test_heat_at_the_border_is_averaged_over_the_cells_that_there_are():
     heat = torch.full((1, 1, 64, 64), -20.0)
     heat[0, 0, 0, 63] = 4.0
-    assert refined(torch.tensor([[[255.0, 0.0]]]), heat)[0, 0].tolist() == pytest.approx(
-        [252.0, 0.0], abs=1e-3
-    )
+    assert refined(torch.tensor([[[255.0, 0.0]]]), heat)[0, 0].tolist() == pytest.approx([252.0, 0.0], abs=1e-3)
 
 
 def test_depth_to_space_has_tensorflow_s_order():

@@ -135,8 +135,7 @@ class TestLoss:
         made, places, outputs = codec(name), anywhere(6), ideal(name, anywhere(7))
         together = made.loss(outputs, places, torch.ones(3, 16))
         alone = [
-            made.loss(tuple(o[v : v + 1] for o in outputs), places[v : v + 1], torch.ones(1, 16))
-            for v in range(3)
+            made.loss(tuple(o[v : v + 1] for o in outputs), places[v : v + 1], torch.ones(1, 16)) for v in range(3)
         ]
         torch.testing.assert_close(together, torch.cat(alone))
         joints = [made.loss(outputs, places, torch.eye(16)[j].expand(3, 16)) for j in range(16)]
@@ -201,9 +200,7 @@ class TestPlaces:
     def test_what_was_encoded_is_decoded(self, name, seed):
         places = anywhere(seed)
         result, scores = codec(name).decode(ideal(name, places))
-        inside = (
-            places.clamp(min=0) if name == "simcc" else places
-        )  # SimCC's first bin is the first pixel's middle
+        inside = places.clamp(min=0) if name == "simcc" else places  # SimCC's first bin is the first pixel's middle
         assert (result - inside).abs().max() <= ERROR[name] + 1e-9
         assert result.dtype == scores.dtype == torch.float64
         assert (scores > 0.6).all()
@@ -364,9 +361,7 @@ class TestModels:
         by_onnx = export_module.run_by_onnx(model, pictures)
         assert by_onnx is not None
         assert (
-            np.abs(
-                predict_image(by_onnx, pictures[0]).keypoints - predict_image(model, pictures[0]).keypoints
-            ).max()
+            np.abs(predict_image(by_onnx, pictures[0]).keypoints - predict_image(model, pictures[0]).keypoints).max()
             < 0.2
         )
         content = done.path.read_bytes()

@@ -20,9 +20,7 @@ CODECS = ["simcc", "heatmap", "regression"]
 
 
 def crops(count, seed=0):
-    return torch.randint(
-        0, 256, (count, 3, 128, 96), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8
-    )
+    return torch.randint(0, 256, (count, 3, 128, 96), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 
 
 def people(model, count, seed=0, off=2.0):
@@ -56,8 +54,7 @@ def test_nothing_moves_before_it_is_solved(base, corrected):
         before, after = base(pictures), corrected(pictures)
         assert all(torch.equal(a, b) for a, b in zip(before, after, strict=False))
         assert all(
-            torch.equal(a, b)
-            for a, b in zip(base.codec.decode(before), corrected.codec.decode(after), strict=True)
+            torch.equal(a, b) for a, b in zip(base.codec.decode(before), corrected.codec.decode(after), strict=True)
         )
 
 
@@ -146,9 +143,9 @@ def test_the_gradient_of_the_moment_is_the_second_moment(corrected):
     pictures, head = crops(5, 4), corrected.head
     task = SecondMoment(PoseTask(corrected.config.skeleton, corrected.codec))
     params = {WEIGHT: torch.randn_like(head.moves.weight)}
-    rows = vmap(
-        grad(lambda p, x: task.loss(corrected, p, x[None], {}).sum()), in_dims=(None, 0), randomness="same"
-    )(params, pictures)[WEIGHT]
+    rows = vmap(grad(lambda p, x: task.loss(corrected, p, x[None], {}).sum()), in_dims=(None, 0), randomness="same")(
+        params, pictures
+    )[WEIGHT]
     with torch.no_grad():
         z = head.directed(corrected(pictures)[:-1])
     expected = torch.einsum("ni,nj->nij", z, z) * (head.facts[0] ** 2 / (K + 1))
@@ -208,10 +205,7 @@ def test_public_people_who_show_no_joint_do_not_magnify_it():
     pictures, labels, visible = people(model, 16)
     visible[:, 3] = 0
     assert (
-        fit_directions(
-            model, [(pictures[:8], labels[:8], visible[:8]), (pictures[8:], labels[8:], visible[8:])]
-        )
-        == 16
+        fit_directions(model, [(pictures[:8], labels[:8], visible[:8]), (pictures[8:], labels[8:], visible[8:])]) == 16
     )
     rates = model.head.facts[2:]
     assert rates[3] == pytest.approx(1 / 8)

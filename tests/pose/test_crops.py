@@ -49,9 +49,7 @@ def test_the_box_is_centred_and_padded_and_keeps_its_aspect():
 
 def test_scale_above_one_makes_the_person_smaller():
     box = (0, 0, 100, 200)
-    assert zoom_of(crop_transform(box, SIZE, scale=2.0)) == pytest.approx(
-        zoom_of(crop_transform(box, SIZE)) / 2
-    )
+    assert zoom_of(crop_transform(box, SIZE, scale=2.0)) == pytest.approx(zoom_of(crop_transform(box, SIZE)) / 2)
 
 
 def test_a_positive_turn_is_counter_clockwise_as_seen():

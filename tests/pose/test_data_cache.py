@@ -100,11 +100,7 @@ def test_a_picture_overwritten_in_place_is_decoded_again_whatever_its_size_and_t
     path.write_bytes(second.ljust(length, b"\0"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = path.stat()
-    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (
-        before.st_ino,
-        before.st_size,
-        before.st_mtime_ns,
-    )
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
     assert np.array_equal(store.read(path, Decoder(path)), read_image(path))
 
 

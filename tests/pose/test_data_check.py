@@ -19,9 +19,7 @@ def reported(report):
     return console.export_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "pictures", "people"), [("coco", 4, 12), ("mpii", 5, 5), ("humanart", 3, 4)]
-)
+@pytest.mark.parametrize(("name", "pictures", "people"), [("coco", 4, 12), ("mpii", 5, 5), ("humanart", 3, 4)])
 def test_real_data_are_counted_and_drawn(pose_fixtures, name, pictures, people):
     units = open_data(f"{name}:{pose_fixtures}/{name}", purpose="train", input_size=(256, 192))
     seen = []

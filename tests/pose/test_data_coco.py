@@ -29,9 +29,7 @@ def picture(seed, shape=(90, 120)):
     return cv2.GaussianBlur(noise, (0, 0), 5)
 
 
-def write(
-    root, change=lambda content: None, name="annotations/person_keypoints_train2017.json", **json_options
-):
+def write(root, change=lambda content: None, name="annotations/person_keypoints_train2017.json", **json_options):
     """A small dataset: pictures 1 and 2, the person 7 in the first, changed by `change`."""
     content = {
         "images": [{"id": i, "file_name": f"{i:012d}.png", "width": 120, "height": 90} for i in (1, 2)],
@@ -179,23 +177,8 @@ class TestLeftOut:
     @pytest.mark.parametrize(
         "name",
         [
-            *[
-                "../secret.png",
-                "/etc/hostname",
-                "a\\..\\..\\secret.png",
-                "",
-                "c:x.png",
-                "\ud800.png",
-                "..",
-                "a/..",
-            ],
-            *[
-                "file:///etc/hostname",
-                "/data/local-files/?d=../secret.png",
-                "http://x/%2e%2e/secret.png",
-                "\0.png",
-                3,
-            ],
+            *["../secret.png", "/etc/hostname", "a\\..\\..\\secret.png", "", "c:x.png", "\ud800.png", "..", "a/.."],
+            *["file:///etc/hostname", "/data/local-files/?d=../secret.png", "http://x/%2e%2e/secret.png", "\0.png", 3],
         ],
     )
     def test_no_file_name_leads_out(self, tmp_path, name):
@@ -265,10 +248,7 @@ class TestPictures:
         # an APP1 segment that says "turn by 90 degrees": orientation 6
         exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
         size = (120, 90) if labelled == "stored" else (90, 120)
-        write(
-            tmp_path,
-            lambda c: c["images"][0].update(file_name=path.name, width=size[0], height=size[1]),
-        )
+        write(tmp_path, lambda c: c["images"][0].update(file_name=path.name, width=size[0], height=size[1]))
         path.write_bytes(plain[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + plain[2:])
         result = opened(tmp_path).pictures[0].read()[0]
         expected = image if labelled == "stored" else np.rot90(image, -1)
@@ -312,12 +292,7 @@ class TestJointsOfItsOwn:
     def own(self, content):
         content["categories"] = [
             {"id": 2, "name": "bird"},
-            {
-                "id": 5,
-                "name": "owl",
-                "keypoints": ["beak", "left wing", "right wing"],
-                "skeleton": [[1, 2], [1, 3]],
-            },
+            {"id": 5, "name": "owl", "keypoints": ["beak", "left wing", "right wing"], "skeleton": [[1, 2], [1, 3]]},
         ]
         content["annotations"] = [
             {**ANNOTATION, "category_id": 5, "num_keypoints": 2, "keypoints": [30, 20, 2, 40, 30, 2, 0, 0, 0]}

@@ -18,9 +18,7 @@ def part(skeleton, count=2, start=0, **options):
             rng = np.random.default_rng(seed)
             keypoints = rng.uniform(20, 90, (len(skeleton), 2)).astype(np.float32)
             image = rng.integers(0, 256, (110, 110, 3), np.uint8)
-            return image, (
-                Person(keypoints, np.ones(len(skeleton), bool), np.array([5, 5, 100, 100], np.float32)),
-            )
+            return image, (Person(keypoints, np.ones(len(skeleton), bool), np.array([5, 5, 100, 100], np.float32)),)
 
         return of
 
@@ -40,24 +38,7 @@ def test_units_of_different_skeletons_make_one_batch():
     assert batch.targets["keypoints"].shape == (5, 1, 16, 2)
     seen = batch.targets["visible"][:, 0].numpy()
     assert (seen[2:] == 1).all()
-    assert seen[0].tolist() == [
-        1,
-        1,
-        1,
-        1,
-        1,
-        1,
-        1,
-        1,
-        0,
-        0,
-        1,
-        1,
-        1,
-        1,
-        1,
-        1,
-    ]  # COCO has no neck and no head top
+    assert seen[0].tolist() == [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]  # COCO has no neck and no head top
     assert "c has no labels for upper_neck, head_top" in both.report
 
 
@@ -116,9 +97,7 @@ def test_ids_that_only_together_are_equal_are_refused():
 
 def test_content_and_augmentation_are_told_apart_in_every_part():
     both = PoseUnits.joined(
-        [part(COCO, augment=Augment(flip=1.0)), part(MPII, start=9, augment=Augment(flip=1.0))],
-        ["c", "m"],
-        MPII,
+        [part(COCO, augment=Augment(flip=1.0)), part(MPII, start=9, augment=Augment(flip=1.0))], ["c", "m"], MPII
     )
     assert isinstance(both, CanonicalUnits)
     assert isinstance(both, KnownPictures)

@@ -68,9 +68,7 @@ class TestWhole:
     def test_splits_are_disjoint_and_named_by_file(self, root):
         result = [names(opened(root, split)) for split in SMALL]
         assert [len(f) for f in result] == [4, 5, 3]
-        assert sorted(name for names_of in result for name in names_of) == [
-            f"im{n:05d}.jpg" for n in range(1, 13)
-        ]
+        assert sorted(name for names_of in result for name in names_of) == [f"im{n:05d}.jpg" for n in range(1, 13)]
 
     def test_labels_land_on_their_pictures(self, root):
         labels = make_labels()
@@ -181,9 +179,7 @@ class TestLabels:
         with refused("visibility-invalid", where="joints.mat"):
             opened(root)
 
-    @pytest.mark.parametrize(
-        ("x", "remaining"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)]
-    )
+    @pytest.mark.parametrize(("x", "remaining"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)])
     def test_labels_far_outside_the_picture_are_not_used(self, root, x, remaining):
         labels = make_labels()
         labels[0, 0, 4] = x  # the pictures are 100 pixels wide
@@ -267,8 +263,7 @@ class TestMistakes:
             opened(root)
 
     @pytest.mark.parametrize(
-        "labels",
-        [make_labels()[:13], make_labels().transpose(2, 1, 0), make_labels()[..., 0], np.array(["text"])],
+        "labels", [make_labels()[:13], make_labels().transpose(2, 1, 0), make_labels()[..., 0], np.array(["text"])]
     )
     def test_another_shape_or_kind(self, root, labels):
         save(root, labels)

@@ -125,10 +125,7 @@ class TestLabels:
     def test_missing_and_unknown_keys(self, tmp_path):
         other = {k: v for k, v in ENTRY.items() if k != "center"} | {"centre": [1, 1]}
         units = opened(write(tmp_path, [ENTRY, other]))
-        assert [(p.kind, p.detail) for p in units.problems] == [
-            ("an unknown key", "'centre'"),
-            ("has no center", ""),
-        ]
+        assert [(p.kind, p.detail) for p in units.problems] == [("an unknown key", "'centre'"), ("has no center", "")]
 
     def test_people_of_one_picture_are_one_unit(self, tmp_path):
         root = write(tmp_path, [ENTRY, ENTRY, ENTRY])
@@ -136,9 +133,7 @@ class TestLabels:
 
     def test_hidden_joints_are_not_labelled(self, tmp_path):
         flags = [0, *[1] * 15]
-        (view,) = load(
-            opened(write(tmp_path, [{**ENTRY, "joints": [[-1, -1], *JOINTS[1:]], "joints_vis": flags}]))
-        )
+        (view,) = load(opened(write(tmp_path, [{**ENTRY, "joints": [[-1, -1], *JOINTS[1:]], "joints_vis": flags}])))
         assert view.target["labelled"].tolist() == flags
 
     def test_all_broken_is_refused_with_the_first_reason(self, tmp_path):

@@ -29,9 +29,7 @@ def test_the_plain_view_is_the_rendered_picture_exactly(look):
 
 def test_the_head_length_is_mpiis():
     units = open_synthetic("studio", "val", input_size=SIZE)
-    x0, y0, x1, y1 = (
-        float(v) for v in render_person("studio", scene_seed("studio", "val", 3), size=SIZE).head_box
-    )
+    x0, y0, x1, y1 = (float(v) for v in render_person("studio", scene_seed("studio", "val", 3), size=SIZE).head_box)
     assert units.load(3, rng())[0].target["head_length"] == pytest.approx(0.6 * np.hypot(x1 - x0, y1 - y0))
 
 
@@ -44,9 +42,7 @@ def test_splits_have_their_sizes_and_own_names(split):
 
 @pytest.mark.slow
 def test_splits_share_no_picture():
-    hashes = [
-        open_synthetic("ward", split, input_size=SIZE).content_hashes(i) for split in SPLITS for i in range(4)
-    ]
+    hashes = [open_synthetic("ward", split, input_size=SIZE).content_hashes(i) for split in SPLITS for i in range(4)]
     assert len(set(hashes)) == 4 * len(SPLITS)
 
 

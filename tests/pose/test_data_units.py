@@ -88,14 +88,7 @@ class TestUnits:
     def test_a_crop_is_one_person(self):
         crops, _ = units_of(unit="crop")
         images, _ = units_of()
-        assert [crops.unit_id(i) for i in range(len(crops))] == [
-            "im0#0",
-            "im1#0",
-            "im1#1",
-            "im2#0",
-            "im2#1",
-            "im2#2",
-        ]
+        assert [crops.unit_id(i) for i in range(len(crops))] == ["im0#0", "im1#0", "im1#1", "im2#0", "im2#1", "im2#2"]
         assert all(len(crops.load(i, rng())) == 1 for i in range(len(crops)))
         assert same([crops.load(4, rng())[0]], [images.load(2, rng())[1]])
 
@@ -161,10 +154,7 @@ class TestFiles:
         pixels = {h for i in range(len(units)) for h in units.content_hashes(i)}
         assert (marks == marks_of(pixels | {file_digest(path) for path in paths})).all()
         assert len(marks) == 5
-        assert (
-            protect(merge_units(units, [[i] for i in range(len(units))])).identity.marks.tolist()
-            == marks.tolist()
-        )
+        assert protect(merge_units(units, [[i] for i in range(len(units))])).identity.marks.tolist() == marks.tolist()
 
     def test_files_are_no_part_of_what_units_are(self, tmp_path):
         """The same pixels in another file are a copy."""
@@ -181,15 +171,9 @@ class TestFiles:
         for k, path in enumerate(paths):
             path.write_bytes(b"file %d" % k)
         requests = []
-        monkeypatch.setattr(
-            units_module, "file_digest", lambda path: requests.append(path) or file_digest(path)
-        )
-        units = PoseUnits(
-            [Picture(p.name, 2, Reader(k, 2), path=p) for k, p in enumerate(paths)], input_size=SIZE
-        )
-        first = [
-            protect(one).identity.marks for one in (units, units.subset([0, 1]), units.with_skeleton(MPII))
-        ]
+        monkeypatch.setattr(units_module, "file_digest", lambda path: requests.append(path) or file_digest(path))
+        units = PoseUnits([Picture(p.name, 2, Reader(k, 2), path=p) for k, p in enumerate(paths)], input_size=SIZE)
+        first = [protect(one).identity.marks for one in (units, units.subset([0, 1]), units.with_skeleton(MPII))]
         assert sorted(requests) == paths
         assert all(np.array_equal(first[0], other) for other in first)
 

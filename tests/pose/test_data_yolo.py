@@ -22,9 +22,7 @@ def write(root, yaml="", labels=LINE, train="../train/images"):
         write_image(root / "train" / "images" / f"{name}.png", np.full((50, 100, 3), 90, np.uint8))
     (root / "train" / "labels").mkdir(parents=True)
     (root / "train" / "labels" / "a.txt").write_text(labels)
-    settings = (
-        f"train: {train}\nval: ../valid/images\nnames: ['person']\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\n"
-    )
+    settings = f"train: {train}\nval: ../valid/images\nnames: ['person']\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\n"
     (root / "data.yaml").write_text(settings + yaml)
     return f"yolo:{root}:train"
 
@@ -42,9 +40,7 @@ class TestReading:
 
     def test_two_numbers_a_joint_and_names(self, tmp_path):
         spec = write(tmp_path, "", "0 0.5 0.5 0.4 0.6 0.4 0.3 0 0 0.6 0.3\n")
-        text = (
-            (tmp_path / "data.yaml").read_text().replace("[3, 3]", "[3, 2]").replace("[1, 0, 2]", "[0, 2, 1]")
-        )
+        text = (tmp_path / "data.yaml").read_text().replace("[3, 3]", "[3, 2]").replace("[1, 0, 2]", "[0, 2, 1]")
         (tmp_path / "data.yaml").write_text(text + "kpt_names: {0: [nose, left_ear, right-ear]}\n")
         labels = open_labels(spec)
         assert labels.people[0].flags.tolist() == [2, 0, 2]
@@ -87,10 +83,7 @@ class TestReading:
         [
             ("names: [person]\ntrain: train/images\n", ("kpt-shape-missing", "kpt_shape")),
             ("kpt_shape: [3, 4]\ntrain: train/images\n", ("kpt-shape-invalid", "kpt_shape")),
-            (
-                "kpt_shape: [3, 3]\nflip_idx: [1, 2, 0]\ntrain: train/images\n",
-                ("flip-order-invalid", "3 joints"),
-            ),
+            ("kpt_shape: [3, 3]\nflip_idx: [1, 2, 0]\ntrain: train/images\n", ("flip-order-invalid", "3 joints")),
             ("kpt_shape: [3, 3]\nval: train/images\n", ("split-without-pictures", "train")),
             ("kpt_shape: [3, 3]\ntrain: nowhere\n", ("file-missing",)),
             ("- 1\n", ("data-file-malformed",)),

@@ -139,9 +139,7 @@ def test_of_several_experts_the_first_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("size", "simple", "experts"),
     rest_slow(
-        [("small", True, 1), ("small", False, 1), ("base", True, 1), ("base", False, 1), ("small", True, 6)],
-        0,
-        4,
+        [("small", True, 1), ("small", False, 1), ("base", True, 1), ("base", False, 1), ("small", True, 6)], 0, 4
     ),
 )
 def test_outputs_are_those_of_transformers(tmp_path, size, simple, experts):
@@ -339,10 +337,7 @@ def test_files_that_are_none_of_it(tmp_path, capsys):
         ({n.replace("stage4", "stage5"): t for n, t in tensors.items()}, ("model-unknown",)),
         (other | {"head.final_layer.weight": torch.ones(17, 1, 1, 1)}, ("model-unknown",)),
         ({n: t for n, t in tensors.items() if "stage4.0.branches.0.0" not in n}, ("hrnet-size-unknown",)),
-        (
-            {n: t for n, t in tensors.items() if "final_layer.bias" not in n},
-            ("tensor-missing", "head.joints.bias"),
-        ),
+        ({n: t for n, t in tensors.items() if "final_layer.bias" not in n}, ("tensor-missing", "head.joints.bias")),
     ):
         torch.save({"state_dict": content}, file)
         assert is_elsewhere(file)

@@ -142,17 +142,13 @@ class TestFiles:
 
     @pytest.fixture
     def joints(self, pose_fixtures):
-        return np.array(
-            [e["joints"] for e in json.loads((pose_fixtures / "mpii/test_mpii.json").read_text())]
-        )
+        return np.array([e["joints"] for e in json.loads((pose_fixtures / "mpii/test_mpii.json").read_text())])
 
     def write(self, folder, joints, kind):
         if kind == "mat":
             scipy.io.savemat(folder / "pred.mat", {"preds": joints})
             return folder / "pred.mat"
-        people = (
-            joints.tolist() if kind == "lists" else [{"keypoints": [[*p, 0.5] for p in j]} for j in joints]
-        )
+        people = joints.tolist() if kind == "lists" else [{"keypoints": [[*p, 0.5] for p in j]} for j in joints]
         (folder / "pred.json").write_text(json.dumps(people))
         return folder / "pred.json"
 

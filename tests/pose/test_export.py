@@ -38,9 +38,7 @@ class TestExport:
         path, done = made
         assert (done.path, done.pictures) == (path, 3)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        crops = np.stack(
-            [module._crop(read_image(p), (64, 64)) for p in sorted(pose_fixtures.rglob("*.jpg"))]
-        )
+        crops = np.stack([module._crop(read_image(p), (64, 64)) for p in sorted(pose_fixtures.rglob("*.jpg"))])
         for batch in (crops[:1], crops[:2], crops):
             ours = predict_outputs(model_of(), torch.from_numpy(batch))
             theirs = session.run(["x_logits", "y_logits"], {"images": batch.astype(np.float32)})

@@ -43,9 +43,7 @@ def test_the_face_lies_inside_however_the_person_is_turned(turn):
     circle = head_circle(pose(FRONT, turn=turn), COCO)
     assert inside(circle, there([CHIN, HAIR, *CHEEKS]))
     assert circle[2] < 0.2 * 200  # and not the chest
-    assert inside(
-        head_circle(pose(SIDE, turn=turn), COCO), there([(0.1, 0), (0.08, 0.09), (0.09, -0.09), (0, 0)])
-    )
+    assert inside(head_circle(pose(SIDE, turn=turn), COCO), there([(0.1, 0), (0.08, 0.09), (0.09, -0.09), (0, 0)]))
 
 
 def test_mpii_and_lsp_know_the_head_by_neck_and_top():

@@ -87,9 +87,7 @@ class TestHub:
 
     def test_a_name_with_the_prefix_is_fetched(self, folder, monkeypatch):
         requests = []
-        monkeypatch.setattr(
-            self.hub, "snapshot_download", lambda name, **o: requests.append((name, o)) or str(folder)
-        )
+        monkeypatch.setattr(self.hub, "snapshot_download", lambda name, **o: requests.append((name, o)) or str(folder))
         model = load_model("hf:me/pose")
         assert requests[0][0] == "me/pose"
         assert set(WHOLE) < set(requests[0][1]["allow_patterns"])
@@ -153,9 +151,5 @@ def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more
         assert read(replace(private, kind=kind))["tags"] == ["pose"]
     for claims_nothing in (PrivacyStatement(Kind.NONE, unit="image"), None):
         assert set(read(claims_nothing)) == {"library_name", "pipeline_tag", "tags"}
-    data = (
-        pytest.importorskip("huggingface_hub")
-        .ModelCard(front_matter("pose", private, "dp-sgd") + "# text")
-        .data
-    )
+    data = pytest.importorskip("huggingface_hub").ModelCard(front_matter("pose", private, "dp-sgd") + "# text").data
     assert data.pipeline_tag == "keypoint-detection"

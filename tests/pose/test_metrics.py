@@ -31,8 +31,7 @@ def test_perfect_predictions_score_100_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("distance", "at_half", "at_tenth"),
-    [(1.0, 100, 100), (1.0 + 1e-9, 100, 0), (5.0, 100, 0), (5.0 + 1e-9, 0, 0)],
+    ("distance", "at_half", "at_tenth"), [(1.0, 100, 100), (1.0 + 1e-9, 100, 0), (5.0, 100, 0), (5.0 + 1e-9, 0, 0)]
 )
 def test_the_threshold_itself_is_found(distance, at_half, at_tenth):
     columns = scored(*people(2, distance)).columns()

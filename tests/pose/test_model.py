@@ -50,12 +50,7 @@ def parameters(module: nn.Module) -> int:
 
 def test_defaults_are_the_papers_and_nanos():
     config = PoseConfig()
-    assert (config.preset, config.input_size, config.split_ratio, config.sigma) == (
-        "5m",
-        (256, 192),
-        2.0,
-        6.0,
-    )
+    assert (config.preset, config.input_size, config.split_ratio, config.sigma) == ("5m", (256, 192), 2.0, 6.0)
     nano = PoseConfig("nano")
     assert (nano.input_size, nano.sigma, nano.joints) == ((128, 96), 3.0, 16)
     # the same smoothing in pixels, whatever the bins
@@ -246,9 +241,7 @@ def test_group_norm_stands_where_batchnorm_stood():
         return sum(isinstance(layer, kind) for layer in model.modules())
 
     assert count(small("group"), nn.GroupNorm) == count(small("batch"), nn.BatchNorm2d) > 10
-    assert all(
-        m.num_channels == 8 * m.num_groups for m in small("group").modules() if isinstance(m, nn.GroupNorm)
-    )
+    assert all(m.num_channels == 8 * m.num_groups for m in small("group").modules() if isinstance(m, nn.GroupNorm))
     for preset in ("5m", "11m", "21m"):
         backbone, _, _ = tinyvit.build_backbone(preset, (256, 192), "group", stride=32)
         assert count(backbone, nn.GroupNorm) == 27
@@ -316,9 +309,7 @@ def test_frozen_first_layers_have_no_backward():
     apply_strategy(model, "finetune")
     carries = {}
     for stage, layer in enumerate(model.backbone.stages):
-        layer.register_forward_hook(
-            lambda _m, _i, out, stage=stage: carries.update({stage: out.requires_grad})
-        )
+        layer.register_forward_hook(lambda _m, _i, out, stage=stage: carries.update({stage: out.requires_grad}))
     model(pictures(1))
     assert carries == {0: False, 1: True, 2: True, 3: True}
 
@@ -390,9 +381,7 @@ def _damage(path, how):
     elif how == "shape":
         path.write_bytes(safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(7)}))
     elif how == "type":
-        path.write_bytes(
-            safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(96, dtype=torch.int32)})
-        )
+        path.write_bytes(safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(96, dtype=torch.int32)}))
     elif how == "extra":
         path.write_bytes(safetensors.torch.save({**tensors, "teeth": torch.zeros(1)}))
     elif how == "missing":

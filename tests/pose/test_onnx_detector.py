@@ -58,9 +58,7 @@ class TestYolox:
     def test_a_grid_with_a_fourth_stride(self, tmp_path):
         values = np.zeros((1, grid_cells((128, 64), (8, 16, 32, 64)), 6), np.float32)
         values[0, -1] = [0.5, 0.5, 0, 0, 1, 1]
-        _, (box,), _ = boxes_in(
-            file(tmp_path / "d.onnx", {"o": values}, (128, 64)), np.zeros((128, 64, 3), np.uint8)
-        )
+        _, (box,), _ = boxes_in(file(tmp_path / "d.onnx", {"o": values}, (128, 64)), np.zeros((128, 64, 3), np.uint8))
         assert box == [0, 64, 64, 128]
 
 
@@ -218,10 +216,7 @@ class TestFit:
 class TestRefused:
     def test_outputs_that_are_not_known_are_named_with_the_kinds(self, tmp_path):
         # RT-DETR's: boxes and logits, which are no shares
-        outputs = {
-            "pred_boxes": np.full((1, 300, 4), 0.5, np.float32),
-            "logits": np.full((1, 300, 80), -3, np.float32),
-        }
+        outputs = {"pred_boxes": np.full((1, 300, 4), 0.5, np.float32), "logits": np.full((1, 300, 80), -3, np.float32)}
         with refused("detector-kind-differs") as message:
             OnnxDetector(file(tmp_path / "d.onnx", outputs))
         for word in ("pred_boxes (1, 300, 4)", "logits (1, 300, 80)", *KINDS, "--detector-kind"):
@@ -281,8 +276,7 @@ class TestRefused:
 
 def test_nonsense_and_what_lies_outside_is_left_out(tmp_path):
     boxes = np.array(
-        [[[np.nan, 0, 9, 9, 0.9], [70, 0, 90, 9, 0.9], [10, 10, 10, 20, 0.9], [-9, -9, 32, 16, 1.5]]],
-        np.float32,
+        [[[np.nan, 0, 9, 9, 0.9], [70, 0, 90, 9, 0.9], [10, 10, 10, 20, 0.9], [-9, -9, 32, 16, 1.5]]], np.float32
     )
     outputs = {"dets": boxes, "labels": np.zeros((1, 4), np.int64)}
     _, corners, scores = boxes_in(file(tmp_path / "d.onnx", outputs))

@@ -6,14 +6,7 @@ import torch
 
 from dpose.media.drawing import draw_skeleton
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import (
-    Pose,
-    for_prediction,
-    predict_frames,
-    predict_image,
-    predict_outputs,
-    to_supervision,
-)
+from dpose.pose.predict import Pose, for_prediction, predict_frames, predict_image, predict_outputs, to_supervision
 from dpose.pose.skeletons import MPII
 
 SIZE = (64, 48)
@@ -152,21 +145,14 @@ def test_a_copy_for_prediction_predicts_the_same(preset):
             torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
             torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
     crops = torch.randint(0, 256, (3, 3, 128, 96), dtype=torch.uint8)
-    for ours, theirs in zip(
-        predict_outputs(for_prediction(model), crops), predict_outputs(model, crops), strict=True
-    ):
+    for ours, theirs in zip(predict_outputs(for_prediction(model), crops), predict_outputs(model, crops), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
     assert model.training
 
 
 @pytest.mark.parametrize(
     "image",
-    [
-        np.zeros((8, 8), np.uint8),
-        np.zeros((8, 8, 4), np.uint8),
-        np.zeros((8, 8, 3)),
-        np.zeros((0, 8, 3), np.uint8),
-    ],
+    [np.zeros((8, 8), np.uint8), np.zeros((8, 8, 4), np.uint8), np.zeros((8, 8, 3)), np.zeros((0, 8, 3), np.uint8)],
 )
 def test_what_is_no_picture_is_refused(image):
     with pytest.raises(ValueError, match="uint8"):

@@ -48,9 +48,7 @@ def reference_loss(x_logits, y_logits, keypoints, visible):
                 continue
             for axis, scores in enumerate((x_logits[v, j], y_logits[v, j])):
                 centre = round(float(keypoints[v, j, axis]) * K)
-                label = np.array(
-                    [math.exp(-((b - centre) ** 2) / (2 * SIGMA**2)) for b in range(len(scores))]
-                )
+                label = np.array([math.exp(-((b - centre) ** 2) / (2 * SIGMA**2)) for b in range(len(scores))])
                 label /= label.sum()
                 log_model = scores - np.log(np.exp(scores).sum())
                 views[v] += sum(p * (math.log(p) - q) for p, q in zip(label, log_model, strict=True) if p > 0)
@@ -74,15 +72,7 @@ def test_labels_are_gaussians_of_sum_one_around_the_rounded_centre():
 @pytest.mark.parametrize(
     ("bin_", "counts"),
     # +- 3 sigma is 9 bins: the window of bin -9 ends at bin 0, that of bin -10 outside
-    [
-        (-10, False),
-        (-9, True),
-        (0, True),
-        ("last", True),
-        ("last+9", True),
-        ("last+10", False),
-        (1e30, False),
-    ],
+    [(-10, False), (-9, True), (0, True), ("last", True), ("last+9", True), ("last+10", False), (1e30, False)],
 )
 def test_a_joint_whose_whole_window_is_outside_does_not_count(axis, bin_, counts):
     if isinstance(bin_, str):
@@ -139,9 +129,7 @@ def test_joints_add_up_whatever_is_visible():
     # divided by J, not by what is visible: the losses of the joints one by one sum to the loss of all
     keypoints, _ = people(2)
     x_logits, y_logits = logits(2)
-    alone = sum(
-        simcc_loss(x_logits, y_logits, keypoints, torch.eye(16)[j].expand(2, 16), K, SIGMA) for j in range(16)
-    )
+    alone = sum(simcc_loss(x_logits, y_logits, keypoints, torch.eye(16)[j].expand(2, 16), K, SIGMA) for j in range(16))
     together = simcc_loss(x_logits, y_logits, keypoints, torch.ones(2, 16), K, SIGMA)
     torch.testing.assert_close(alone, together, rtol=1e-12, atol=0)
 

@@ -102,12 +102,7 @@ def test_a_derived_joint_has_its_lower_parents_score():
 def test_a_predicted_head_lies_along_the_line_of_the_ears():
     names = BLAZEPOSE.joints
     points = np.zeros((33, 2))
-    for name, place in (
-        ("l_shoulder", (10, 0)),
-        ("r_shoulder", (-10, 0)),
-        ("l_ear", (3, -20)),
-        ("r_ear", (1, -20)),
-    ):
+    for name, place in (("l_shoulder", (10, 0)), ("r_shoulder", (-10, 0)), ("l_ear", (3, -20)), ("r_ear", (1, -20))):
         points[names.index(name)] = place
     way = joint_map(BLAZEPOSE, LSP, predicted=True)
     assert way.missing == ()

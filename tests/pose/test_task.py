@@ -202,9 +202,7 @@ def test_the_metric_decodes_logits():
     metric = PoseTask().metric()
     metric.update((x, y), targets)
     assert metric.compute().to_dict()["columns"]["Mean"] == 100
-    metric.update(
-        (x.roll(24, -1), y), targets
-    )  # 12 pixels off, more than half a head; those at the edge further
+    metric.update((x.roll(24, -1), y), targets)  # 12 pixels off, more than half a head; those at the edge further
     assert metric.compute().to_dict()["columns"]["Mean"] == 50
 
 

@@ -59,9 +59,7 @@ def test_whole_ones(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("preset", "stride"), [("nano", 16), ("5m", 16), ("5m", 32), ("11m", 32), ("21m", 16)]
-)
+@pytest.mark.parametrize(("preset", "stride"), [("nano", 16), ("5m", 16), ("5m", 32), ("11m", 32), ("21m", 16)])
 def test_every_tinyvit(preset, stride):
     check_family(preset, (64, 64), stride)
 
@@ -78,11 +76,7 @@ def test_group_norm_from_scratch(name):
 
 def test_the_last_layers_that_step_make_no_step():
     lite0 = PoseConfig("lite0")
-    assert (lite0.stride, lite0.input_size, lite0.backbone.map_size(lite0.input_size)) == (
-        16,
-        (128, 96),
-        (8, 6),
-    )
+    assert (lite0.stride, lite0.input_size, lite0.backbone.map_size(lite0.input_size)) == (16, (128, 96), (8, 6))
     for preset, stride, size in (
         ("timm:test_resnet", 32, (256, 192)),
         ("timm:test_resnet", 8, (64, 48)),
@@ -221,10 +215,7 @@ def test_only_what_one_batchnorm_alone_reads_is_folded(norm):
 
 
 def test_a_batchnorm_that_nothing_can_stand_for():
-    for net in (
-        nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False)),
-        nn.BatchNorm1d(4),
-    ):
+    for net in (nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False)), nn.BatchNorm1d(4)):
         with refused("norm-not-replaceable"):
             replace_batch_norms(nn.Sequential(net), "folded", lambda: None)
 
@@ -249,10 +240,7 @@ class Mixing(nn.Module):
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (
-            lambda: nn.InstanceNorm2d(4, track_running_stats=True),
-            ("model-stores-state", "layer.running_mean"),
-        ),
+        (lambda: nn.InstanceNorm2d(4, track_running_stats=True), ("model-stores-state", "layer.running_mean")),
         (
             lambda: nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 4, 1)),
             ("model-stores-state", "layer.parametrizations"),

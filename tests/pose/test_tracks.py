@@ -35,8 +35,7 @@ def test_two_who_walk_keep_their_numbers_in_whatever_order_they_come():
 def test_who_walks_past_another_is_not_exchanged():
     # they meet at x = 155 between frames and stand in one place for a moment
     frames = [
-        [person(10 + 10 * k, noise=1.5, seed=k), person(300 - 10 * k, 52, noise=1.5, seed=k + 50)]
-        for k in range(30)
+        [person(10 + 10 * k, noise=1.5, seed=k), person(300 - 10 * k, 52, noise=1.5, seed=k + 50)] for k in range(30)
     ]
     assert all(result == [1, 2] for result in numbers(frames))
 

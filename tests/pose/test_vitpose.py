@@ -216,9 +216,7 @@ def test_strategies_by_rule():
     assert not {"backbone.pos_embed", "backbone.patch_embed.weight"} & set(tuned)
     assert "head.joints.weight" in tuned
     light = apply_strategy(model, "light")
-    assert all(
-        name.endswith(".bias") or "norm" in name or "joints" in name or "patch" in name for name in light
-    )
+    assert all(name.endswith(".bias") or "norm" in name or "joints" in name or "patch" in name for name in light)
     hrnet = fold_batchnorm(narrow_hrnet())
     tuned = apply_strategy(hrnet, "finetune")
     assert {name.split(".")[1] for name in tuned} == {"transition3", "stage4", "joints"}
@@ -247,14 +245,7 @@ def test_a_private_run_of_two_steps_from_first_weights(tmp_path, monkeypatch, ca
     save_model(tiny(skeleton="coco"), tmp_path / "first")
     message = ["--epsilon", "8", "--delta", "1e-3", "--batch-size", "8", "--epochs", "1", "--set", "seed=3"]
     run = str(tmp_path / "run")
-    first = [
-        "--init",
-        str(tmp_path / "first"),
-        "--data",
-        "synthetic:ward",
-        "--set",
-        "data.validation_data=none",
-    ]
+    first = ["--init", str(tmp_path / "first"), "--data", "synthetic:ward", "--set", "data.validation_data=none"]
     assert main(["train", *first, *message, "--out", run]) == 0, capsys.readouterr().err
     assert main(["verify", run]) == 0
     assert "2 reserved steps" in capsys.readouterr().out

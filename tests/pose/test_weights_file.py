@@ -166,10 +166,7 @@ def classified(model, picture):
     rows, columns = picture.shape[:2]
     side = min(rows, columns)
     top, left = (rows - side) // 2, (columns - side) // 2
-    x = (
-        torch.from_numpy(picture[top : top + side, left : left + side].copy()).permute(2, 0, 1)[None].float()
-        / 255
-    )
+    x = torch.from_numpy(picture[top : top + side, left : left + side].copy()).permute(2, 0, 1)[None].float() / 255
     x = torch.nn.functional.interpolate(x, (224, 224), mode="bilinear", antialias=True, align_corners=False)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     with torch.no_grad():

@@ -11,14 +11,7 @@ import torch
 from dpose.media.images import read_image, write_image
 from dpose.pose.data import open_labels
 from dpose.pose.data.pictures import Person, Picture
-from dpose.pose.evaluate import (
-    finder_of,
-    keypoint_ap,
-    label_boxes,
-    nearest,
-    whole_picture_ap,
-    whole_picture_pckh,
-)
+from dpose.pose.evaluate import finder_of, keypoint_ap, label_boxes, nearest, whole_picture_ap, whole_picture_pckh
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, predict_image
@@ -41,8 +34,7 @@ def labelled(*places, head=10.0, hidden=()):
     """A picture of figures at some places."""
     visible = np.array([joint not in hidden for joint in range(len(MPII))])
     people = tuple(
-        Person((TRUE + place).astype(np.float32), visible, np.array([0, 0, 1, 1], np.float32), head)
-        for place in places
+        Person((TRUE + place).astype(np.float32), visible, np.array([0, 0, 1, 1], np.float32), head) for place in places
     )
     return Picture("a", len(people), lambda: (GREY, people))
 

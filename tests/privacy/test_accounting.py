@@ -180,9 +180,7 @@ def test_a_hopeless_epsilon_is_infinite_and_quick(relation):
 
 
 @pytest.mark.parametrize(("accountant", "relation"), PAIRS)
-@pytest.mark.parametrize(
-    ("target", "q", "steps"), [(0.8, 1024 / 22146, 541), (1.0, 0.05, 200), (0.5, 1.0, 20)]
-)
+@pytest.mark.parametrize(("target", "q", "steps"), [(0.8, 1024 / 22146, 541), (1.0, 0.05, 200), (0.5, 1.0, 20)])
 def test_calibrated_noise_meets_the_budget_and_wastes_little(accountant, relation, target, q, steps):
     sigma = noise_multiplier(target, 4e-5, q, steps, relation, accountant)
     spent = epsilon([SampledGaussian(q, sigma, steps, 1.0)], 4e-5, relation, accountant)
@@ -334,8 +332,7 @@ def test_events_survive_json_exactly():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"q": 0.5}, {"q": "half"}, {"q": "1e999"}, {"steps": "3"}, {"sigma": "nan"}, {"type": 3}, {"extra": 1}],
+    "change", [{"q": 0.5}, {"q": "half"}, {"q": "1e999"}, {"steps": "3"}, {"sigma": "nan"}, {"type": 3}, {"extra": 1}]
 )
 def test_broken_events_are_refused(change):
     good = SampledGaussian(0.5, 1.0, 3, 1.0).to_dict()

@@ -8,14 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from dpose.privacy.accounting import COARSE, epsilon
-from dpose.privacy.attackers import (
-    FALSE_ALARMS,
-    AttackerBound,
-    RateBound,
-    bound_attackers,
-    loss_grid,
-    true_positives,
-)
+from dpose.privacy.attackers import FALSE_ALARMS, AttackerBound, RateBound, bound_attackers, loss_grid, true_positives
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.gaussian import gaussian_delta
 from dpose.privacy.neighbours import Relation
@@ -114,9 +107,7 @@ def test_one_that_was_made_prettier_is_refused(change):
     true = bound_attackers([SAMPLED], Relation.ZERO_OUT, DELTA)
     true.check(true, 1e-6)
     with refused("attacker-bound-too-small"):
-        replace(true, **change).check(
-            replace(true, tpr_bound=bounds(*((r, 0.9) for r in FALSE_ALARMS))), 1e-6
-        )
+        replace(true, **change).check(replace(true, tpr_bound=bounds(*((r, 0.9) for r in FALSE_ALARMS))), 1e-6)
 
 
 def test_what_protects_nobody_has_none():

@@ -34,11 +34,7 @@ POISSON = SampledGaussian(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 
 
 def statement(**changes) -> PrivacyStatement:
-    fields = {
-        "events": (LAPLACE,),
-        "release": {"mechanism": "pixelization"},
-        "artefact_sha256": "ab" * 32,
-    }
+    fields = {"events": (LAPLACE,), "release": {"mechanism": "pixelization"}, "artefact_sha256": "ab" * 32}
     return of_a_picture(**{**fields, **changes})
 
 
@@ -49,20 +45,13 @@ def test_fractions_survive_as_text(value):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (Fraction(2), "2"),
-        (Fraction(1, 2), "0.5"),
-        (Fraction(-3, 40), "-0.075"),
-        (Fraction(4080, 7), "4080/7"),
-    ],
+    [(Fraction(2), "2"), (Fraction(1, 2), "0.5"), (Fraction(-3, 40), "-0.075"), (Fraction(4080, 7), "4080/7")],
 )
 def test_fractions_read_well(value, text):
     assert exact_text(value) == text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "nan", "inf", "1/0", "0x10", "1e9999", " 1", "1_000", "9" * 401, 2, None]
-)
+@pytest.mark.parametrize("text", ["", "nan", "inf", "1/0", "0x10", "1e9999", " 1", "1_000", "9" * 401, 2, None])
 def test_other_texts_are_refused(text):
     with refused(("fraction-divides-by-zero", "fraction-malformed")):
         parse_exact(text, "x")
@@ -91,8 +80,7 @@ def test_equal_events_are_one_of_more_steps_and_no_others_are():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "area", "k"),
-    [(1, 0, 1), (4, 0, 1), (5, 0, 2), (8, 0, 2), (9, 0, 3), (9, 7, 2), (9, 8, 2), (9, 100, 3)],
+    ("wanted", "area", "k"), [(1, 0, 1), (4, 0, 1), (5, 0, 2), (8, 0, 2), (9, 0, 3), (9, 7, 2), (9, 8, 2), (9, 100, 3)]
 )
 def test_more_pixels_are_as_many_neighbours_one_after_the_other(wanted, area, k):
     """Of a mechanism bounded for 4 pixels; a picture has no more of them than its area."""
@@ -326,12 +314,7 @@ class TestStatement:
         assert FLOATING_POINT_CAVEAT not in statement().caveats
         unit = Neighbours("image", Relation.REPLACE)
         mixed = statement(
-            accountant=Accountant.PLD,
-            events=(POISSON,),
-            delta=1e-5,
-            epsilon=9.0,
-            unit="image",
-            neighbours=unit,
+            accountant=Accountant.PLD, events=(POISSON,), delta=1e-5, epsilon=9.0, unit="image", neighbours=unit
         )
         assert FLOATING_POINT_CAVEAT in mixed.caveats
 
@@ -343,18 +326,9 @@ class TestStatement:
     @pytest.mark.parametrize(
         ("edit", "word"),
         [
-            (
-                {"scale": "0"},
-                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
-            ),
-            (
-                {"scale": "1/0"},
-                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
-            ),
-            (
-                {"scale": 2040},
-                (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale"),
-            ),
+            ({"scale": "0"}, (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale")),
+            ({"scale": "1/0"}, (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale")),
+            ({"scale": 2040}, (("fraction-divides-by-zero", "fraction-malformed", "fraction-not-positive"), "scale")),
             ({"steps": 0}, ("steps-not-positive",)),
             ({"type": "discrete-uniform"}, ("event-type-unknown",)),
             ({"extra": "1"}, ("field-names-wrong",)),
@@ -376,8 +350,7 @@ class TestStatement:
             PrivacyStatement.from_json(json.dumps(content))
 
     @pytest.mark.parametrize(
-        ("scope", "words"),
-        [("picture", "of the picture"), ("clip", "over all its frames"), ("frame", "every frame")],
+        ("scope", "words"), [("picture", "of the picture"), ("clip", "over all its frames"), ("frame", "every frame")]
     )
     def test_the_paragraph_says_what_may_differ(self, scope, words):
         text = statement(neighbours=Neighbours.of_pixels(16, scope)).paragraph()

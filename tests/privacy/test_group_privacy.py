@@ -40,9 +40,7 @@ def test_one_step_is_the_mixture_of_dp_accounting(q, sigma, k):
     )
     ours = _losses(SampledGaussian(q, sigma, 1, 1.0), k, 0.05)
     for at in (0.1, 1.0, 2.5):
-        assert ours.get_delta_for_epsilon(at) == pytest.approx(
-            theirs.get_delta_for_epsilon(at), rel=1e-4, abs=1e-12
-        )
+        assert ours.get_delta_for_epsilon(at) == pytest.approx(theirs.get_delta_for_epsilon(at), rel=1e-4, abs=1e-12)
 
 
 def test_no_vectors_of_two_units_exceed_it():

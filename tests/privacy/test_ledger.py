@@ -130,10 +130,7 @@ def test_a_writer_counts_no_step_for_lines_that_take_none(tmp_path, state):
         ledger.query(QUERY.to_dict())
         ledger.seal(Seal({}, {}))
         ledger.resume("other-key", 0)
-        assert {entry.type for entry in ledger.entries} == set(EntryType) - {
-            EntryType.RESERVE,
-            EntryType.COMMIT,
-        }
+        assert {entry.type for entry in ledger.entries} == set(EntryType) - {EntryType.RESERVE, EntryType.COMMIT}
         assert {(entry.first_step, entry.steps) for entry in ledger.entries} == {(0, 0)}
 
 
@@ -236,9 +233,7 @@ def test_a_rewritten_chain_is_refused_by_either_head(run, state):
     entries = read_ledger(run / "ledger.jsonl")
     forged, prev = [], "0" * 64
     for entry in entries[:5]:
-        forged.append(
-            replace(entry, prev=prev).sealed() if entry.seq else replace(entry, key_id="x").sealed()
-        )
+        forged.append(replace(entry, prev=prev).sealed() if entry.seq else replace(entry, key_id="x").sealed())
         prev = forged[-1].sha256
     (run / "ledger.jsonl").write_bytes(b"".join(entry.line() for entry in forged))
     read_ledger(run / "ledger.jsonl")
@@ -300,11 +295,7 @@ def test_queries_must_stand_in_both_word_for_word(run, state):
     with refused("statement-queries-differ", where="1 queries"):
         verify_run(run, state)
     before = said(run)
-    for other in (
-        replace(QUERY, what="a mean"),
-        replace(QUERY, covered=True),
-        replace(QUERY, cost="nothing"),
-    ):
+    for other in (replace(QUERY, what="a mean"), replace(QUERY, covered=True), replace(QUERY, cost="nothing")):
         sealed_again(run, before.with_query(other), state=state)
         with refused("statement-queries-differ", where="1"):
             verify_run(run, state)

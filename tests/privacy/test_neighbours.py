@@ -54,9 +54,7 @@ class TestParse:
     def test_the_account(self, word, found):
         assert Neighbours.parse(word, ACCOUNT_FORMS) == found
 
-    @pytest.mark.parametrize(
-        "value", ["pixels", "pixels:x", "16.5", 16.5, True, "", "image", "pixels:1/clip"]
-    )
+    @pytest.mark.parametrize("value", ["pixels", "pixels:x", "16.5", 16.5, True, "", "image", "pixels:1/clip"])
     @pytest.mark.parametrize("forms", [CELL_FORMS, RELEASE_FORMS])
     def test_what_names_nothing_that_a_release_hides(self, value, forms):
         with refused("neighbours-malformed", where="neighbours"):
@@ -71,9 +69,7 @@ class TestParse:
         with refused("neighbours-not-pixels"):
             Neighbours.parse(Neighbours.of_pixels(4, ONE_FRAME), CELL_FORMS)
 
-    @pytest.mark.parametrize(
-        "word", ["pictures", "image:again", "pixels:16/frame", "box:9x5/frames:3", "clip"]
-    )
+    @pytest.mark.parametrize("word", ["pictures", "image:again", "pixels:16/frame", "box:9x5/frames:3", "clip"])
     def test_what_the_account_cannot_be_asked(self, word):
         with refused("neighbours-unknown", where="--unit"):
             Neighbours.parse(word, ACCOUNT_FORMS, "--unit")
@@ -159,10 +155,7 @@ class TestFields:
 
     def test_who_is_replaced_and_who_shares(self):
         assert [n.replaces for n in (Neighbours("image"), Neighbours.of_pixels(1))] == [False, True]
-        assert {u for u in Unit if u not in (Unit.PIXEL, Unit.STAY) and Neighbours(u).together} == {
-            "video",
-            "subject",
-        }
+        assert {u for u in Unit if u not in (Unit.PIXEL, Unit.STAY) and Neighbours(u).together} == {"video", "subject"}
         assert not Neighbours.of_pixels(1).together
         assert (Neighbours("image").of_units, Neighbours.of_pixels(1).of_units) == (True, False)
 
@@ -192,9 +185,7 @@ class TestWords:
 
     def test_how_one_becomes_the_other(self):
         assert Neighbours("image", Relation.ADD_REMOVE).change() == "any one image were added or left out"
-        assert (
-            Neighbours("image", Relation.REPLACE, 3).change() == "any 3 of them were exchanged for any other"
-        )
+        assert Neighbours("image", Relation.REPLACE, 3).change() == "any 3 of them were exchanged for any other"
         beyond = Neighbours("image", Relation.REPLACE, scope=BEYOND)
         assert beyond.change().endswith("any other with the same public view and labels")
         assert "contributed nothing but its public view" in Neighbours("image", scope=BEYOND).change()
@@ -248,11 +239,7 @@ class TestResolved:
     def test_several_together(self):
         assert Neighbours("image", Relation.REPLACE).scaled(3) == Neighbours("image", Relation.REPLACE, 3)
         assert Neighbours.of_pixels(16, "frame").scaled(10) == Neighbours.of_pixels(160, "frame")
-        for near, k in (
-            (Neighbours.of_box(9, 5, 3), 2),
-            (Neighbours.of_pixels(None), 2),
-            (Neighbours("image"), 0),
-        ):
+        for near, k in ((Neighbours.of_box(9, 5, 3), 2), (Neighbours.of_pixels(None), 2), (Neighbours("image"), 0)):
             with pytest.raises(ValueError, match="several times"):
                 near.scaled(k)
 
@@ -263,10 +250,7 @@ class TestJson:
         [
             (Neighbours("video", Relation.REPLACE), {"relation": "replace", "m": 1, "scope": "unit"}),
             (Neighbours.of_pixels(16, "frame"), {"relation": "replace", "m": 16, "scope": "frame"}),
-            (
-                Neighbours.of_box(9, 5, 3),
-                {"relation": "replace", "m": 135, "scope": "box", "box": [9, 5], "frames": 3},
-            ),
+            (Neighbours.of_box(9, 5, 3), {"relation": "replace", "m": 135, "scope": "box", "box": [9, 5], "frames": 3}),
         ],
     )
     def test_it_reads_back(self, near, told):

@@ -88,21 +88,15 @@ def test_same_key_same_stream():
 
 def test_purposes_steps_and_contexts_have_streams_of_their_own():
     source = noise()
-    drawn = [
-        source.stream(p, step, c).bytes(32) for p in Purpose for step in range(4) for c in (b"", b"a", b"b")
-    ]
+    drawn = [source.stream(p, step, c).bytes(32) for p in Purpose for step in range(4) for c in (b"", b"a", b"b")]
     assert len(set(drawn)) == len(drawn)
 
 
 def test_derivation_is_unambiguous():
     # without lengths in front, a context could imitate a step or another context
     source = noise()
-    assert source.stream(Purpose.AUGMENT, 0, bytes(8)).bytes(16) != source.stream(
-        Purpose.AUGMENT, 0, b""
-    ).bytes(16)
-    assert source.stream(Purpose.AUGMENT, 1, b"\0").bytes(16) != source.stream(
-        Purpose.AUGMENT, 256, b""
-    ).bytes(16)
+    assert source.stream(Purpose.AUGMENT, 0, bytes(8)).bytes(16) != source.stream(Purpose.AUGMENT, 0, b"").bytes(16)
+    assert source.stream(Purpose.AUGMENT, 1, b"\0").bytes(16) != source.stream(Purpose.AUGMENT, 256, b"").bytes(16)
 
 
 def test_keys_and_streams_are_derived_as_they_were():
@@ -126,9 +120,7 @@ def test_keys_and_streams_are_derived_as_they_were():
         wanted = keystream(blake(encoded, 32, b"dpose/stream/1", secret), 4)
         assert noise(7).stream(*asked).bytes(64) == wanted
         words = noise(7).stream(*asked).uint64((4, 2))
-        assert words.ravel().tolist() == [
-            int.from_bytes(wanted[k : k + 8], "little") for k in range(0, 64, 8)
-        ]
+        assert words.ravel().tolist() == [int.from_bytes(wanted[k : k + 8], "little") for k in range(0, 64, 8)]
     generator = noise(7).stream(Purpose.AUGMENT).generator()
     words = noise(7).stream(Purpose.AUGMENT).uint64(2)
     assert generator.integers(1 << 62) == np.random.Generator(np.random.Philox(key=words)).integers(1 << 62)
@@ -269,9 +261,7 @@ def test_exact_noise_is_whole_multiples_of_the_step():
     noisy = add_gaussian({"w": value}, 3.7 * step, noise().stream(Purpose.NOISE), step)["w"]
     added = (noisy - value) / step
     assert torch.equal(added, added.round())
-    assert torch.equal(
-        added.long(), torch.from_numpy(rounded_gaussian(3.7, 10_000, noise().stream(Purpose.NOISE)))
-    )
+    assert torch.equal(added.long(), torch.from_numpy(rounded_gaussian(3.7, 10_000, noise().stream(Purpose.NOISE))))
     # far beyond 2^24 steps, where a float32 would have lost them
     far = torch.tensor([2.0**50 + 1, -(2.0**50) - 1], dtype=torch.float64)
     noisy = add_gaussian({"w": far}, 2.0, noise().stream(Purpose.NOISE), 1.0)["w"] - far
@@ -363,9 +353,7 @@ def test_all_that_is_drawn_is_of_one_stream_in_order(count):
     """Noise goes on where the bits stopped: so many words are used up, and the next draw is another."""
     stream = noise(13).stream(Purpose.NOISE)
     stream.gaussian(count)
-    used = sum(
-        2 * ((min(2 * PAIRS_AT_ONCE, count - start) + 1) // 2) for start in range(0, count, 2 * PAIRS_AT_ONCE)
-    )
+    used = sum(2 * ((min(2 * PAIRS_AT_ONCE, count - start) + 1) // 2) for start in range(0, count, 2 * PAIRS_AT_ONCE))
     whole = noise(13).stream(Purpose.NOISE)
     whole.bytes(8 * used)
     assert stream.bytes(16) == whole.bytes(16)

@@ -14,12 +14,7 @@ from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.noised_query import (
-    NoisedQuery,
-    noised_sums,
-    ratio_of,
-    tail,
-)
+from dpose.privacy.noised_query import NoisedQuery, noised_sums, ratio_of, tail
 from refusals import refused
 from tiers import rest_slow
 
@@ -126,9 +121,7 @@ def test_laplace_noise_costs_exactly_epsilon(query, epsilon, monkeypatch):
     for units, other in pairs(query, sizes=(1,)):
         first, second = exact(query, units), exact(query, other)
         for output in itertools.product(*({a, b, a + 1, b - 1} for a, b in zip(first, second, strict=True))):
-            exponents = [
-                sum(abs(y - s) for y, s in zip(output, sums, strict=True)) for sums in (first, second)
-            ]
+            exponents = [sum(abs(y - s) for y, s in zip(output, sums, strict=True)) for sums in (first, second)]
             worst = max(worst, Fraction(exponents[1] - exponents[0]) / event.scale)
     assert worst == epsilon
     units = possible(query)
@@ -241,8 +234,7 @@ def test_the_event_is_one_release_for_the_querys_own_sensitivity(query, delta):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"),
-    [(Fraction(0), None), (Fraction(-1), None), (Fraction(1, 10**15), None), (Fraction(1), 2.0)],
+    ("epsilon", "delta"), [(Fraction(0), None), (Fraction(-1), None), (Fraction(1, 10**15), None), (Fraction(1), 2.0)]
 )
 def test_a_price_that_cannot_be_is_refused(epsilon, delta):
     with refused(("delta-out-of-range", "epsilon-not-positive", "epsilon-too-small")):
@@ -275,9 +267,7 @@ CASES = [
 def test_the_interval_holds_the_score_without_noise(query):
     rng, count, times = np.random.default_rng(2), 120, 250
     found = rng.integers(0, 5, count)
-    values = (
-        rng.random(count) if query.joints is None else np.stack([found, rng.integers(0, 2, count)], axis=1)
-    )
+    values = rng.random(count) if query.joints is None else np.stack([found, rng.integers(0, 2, count)], axis=1)
     truth = values.mean() if query.joints is None else values[:, 0].sum() / values.sum()
     units = count if query.joints is None and not query.counts_units else None
     inside, widths = 0, []

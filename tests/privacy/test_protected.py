@@ -253,9 +253,7 @@ class TestCopies:
         assert len(protect(SubjectUnits(pose_units([once, again, other]))).data) == 2
 
     def test_the_crops_of_one_picture_are_units_and_those_of_its_copy_are_the_same(self):
-        crops = protect(
-            pose_units([picture("a", 1), picture("b", 1, order=-1), picture("c", 2)], unit="crop")
-        )
+        crops = protect(pose_units([picture("a", 1), picture("b", 1, order=-1), picture("c", 2)], unit="crop"))
         assert len(crops.data) == 4
         assert sorted(len(crops.data.canonical(i)) for i in range(4)) == [1, 1, 2, 2]
 

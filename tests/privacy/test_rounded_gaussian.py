@@ -106,12 +106,7 @@ def decided(strip, x, v, scale=1000.0):
 @pytest.mark.parametrize(("strip", "t"), [(0, 2.0**-V_BITS), (40, 0.02), (200, 0.15)])
 @pytest.mark.parametrize(
     ("offset", "below", "above"),
-    [
-        (2.0**-35, KEPT, OPEN),
-        (2.0**-37, OPEN, OPEN),
-        (-(2.0**-37), OPEN, OPEN),
-        (-(2.0**-35), OPEN, REJECTED),
-    ],
+    [(2.0**-35, KEPT, OPEN), (2.0**-37, OPEN, OPEN), (-(2.0**-37), OPEN, OPEN), (-(2.0**-35), OPEN, REJECTED)],
 )
 def test_a_density_near_what_it_is_compared_with_is_left_open(strip, t, offset, below, above):
     """Beside an edge of v's digits: `below` of those that end at it, `above` of those that begin there."""

@@ -16,10 +16,7 @@ from dpose.privacy.ranges import as_given, between, lower, upper
 
 ROOT = Path(dpose.__file__).parent
 NUMBERS = st.one_of(
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.fractions(),
-    st.integers(),
-    st.floats(1e-12, 1e6),
+    st.floats(allow_nan=False, allow_infinity=False), st.fractions(), st.integers(), st.floats(1e-12, 1e6)
 )
 
 
@@ -69,11 +66,7 @@ def test_up_and_down(value, up, down):
 
 
 def test_places_and_multiples():
-    assert (upper(1.0, places=4), upper(0.12341, places=3), lower(0.1, places=2)) == (
-        "1.0000",
-        "0.124",
-        "0.10",
-    )
+    assert (upper(1.0, places=4), upper(0.12341, places=3), lower(0.1, places=2)) == ("1.0000", "0.124", "0.10")
     assert upper(0.07, times=100) == "7"  # 100 * 0.07 is above 7 in floating point
     assert upper(0.0700001, places=1, times=100) == "7.1"
     assert between(0.1234, 0.4561, places=1, times=100) == "12.3 to 45.7"

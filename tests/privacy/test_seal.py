@@ -73,13 +73,7 @@ def test_the_order_in_which_files_are_found_is_not_sealed():
 def test_a_releases_seal_is_a_first_line_that_takes_no_step():
     statement, line = sealed_alone(STATEMENT, SUMS)
     said = json.loads(line)
-    assert [said[name] for name in ("seq", "prev", "type", "first_step", "steps")] == [
-        0,
-        GENESIS,
-        "seal",
-        0,
-        0,
-    ]
+    assert [said[name] for name in ("seq", "prev", "type", "first_step", "steps")] == [0, GENESIS, "seal", 0, 0]
     assert open_seal(statement, line.decode(), "a.png") == open_seal(statement, line, "a.png")
 
 

@@ -77,16 +77,7 @@ def test_a_statement_of_another_schema_is_refused(full, number):
 
 def test_the_words_say_every_section(full):
     text = full.paragraph()
-    for part in (
-        "Ward 7",
-        "2026-05-03",
-        "Apache-2.0",
-        "0.12",
-        "aid: wheelchair",
-        "61.0",
-        "70.1 before",
-        "timing",
-    ):
+    for part in ("Ward 7", "2026-05-03", "Apache-2.0", "0.12", "aid: wheelchair", "61.0", "70.1 before", "timing"):
         assert part in text
     assert "not stated: who may have it; what it is for" in text
     assert "2: 1.3" in text
@@ -208,14 +199,7 @@ def test_the_published_schema_knows_every_field_and_no_other(full):
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("schema", 2),
-        ("kind", "secret"),
-        ("epsilon", 1.5),
-        ("mood", "x"),
-        ("n", 0),
-    ],
+    ("name", "wrong"), [("schema", 2), ("kind", "secret"), ("epsilon", 1.5), ("mood", "x"), ("n", 0)]
 )
 def test_the_published_schema_refuses_what_dpose_does(full, name, wrong):
     validator = Draft202012Validator(statement_schema())

@@ -69,13 +69,7 @@ class Printed(Files):
 def found(protected):
     """All that a run takes from its units."""
     identity, data = protected.identity, protected.data
-    return (
-        identity.digest,
-        identity.marks.tolist(),
-        identity.units,
-        identity.merged,
-        list(first_entries(data)),
-    )
+    return (identity.digest, identity.marks.tolist(), identity.units, identity.merged, list(first_entries(data)))
 
 
 def shared(count, data):
@@ -99,9 +93,7 @@ def test_they_find_the_units_digests_and_marks_that_one_finds(count, monkeypatch
         assert alone.identity.merged > 0 or n < 3
         ended, made = shared(count, lambda _, content=content: Files(content))
         assert all(one == found(alone) for one in ended)
-        groups = [
-            [int(i) for i in group] for group in getattr(alone.data, "_groups", [[i] for i in range(n)])
-        ]
+        groups = [[int(i) for i in group] for group in getattr(alone.data, "_groups", [[i] for i in range(n)])]
         for index, files in enumerate(made):  # its own, and the copies of those: no other
             copies = {i for group in groups if group[0] % count == index for i in group}
             assert files.read == copies | {i for i in range(n) if i % count == index}
@@ -216,9 +208,7 @@ def test_whoever_is_alone_sees_the_error_itself():
 
 def test_each_unit_is_one_process_s():
     for count in (1, 2, 3, 7):
-        owners = [
-            [is_local(number, ProcessGroup(index, count)) for index in range(count)] for number in range(20)
-        ]
+        owners = [[is_local(number, ProcessGroup(index, count)) for index in range(count)] for number in range(20)]
         assert all(sum(row) == 1 for row in owners)
 
 
@@ -242,7 +232,4 @@ def test_public_units_are_compared_with_pictures_that_others_read(content, print
 
 def test_units_of_the_engine_s_own_protocol_alone_are_shared_too():
     alone = found(protect(Dots(9), Relation.ADD_REMOVE))
-    assert (
-        together(2, lambda reader: found(protect(Dots(9), Relation.ADD_REMOVE, readers=reader)))
-        == [alone] * 2
-    )
+    assert together(2, lambda reader: found(protect(Dots(9), Relation.ADD_REMOVE, readers=reader))) == [alone] * 2

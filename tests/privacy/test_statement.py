@@ -136,10 +136,7 @@ def test_an_infinite_cost_never_adds_up():
             {"neighbours": {"relation": "twins", "m": 1, "scope": "unit"}},
             ("field-choice-unknown", "neighbours.relation"),
         ),
-        (
-            {"neighbours": {"relation": "zero-out", "m": 0, "scope": "unit"}},
-            ("m-not-positive", "neighbours.m"),
-        ),
+        ({"neighbours": {"relation": "zero-out", "m": 0, "scope": "unit"}}, ("m-not-positive", "neighbours.m")),
         ({"neighbours": None}, ("statement-field-missing", "neighbours")),
         ({"epsilon": 1.5}, ("decimal-malformed", "epsilon")),
         ({"epsilon": "inf"}, ("decimal-malformed", "epsilon")),
@@ -156,10 +153,7 @@ def test_an_infinite_cost_never_adds_up():
         ({"events": []}, ("statement-field-missing",)),
         ({"events": [{}]}, ("event-type-missing", "events[0]")),
         ({"queries": [{"what": "x"}]}, ("field-names-wrong", "queries[0]")),
-        (
-            {"queries": [{"what": "x", "data": "y", "purpose": "z", "covered": "no"}]},
-            ("field-wrong", "covered"),
-        ),
+        ({"queries": [{"what": "x", "data": "y", "purpose": "z", "covered": "no"}]}, ("field-wrong", "covered")),
         ({"software": []}, ("field-not-object", "software")),
         ({"software": {"dpose": 1}}, ("field-not-string", "software.dpose")),
         ({"ledger_head": None}, ("field-not-string", "ledger_head")),
@@ -211,9 +205,7 @@ def test_the_paragraph_says_everything(relation):
     assert "NOTHING IS GUARANTEED" not in text
 
 
-UNLIMITED = re.compile(
-    r"(however much|whatever) (they|anyone|somebody|he|she|it) comput|unlimited comput", re.I
-)
+UNLIMITED = re.compile(r"(however much|whatever) (they|anyone|somebody|he|she|it) comput|unlimited comput", re.I)
 """Words that a cipher's noise cannot keep."""
 
 

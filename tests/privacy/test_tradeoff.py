@@ -41,9 +41,7 @@ def test_the_accountants_curve_of_an_unsampled_gaussian_is_the_gaussian_curve():
     curve = of_events([SampledGaussian(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], grid=COARSE)
     exact = norm.cdf(norm.ppf(RATES[2:-1]) + 1.5)
     assert curve.power(RATES[2:-1]) == pytest.approx(exact, rel=2e-3)
-    doubled = of_events(
-        [SampledGaussian(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], Relation.REPLACE, grid=COARSE
-    )
+    doubled = of_events([SampledGaussian(q=1.0, sigma=2.0, steps=9, sensitivity=1.0)], Relation.REPLACE, grid=COARSE)
     assert doubled.power(0.01)[0] == pytest.approx(norm.cdf(norm.ppf(0.01) + 3.0), rel=2e-3)
 
 

@@ -218,9 +218,7 @@ def test_a_grid_costs_what_its_dearest_setting_does_at_every_order():
 
 
 @pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize(
-    "pair", rest_slow([pytest.param(pair) for pair in ((0.5, 0.7), (0.02, 0.05), (0.9, 0.95))])
-)
+@pytest.mark.parametrize("pair", rest_slow([pytest.param(pair) for pair in ((0.5, 0.7), (0.02, 0.05), (0.9, 0.95))]))
 def test_the_price_bounds_what_enumeration_finds(name, pair):
     """Two settings, scores in three values; every outcome of up to four trials by hand, of more by their maximum."""
     law = TrialLaw.parse(name)
@@ -282,9 +280,7 @@ def test_the_price_bounds_what_integration_finds(name):
             true = math.log(whole) / (order - 1)
             assert 0 < true <= most
     # one trial's price is below what the best of K tells: to charge one for all is a fault that this test sees
-    best = max(
-        math.log(integrate.simpson(np.exp(2 * a - b), x=ys) + p0) for a, b in ((zero, moved), (moved, zero))
-    )
+    best = max(math.log(integrate.simpson(np.exp(2 * a - b), x=ys) + p0) for a, b in ((zero, moved), (moved, zero)))
     assert best > 2 * shift**2 / 2
 
 
@@ -401,9 +397,7 @@ def test_a_statement_that_claims_one_trial_is_refused():
 
 
 @pytest.mark.parametrize(
-    "event",
-    [replace(STEP, sigma=3.9), replace(STEP, steps=43), replace(STEP, q=0.3)],
-    ids=["sigma", "steps", "q"],
+    "event", [replace(STEP, sigma=3.9), replace(STEP, steps=43), replace(STEP, q=0.3)], ids=["sigma", "steps", "q"]
 )
 def test_a_run_that_is_of_no_setting_is_refused(event):
     with refused("tuning-events-outside-grid"):

@@ -108,9 +108,7 @@ def test_a_standard_deviation_is_the_smallest_whole_number_that_is_enough(monkey
 def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
     monkeypatch.setattr(pixelization, "zcdp_budget", lambda epsilon, delta: 0.5)
     with refused("epsilon-too-small") as caught:
-        pixelization._event(
-            plain_cells(2, 4, 8, "1e-5"), Sensitivity(Fraction(1), Fraction(2**96 + 1)), Fraction(1), 1
-        )
+        pixelization._event(plain_cells(2, 4, 8, "1e-5"), Sensitivity(Fraction(1), Fraction(2**96 + 1)), Fraction(1), 1)
     assert "larger epsilon" in caught.value.fix
 
 
@@ -215,8 +213,7 @@ class TestBudget:
     def test_two_stages_share_and_frames_divide(self):
         regions = PrivateRegions(share=Fraction(1, 4))
         plan = PixelizationPlan.of(
-            plain_cells(2, "pixels:4/frame", 8, subdivide=2, regions=regions),
-            Shape.of(37, 50, 1, 255, 10),
+            plain_cells(2, "pixels:4/frame", 8, subdivide=2, regions=regions), Shape.of(37, 50, 1, 255, 10)
         )
         scales = [event.scale for event in plan.events]
         assert scales == [255 * 4 * 10 / Fraction(1, 2), 255 * 4 * 10 / Fraction(3, 2)]

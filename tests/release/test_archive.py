@@ -40,9 +40,7 @@ def test_every_release_is_restored_bit_for_bit(height, width, colour, deep, regi
     picture = picture.astype(np.uint16 if deep else np.uint8)
     made = pixelize(picture, 3, 4, 8, subdivide=n if regions else 1, regions=regions)
     released, statement = unpack(pack_archive(made.frames[0], made.statement), "x")
-    assert {k: v.tolist() for k, v in released.sums.items()} == {
-        k: v.tolist() for k, v in made.frames[0].sums.items()
-    }
+    assert {k: v.tolist() for k, v in released.sums.items()} == {k: v.tolist() for k, v in made.frames[0].sums.items()}
     assert np.array_equal(released.picture().reshape(picture.shape), made.picture)
     assert released.picture().dtype == picture.dtype
     assert replace(statement, artefact_sha256="", seal="") == made.statement
@@ -192,32 +190,18 @@ class TestVerify:
                 lambda s: replace(s, events=s.events * 2, epsilon=Fraction(4)),
                 (("archive-events-differ", "record-events-differ"),),
             ),
-            (
-                lambda s: recorded(s, {"shape.width": 60}),
-                ("pixels-differ-from-statement", "size"),
-            ),
-            (
-                lambda s: recorded(s, {"shape.channels": 3}),
-                ("pixels-differ-from-statement", "channels"),
-            ),
+            (lambda s: recorded(s, {"shape.width": 60}), ("pixels-differ-from-statement", "size")),
+            (lambda s: recorded(s, {"shape.channels": 3}), ("pixels-differ-from-statement", "channels")),
             (lambda s: recorded(s, {"config.regions": {"kind": "secret"}}), ("record-regions-unknown",)),
             (lambda s: replace(s, release={}), ("pixels-differ-from-statement", "size")),
-            (
-                lambda s: recorded(s, {"config.block": "x"}),
-                (("pixels-differ-from-statement", "record-incomplete"),),
-            ),
+            (lambda s: recorded(s, {"config.block": "x"}), (("pixels-differ-from-statement", "record-incomplete"),)),
             (
                 lambda s: replace(s, neighbours=replace(s.neighbours, scope="clip")),
                 ("record-value-differs", "neighbours"),
             ),
+            (lambda s: replace(s, neighbours=replace(s.neighbours, m=5)), ("record-value-differs", "neighbours")),
             (
-                lambda s: replace(s, neighbours=replace(s.neighbours, m=5)),
-                ("record-value-differs", "neighbours"),
-            ),
-            (
-                lambda s: recorded(
-                    replace(s, neighbours=replace(s.neighbours, m=5)), {"config.neighbours.m": 5}
-                ),
+                lambda s: recorded(replace(s, neighbours=replace(s.neighbours, m=5)), {"config.neighbours.m": 5}),
                 ("record-sensitivity-smaller",),
             ),
         ],

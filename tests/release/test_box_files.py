@@ -80,10 +80,7 @@ def test_json_by_hand(tmp_path):
         {"file": "b.png", "number": 1, "frame": None, "left": -1, "top": 0, "width": 3, "height": 4},
     ]
     (tmp_path / "b.json").write_text(json.dumps(rows))
-    assert [(box.file, box.number) for box in read_boxes(tmp_path / "b.json")] == [
-        ("in/a.png", 2),
-        ("b.png", 1),
-    ]
+    assert [(box.file, box.number) for box in read_boxes(tmp_path / "b.json")] == [("in/a.png", 2), ("b.png", 1)]
 
 
 @pytest.mark.parametrize(
@@ -159,19 +156,7 @@ def test_these_boxes_alone_are_obscured(two, tmp_path, capsys, method):
 
 def test_kept_and_bare_files_are_said(two, tmp_path, capsys):
     write_boxes(tmp_path / "b.json", BOXES)
-    words = [
-        "obfuscate",
-        "in",
-        "--method",
-        "blur",
-        "--boxes",
-        "b.json",
-        "--keep",
-        "1",
-        "--out",
-        "out",
-        "--keep-names",
-    ]
+    words = ["obfuscate", "in", "--method", "blur", "--boxes", "b.json", "--keep", "1", "--out", "out", "--keep-names"]
     assert main(words) == 0
     assert "without a box, and shown as they are: 1 (in/a/1.png)" in capsys.readouterr().out
     assert changed(two[0], tmp_path / "out/a/1.png") is None
@@ -267,11 +252,7 @@ def test_one_picture_of_any_kind(tmp_path, method, suffix):
     shown = read_pixels(tmp_path / f"o{suffix}")
     assert shown.shape == (31, 45)
     assert shown.dtype == np.uint8
-    assert verify_release(tmp_path / f"o{suffix}")[0].release["shape"] == {
-        "frames": None,
-        "height": 31,
-        "width": 45,
-    }
+    assert verify_release(tmp_path / f"o{suffix}")[0].release["shape"] == {"frames": None, "height": 31, "width": 45}
 
 
 def test_a_picture_that_was_exchanged_is_found_out(two, tmp_path):
@@ -281,7 +262,5 @@ def test_a_picture_that_was_exchanged_is_found_out(two, tmp_path):
     assert data[:8] == other[:8]
     at = data.index(b"IDAT") + 10
     (tmp_path / "o.png").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-    with refused(
-        ("file-of-other-statement", "picture-damaged", "picture-undecodable", "statement-unreadable")
-    ):
+    with refused(("file-of-other-statement", "picture-damaged", "picture-undecodable", "statement-unreadable")):
         verify_release(tmp_path / "o.png")

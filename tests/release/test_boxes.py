@@ -103,9 +103,7 @@ def test_a_box_that_spans_blocks_does_less_than_as_many_pixels_anywhere():
     cells = BlockSums(64, 64, 16, 1)
     assert cells.sensitivity(near(20, 20)).l2_squared == 255**2 * 272**2
     assert cells.sensitivity(Neighbours.of_pixels(400, "picture")).l2_squared == 255**2 * (256**2 + 144**2)
-    assert (
-        cells.sensitivity(near(10, 16)).l2_squared == 255**2 * 160**2
-    )  # within one block there is no difference
+    assert cells.sensitivity(near(10, 16)).l2_squared == 255**2 * 160**2  # within one block there is no difference
 
 
 def test_ragged_edges_take_the_box_where_the_large_cells_are():
@@ -153,12 +151,7 @@ def test_pixelized_clips_cost_no_more_than_is_claimed(delta, subdivide):
         worst += 2 * cost  # any two of the four frames: noises are independent, so that frames add up
     spent = sum(
         (
-            e.steps
-            * (
-                e.sensitivity / e.scale
-                if isinstance(e, Laplace)
-                else e.sensitivity_squared / (2 * e.variance)
-            )
+            e.steps * (e.sensitivity / e.scale if isinstance(e, Laplace) else e.sensitivity_squared / (2 * e.variance))
             for e in plan.events
         ),
         Fraction(0),
@@ -186,9 +179,7 @@ def moved_by(operator, frames, where, light):
 
 
 @pytest.mark.parametrize("name", ["block", "low-pass", "random"])
-@pytest.mark.parametrize(
-    ("frames", "groups", "many"), [(3, 2, 2), (3, 1, 2), (3, 3, 2), (5, 2, 3), (4, 2, 1)]
-)
+@pytest.mark.parametrize(("frames", "groups", "many"), [(3, 2, 2), (3, 1, 2), (3, 3, 2), (5, 2, 3), (4, 2, 1)])
 def test_no_box_in_any_frames_changes_an_operator_more(name, frames, groups, many):
     """Every choice of frames, each with its own place of the box; white, and the operator's own signs."""
     shape = Shape(frames, 5, 4, 1)
@@ -283,9 +274,7 @@ class TestLumaAndChroma:
         most = total = 0
         for place in places(shape, width, height):
             for one, other in colourful(replace(shape, frames=1), [0], [place], rng):
-                fine, coarse = (
-                    cells.apply(one[0]) - cells.apply(other[0]) for cells in (layers.cells, layers.coarse)
-                )
+                fine, coarse = (cells.apply(one[0]) - cells.apply(other[0]) for cells in (layers.cells, layers.coarse))
                 moved = np.concatenate(
                     [(fine @ np.array(colour.luma).T).ravel(), (coarse @ np.array(colour.chroma).T).ravel()]
                 )
@@ -383,8 +372,7 @@ def test_re_entry_counts_each_frame_may_stand_in_a_part_of_its_own():
 
 class TestTime:
     @given(
-        rate=st.fractions(Fraction(1, 2), 120, max_denominator=1001),
-        seconds=st.fractions(0, 4, max_denominator=1000),
+        rate=st.fractions(Fraction(1, 2), 120, max_denominator=1001), seconds=st.fractions(0, 4, max_denominator=1000)
     )
     @settings(deadline=None, max_examples=30)
     def test_at_a_constant_rate_it_is_the_floor_plus_one(self, rate, seconds):
@@ -416,10 +404,7 @@ class TestTime:
         assert len(frame_times(info)) == 9
         plan = bind_video(plain_cells(8, "box:9x9/seconds:1/3"), info)
         assert plan.events[0].steps == 4
-        assert (
-            "1/3 seconds in one piece are at most 4 frames"
-            in release_statement(plan, seeded=False).paragraph()
-        )
+        assert "1/3 seconds in one piece are at most 4 frames" in release_statement(plan, seeded=False).paragraph()
 
 
 class TestWords:
@@ -483,10 +468,7 @@ class TestWords:
             config = plain_projection(2, "1e-5", "box:9x5/frames:3", operator)
         statement = release_statement(bind(config, shape), seeded=False)
         text = " ".join(statement.paragraph().split())
-        assert (
-            "protects whatever one box of 9 x 5 pixels shows, which may lie anywhere in each frame, in any 3"
-            in text
-        )
+        assert "protects whatever one box of 9 x 5 pixels shows, which may lie anywhere in each frame, in any 3" in text
         again = PrivacyStatement.from_json(statement.to_json())
         assert again == statement
         assert json.loads(statement.to_json())["neighbours"] == {
@@ -542,9 +524,7 @@ class TestAccount:
         (charged,) = charged_events(plan, seeded=False)
         assert claimed_pixels(plan) == charged.pixels == 135
         if delta:
-            assert charged.rho() >= sum(
-                e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events
-            )
+            assert charged.rho() >= sum(e.steps * e.sensitivity_squared / (2 * e.variance) for e in plan.events)
         else:
             assert charged.pure() == 2
 

@@ -34,9 +34,7 @@ RELEASES = pytest.mark.parametrize("release", [of_a_picture, of_a_clip])
 
 
 @RELEASES
-@pytest.mark.parametrize(
-    "key", [bytes(32), bytes(range(32)), os.urandom(32)], ids=["zeros", "counted", "random"]
-)
+@pytest.mark.parametrize("key", [bytes(32), bytes(range(32)), os.urandom(32)], ids=["zeros", "counted", "random"])
 def test_a_key_that_a_caller_made_guarantees_nothing(release, key):
     statement = release(AesNoise(Key(key)))
     assert statement.kind is Kind.SEEDED

@@ -52,9 +52,7 @@ def rounded(plan, clip):
     """What the noise is added to, in units of the grid, all groups after each other."""
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            mechanism, "discrete_gaussian", lambda variance, count, stream: np.zeros(count, np.int64)
-        )
+        patch.setattr(mechanism, "discrete_gaussian", lambda variance, count, stream: np.zeros(count, np.int64))
         real = on_grid
         patch.setattr(linear, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
         list(plan.released(plan.measured(iter(clip)), AesNoise(Key.fresh())))
@@ -139,9 +137,9 @@ def test_rounding_costs_next_to_nothing():
     shape = Shape(64, 60, 80, 3)
     for operator, more in (("low-pass", {}), ("random", {}), ("block", {"clip_norm": 3000})):
         plan = LinearPlan.of(plain_projection(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a")
-        free = math.sqrt(
-            plan.operator.sensitivity(plan.config.neighbours.resolved(shape)).l2_squared
-        ) / float(plan.grid)
+        free = math.sqrt(plan.operator.sensitivity(plan.config.neighbours.resolved(shape)).l2_squared) / float(
+            plan.grid
+        )
         free /= plan.operator.unit if more else 1
         assert 1 < math.sqrt(plan.event.sensitivity_squared) / free < 1.01
 
@@ -157,9 +155,7 @@ def test_clipping_bounds_norms_and_keeps_what_is_below():
     clip = clip_for(shape)
     clip[3:] = 127
     for segment in (False, True):
-        setting = plain_projection(
-            8, "1e-5", "frame", "low-pass", k=16, pool=1, clip_norm=50, clip_segment=segment
-        )
+        setting = plain_projection(8, "1e-5", "frame", "low-pass", k=16, pool=1, clip_norm=50, clip_segment=segment)
         plan = LinearPlan.of(setting, shape)
         values = rounded(plan, clip).reshape(6, -1) * float(plan.grid)
         norms = np.linalg.norm(values, axis=1)
@@ -178,9 +174,7 @@ def test_neighbours_in_many_parts_may_change_them_all():
     for near, parts in wanted.items():
         setting = plain_projection(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
         clipping = LinearPlan.of(setting, shape).clipping
-        assert clipping.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(
-            2 * norm * math.sqrt(parts)
-        )
+        assert clipping.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(2 * norm * math.sqrt(parts))
         segment = LinearPlan.of(replace(setting, clip_segment=True), shape).clipping
         assert segment.changed(setting.neighbours.resolved(shape), 200) == pytest.approx(
             2 * norm * math.sqrt(min(parts, 4))  # 200 frames are 64 + 64 + 64 + 8
@@ -191,12 +185,7 @@ def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
     shape = Shape(5, 12, 16, 3)
     smooth = np.linspace(40, 200, 16)[None, None, :, None] + np.linspace(0, 40, 12)[None, :, None, None]
     clip = np.broadcast_to(smooth, (5, 12, 16, 3)).round().astype(np.uint8)
-    for operator, k in (
-        ("block", 3 * 12 * 16),
-        ("low-pass", 3 * 12 * 16),
-        ("random", 3 * 12 * 16),
-        ("block", 144),
-    ):
+    for operator, k in (("block", 3 * 12 * 16), ("low-pass", 3 * 12 * 16), ("random", 3 * 12 * 16), ("block", 144)):
         plan = LinearPlan.of(plain_projection(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
@@ -208,11 +197,7 @@ def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
 def test_clipped_and_without_noise_it_comes_back_too():
     """Groups of two and of three frames: what is subtracted before clipping is added behind it."""
     shape = Shape(5, 12, 16, 1)
-    clip = (
-        np.broadcast_to(np.linspace(40, 200, 16)[None, None, :, None], (5, 12, 16, 1))
-        .round()
-        .astype(np.uint8)
-    )
+    clip = np.broadcast_to(np.linspace(40, 200, 16)[None, None, :, None], (5, 12, 16, 1)).round().astype(np.uint8)
     config = plain_projection(8, "1e-5", 1, "block", k=12 * 16, pool=3, clip_norm=10**6, clip_segment=True)
     plan = LinearPlan.of(config, shape)
     assert sorted(plan.length(group) for group in range(plan.operator.groups)) == [2, 3]
@@ -502,9 +487,7 @@ class TestWhatIsPassedOn:
         source, told = write(tmp_path / "a.mp4", sound=True), []
         for keep in (False, True):
             out = tmp_path / f"{keep}.mp4"
-            statement = release_file(
-                probe(source), out, SETTING, keep_sound=keep, progress=lambda: told.append(1)
-            )
+            statement = release_file(probe(source), out, SETTING, keep_sound=keep, progress=lambda: told.append(1))
             assert probe(out).sound is keep
             assert any("decoded" in line for line in statement.caveats)
             assert bool(statement.conditional_on) is keep
@@ -646,18 +629,12 @@ class TestFiles:
             ({"shape.channels": 4}, ("record-incomplete",)),
             ({"shape.channels": True}, ("record-incomplete",)),
             ({"shape.channels": 1}, ("record-incomplete", "no chroma")),
-            (
-                {"shape.channels": 1, "config.colour": "grey", "config.chroma": None},
-                ("channels-differ",),
-            ),
+            ({"shape.channels": 1, "config.colour": "grey", "config.chroma": None}, ("channels-differ",)),
             ({"shape.frames": None}, ("pixels-differ-from-statement", "frames 9")),
             ({"config.operator": "pixelization"}, ("record-incomplete",)),
             ({"choice": "00"}, ("record-value-differs", ("choice", "nothing"))),
             ({"mood": "good"}, ("record-value-differs", ("mood", "good", "nothing"))),
-            (
-                {"neighbours": 64, "config.neighbours.m": 64},
-                (("record-sensitivity-smaller", "record-value-differs"),),
-            ),
+            ({"neighbours": 64, "config.neighbours.m": 64}, (("record-sensitivity-smaller", "record-value-differs"),)),
             ({"neighbours": 4, "config.neighbours.m": 4}, ("record-value-differs", "step")),
             ({"neighbours": 4}, ("record-value-differs", "neighbours")),
             ({"config.neighbours.m": 4}, ("record-value-differs", "step")),
@@ -691,9 +668,7 @@ class TestFiles:
             steps=more.pop("steps", 1),
         )
         events = (changed,) * more.pop("events", 1)
-        near = replace(
-            made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope)
-        )
+        near = replace(made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope))
         if "unit" in more:
             near = Neighbours(more["unit"], Relation.REPLACE)
         claimed = more.pop("epsilon", 100.0 if len(events) > 1 or changed.steps > 1 else 8.0)

@@ -523,15 +523,11 @@ class TestChoice:
             means = picture.reshape(side // block, block, -1, block).mean((1, 3))
             noisy = means + rng.normal(0, deviation, means.shape)
             errors.append(np.mean((noisy.repeat(block, 0).repeat(block, 1) - picture) ** 2))
-        assert np.mean(errors) == pytest.approx(
-            Channel(LUMA, block, deviation).mse(side, restored=False), rel=0.1
-        )
+        assert np.mean(errors) == pytest.approx(Channel(LUMA, block, deviation).mse(side, restored=False), rel=0.1)
 
     def test_clips_are_chosen_in_space_and_time(self):
         shape = Shape(64, 240, 320, 3)
-        low, high = (
-            LinearPlan.of(plain_projection(e, "1e-5", 16, colour="ycc"), shape).operator for e in (1, 1000)
-        )
+        low, high = (LinearPlan.of(plain_projection(e, "1e-5", 16, colour="ycc"), shape).operator for e in (1, 1000))
         assert low.rows * low.groups < high.rows * high.groups
         fixed = LinearPlan.of(plain_projection(8, "1e-5", 16, colour="ycc", pool=4, k=600), shape)
         assert fixed.operator.groups == 16

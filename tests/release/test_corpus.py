@@ -85,11 +85,7 @@ def killed(monkeypatch, folder, out, after, work=PLAIN, at=None):
 
     def die(self, *_):
         self._held.close()
-        for name in (
-            self.corpus.name,
-            self.corpus.key.key_id,
-            self.session,
-        ):  # a process that is killed leaves these
+        for name in (self.corpus.name, self.corpus.key.key_id, self.session):  # a process that is killed leaves these
             (state_folder() / "releases" / f"{name}.lock").touch()
 
     with monkeypatch.context() as patch:
@@ -283,9 +279,7 @@ def test_a_key_travels_with_little_however_long_a_video_is(tmp_path, out, monkey
         hashes = (*found.job.original.hashes, *frames)
         original = replace(found.job.original, hashes=hashes)
         return replace(
-            found,
-            job=replace(found.job, original=original),
-            charge=replace(found.charge, marks=original.marks),
+            found, job=replace(found.job, original=original), charge=replace(found.charge, marks=original.marks)
         )
 
     monkeypatch.setattr(room, "digest_item", long)
@@ -373,11 +367,7 @@ def test_commands_for_videos_take_an_engine(tmp_path, out, capsys):
     assert main([*video, "--out", str(out)]) == 0
     blurred = ["obfuscate", str(tmp_path / "a.mp4"), "--method", "blur", "--engine", "local", "--again"]
     assert main([*blurred, "--out", str(out / "b")]) == 0
-    assert {path.name for path in (out / "b").iterdir()} == {
-        "000001.mp4",
-        "000001.mp4.privacy.json",
-        MANIFEST,
-    }
+    assert {path.name for path in (out / "b").iterdir()} == {"000001.mp4", "000001.mp4.privacy.json", MANIFEST}
     capsys.readouterr()
     assert main([*video, "--out", str(tmp_path / "b.mp4")]) == 2
     assert "[out-not-folder]" in capsys.readouterr().err

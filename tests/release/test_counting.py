@@ -72,12 +72,7 @@ class TestIdentity:
     @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
     @pytest.mark.parametrize(
         "picture",
-        [
-            COLOUR,
-            COLOUR[..., 0],
-            (COLOUR.astype(np.uint16) << 8) + 77,
-            COLOUR[..., 0].astype(np.uint16) * 256,
-        ],
+        [COLOUR, COLOUR[..., 0], (COLOUR.astype(np.uint16) << 8) + 77, COLOUR[..., 0].astype(np.uint16) * 256],
         ids=["colour", "grey", "deep", "deep grey"],
     )
     def test_training_and_release_know_a_file_by_the_same_name(self, tmp_path, picture, suffix):
@@ -252,11 +247,7 @@ class TestPython:
 
         grey = COLOUR[..., 0]
         dpose.pixelize(grey, 1, 16)
-        for same in (
-            torch.from_numpy(grey.copy()),
-            np.stack([grey] * 3, -1),
-            grey.astype(np.uint16) * 256 + 3,
-        ):
+        for same in (torch.from_numpy(grey.copy()), np.stack([grey] * 3, -1), grey.astype(np.uint16) * 256 + 3):
             with refused("released-before"):
                 dpose.pixelize(same, 1, 16)
 
@@ -346,9 +337,7 @@ class TestCommand:
         assert not Path("other").exists()
         assert main(["pixelize", "photos", *ASKED, "--out", "other", "--again"]) == 0
         told = " ".join(capsys.readouterr().out.split())
-        costs = told.index(
-            "release 2 of this picture: this release costs epsilon 1, both together cost epsilon 2"
-        )
+        costs = told.index("release 2 of this picture: this release costs epsilon 1, both together cost epsilon 2")
         assert costs < told.index("This protects")
         assert main(["statement", "show", "other/000001.png"]) == 0
         assert "2 releases of this original are known" in " ".join(capsys.readouterr().out.split())
@@ -421,9 +410,7 @@ class TestCommand:
             "from dpose.cli import main\nmain(sys.argv[1:])\n"
         )
         asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]
-        done = subprocess.run(
-            [sys.executable, "-c", code, *asked], capture_output=True, text=True, cwd=os.getcwd()
-        )
+        done = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, cwd=os.getcwd())
         assert done.returncode == 9, done.stderr
         assert states() == [State.RESERVED]
         assert main(asked) == 0  # the same command: a new release, and it says so
@@ -524,9 +511,7 @@ def test_a_clip_that_shares_a_frame_with_a_finished_one_is_another_release(capsy
         write_clip(tmp_path / f"{name}.mp4", frames=frames)
     real = items.video_original
     monkeypatch.setattr(
-        items,
-        "video_original",
-        lambda info: replace(found := real(info), hashes=(*found.hashes, "a frame of both")),
+        items, "video_original", lambda info: replace(found := real(info), hashes=(*found.hashes, "a frame of both"))
     )
     video = ["release-video", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
     assert main([*video, "a.mp4"]) == 0

@@ -13,15 +13,7 @@ from clips import write
 from dpose.cli import main
 from dpose.media.video import probe
 from dpose.release.embed import read_sidecar
-from dpose.release.faces import (
-    CASCADE,
-    FaceFinder,
-    blazeface_faces,
-    face_finder,
-    held,
-    onnx_finder,
-    yunet_faces,
-)
+from dpose.release.faces import CASCADE, FaceFinder, blazeface_faces, face_finder, held, onnx_finder, yunet_faces
 from dpose.release.grid import Shape
 from dpose.release.items import Work
 from dpose.release.jobs import Job
@@ -45,9 +37,7 @@ def saved(path, entry, nodes, outputs, constants, shapes=()):
     )
     for output in graph.output:  # OpenCV wants shapes
         if output.name in shapes:
-            output.CopyFrom(
-                helper.make_tensor_value_info(output.name, TensorProto.FLOAT, shapes[output.name])
-            )
+            output.CopyFrom(helper.make_tensor_value_info(output.name, TensorProto.FLOAT, shapes[output.name]))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(model, str(path))
     return path
@@ -291,10 +281,7 @@ class TestVideos:
         assert "nothing to do" in capsys.readouterr().out
         assert main(["obfuscate", "a.mp4", "--method", "blur", "--detector", "y.onnx", "--out", "c.mp4"]) == 2
         assert "only --method face-blur" in capsys.readouterr().err
-        assert (
-            main(["obfuscate", "a.mp4", "--method", "face-blur", "--detector", "n.onnx", "--out", "c.mp4"])
-            == 2
-        )
+        assert main(["obfuscate", "a.mp4", "--method", "face-blur", "--detector", "n.onnx", "--out", "c.mp4"]) == 2
         assert "[file-missing]" in capsys.readouterr().err
 
     def test_another_detector_is_another_release(self):

@@ -131,8 +131,7 @@ class TestPictures:
             picture.quantize(4).save(tmp_path / f"{name}{suffix}")
             release([tmp_path / f"{name}{suffix}"], tmp_path / f"{name}-out.npz")
         shapes = {
-            unpack((tmp_path / f"{name}-out.npz").read_bytes(), name)[0].picture().shape
-            for name in ("one", "other")
+            unpack((tmp_path / f"{name}-out.npz").read_bytes(), name)[0].picture().shape for name in ("one", "other")
         }
         assert shapes == {(40, 56, 3)}
 
@@ -168,9 +167,7 @@ class TestPictures:
     def test_metadata_does_not_travel(self, tmp_path):
         data = encode_image(COLOUR, ".jpg")
         (tmp_path / "a.jpg").write_bytes(data[:2] + EXIF + data[2:])
-        (tmp_path / "b.png").write_bytes(
-            embed_text(encode_image(COLOUR, ".png"), "Author", "secret-camera-99")
-        )
+        (tmp_path / "b.png").write_bytes(embed_text(encode_image(COLOUR, ".png"), "Author", "secret-camera-99"))
         release([tmp_path / "a.jpg", tmp_path / "b.png"], tmp_path / "out")
         release([tmp_path / "a.jpg"], tmp_path / "jpeg", suffix=".jpg")
         written = [p for folder in ("out", "jpeg") for p in (tmp_path / folder).iterdir()]
@@ -188,9 +185,7 @@ class TestPictures:
         release([tmp_path / "one"], tmp_path / "out")
         names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
         assert names == {"a.png", "a.npz", "deep/b.png", "deep/b.npz"}
-        release(
-            [str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False
-        )
+        release([str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False)
         assert sorted(p.name for p in (tmp_path / "flat").glob("*.png")) == ["000001.png", "000002.png"]
 
     def test_one_file_by_name(self, tmp_path):
@@ -251,26 +246,14 @@ class TestPictures:
 
 def test_files_are_found_in_the_order_of_their_paths_and_kept_as_names(tmp_path):
     """As sorting all paths gives it, hidden ones and what a link leads to left out; no path for each in memory."""
-    for name in (
-        "b/a.png",
-        "b.png",
-        "b/c/d.jpg",
-        "b-a.png",
-        "a.png",
-        ".b/a.png",
-        "b/.c.png",
-        "c.txt",
-        "Z/a.PNG",
-    ):
+    for name in ("b/a.png", "b.png", "b/c/d.jpg", "b-a.png", "a.png", ".b/a.png", "b/.c.png", "c.txt", "Z/a.PNG"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(b"")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "in" / "b")
     (tmp_path / "in" / "d.png").symlink_to(tmp_path / "in" / "a.png")
     jobs = find_jobs([str(tmp_path / "in"), str(tmp_path / "in" / "b" / "a.png")], tmp_path / "out")
     told = [job.source.relative_to(tmp_path / "in") for job in jobs]
-    assert told == sorted(
-        map(Path, ("Z/a.PNG", "a.png", "b-a.png", "b.png", "b/a.png", "b/c/d.jpg", "d.png"))
-    )
+    assert told == sorted(map(Path, ("Z/a.PNG", "a.png", "b-a.png", "b.png", "b/a.png", "b/c/d.jpg", "d.png")))
     assert [job.target.name for job in jobs[2:4]] == ["000003.png", "000004.png"]
     assert (jobs[-1].place, jobs[-1].archive.name) == (6, "000007.npz")
     kept = find_jobs([str(tmp_path / "in")], tmp_path / "out", keep_names=True)
@@ -339,10 +322,7 @@ class TestWhatIsPassedOn:
 
         monkeypatch.setattr(batch, "release_item", spy)
         said = {n: About(curator=n) for n in "ab"}
-        jobs = [
-            Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n])
-            for n in "ab"
-        ]
+        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n]) for n in "ab"]
         work = Work(SETTING, seed=5, keep_sound=True, public=True, again=True)
         more = {"workers": 3, "progress": told}
         assert len(list(batch.release_all(jobs, work, **more))) == 2

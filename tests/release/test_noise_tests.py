@@ -42,10 +42,7 @@ def gaussian(sigma):
     return Gaussian(Fraction(sigma**2), Fraction(1))
 
 
-EVENTS = [
-    *(Laplace(scale, Fraction(1)) for scale in SCALES),
-    *map(gaussian, SIGMAS),
-]
+EVENTS = [*(Laplace(scale, Fraction(1)) for scale in SCALES), *map(gaussian, SIGMAS)]
 RNG = np.random.default_rng(0)
 SIDE = 48
 DOWN, ACROSS = np.mgrid[:SIDE, :SIDE]
@@ -100,9 +97,7 @@ def values_of(seeds, picture="black", form="grey", times=1, **more):
     """All p-values of genuine releases, (seeds, tests), by tests that take their noise for so many times as wide."""
     plan, pixels = plan_of(**FORMS[form], **more), colour(PICTURES[picture])
     events = tuple(scaled(event, Fraction(times)) for event in plan.events)
-    return np.array(
-        [[t.p for t in noise_tests.noise_tests(released(plan, pixels, s), events)] for s in seeds]
-    )
+    return np.array([[t.p for t in noise_tests.noise_tests(released(plan, pixels, s), events)] for s in seeds])
 
 
 def law(event, far):
@@ -169,9 +164,7 @@ class TestTails:
     def test_hits(self, chance):
         count = 23
         for hits in range(count + 1):
-            exact = sum(
-                math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1)
-            )
+            exact = sum(math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1))
             if hits > count * chance:
                 assert binomial_tail(hits, count, float(chance)) == pytest.approx(float(exact), rel=1e-12)
             else:
@@ -338,9 +331,7 @@ class TestPairs:
         more = FORMS[form]
         if isinstance(more.get("regions"), PublicRegions):
             more = more | {"regions": PublicRegions(RNG.random(shape) < 0.5)}
-        layers = released(
-            plan_of(shape=shape, **more), RNG.integers(0, 256, (*shape, 3)).astype(np.uint8), 1
-        ).layers
+        layers = released(plan_of(shape=shape, **more), RNG.integers(0, 256, (*shape, 3)).astype(np.uint8), 1).layers
         # the sums of a picture of ones are areas
         ones = np.ones((*shape, 3), np.uint8)
         areas = {"luma": (layers.blocks if layers.staged else layers.cells).apply(ones)[:, 0]}
@@ -445,9 +436,7 @@ def test_no_release_looks_at_its_own_noise():
     looking = set()
     for path in sorted(source.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if any(
-            f"import {name}" in text or f", {name}" in text for name in ("verify_release", "noise_verdict")
-        ):
+        if any(f"import {name}" in text or f", {name}" in text for name in ("verify_release", "noise_verdict")):
             looking.add(path.relative_to(source).as_posix())
     assert looking == {
         "dpose/cli/artefacts.py",

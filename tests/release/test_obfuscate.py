@@ -18,9 +18,7 @@ from public_doors import obfuscate_file
 from refusals import refused
 
 SHAPE = Shape(1, 96, 128, 3)
-PICTURE = cv2.GaussianBlur(
-    np.random.default_rng(0).integers(0, 256, (96, 128, 3)).astype(np.uint8), (0, 0), 2
-)
+PICTURE = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (96, 128, 3)).astype(np.uint8), (0, 0), 2)
 
 
 def astronaut():
@@ -94,9 +92,7 @@ def test_a_face_is_blurred_and_the_rest_is_not():
 
 
 def test_no_face_no_change():
-    assert np.array_equal(
-        Obfuscator("face-blur", SHAPE).apply(np.full_like(PICTURE, 90)), np.full_like(PICTURE, 90)
-    )
+    assert np.array_equal(Obfuscator("face-blur", SHAPE).apply(np.full_like(PICTURE, 90)), np.full_like(PICTURE, 90))
     assert cascade_faces(PICTURE[:20]) == []
 
 

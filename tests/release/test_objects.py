@@ -23,13 +23,7 @@ from dpose.release import explain_picture
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
 from dpose.release.grid import Shape
-from dpose.release.objects import (
-    object_lines,
-    preset_line,
-    protected_neighbours,
-    repeated_epsilon,
-    warning_lines,
-)
+from dpose.release.objects import object_lines, preset_line, protected_neighbours, repeated_epsilon, warning_lines
 from dpose.release.plans import bind, release_statement
 from dpose.release.verify import verify_release
 from plain_configs import plain_cells, plain_projection
@@ -79,10 +73,7 @@ class TestSeveralPictures:
     def test_pure_epsilons_add_up(self):
         plan = plan_for()
         assert repeated_epsilon(plan) == 20
-        assert (
-            "epsilon 20 for any 16 pixels of the picture, in each of them; 12,500 for"
-            in object_lines(plan)[-2]
-        )
+        assert "epsilon 20 for any 16 pixels of the picture, in each of them; 12,500 for" in object_lines(plan)[-2]
 
     def test_rho_adds_up(self):
         plan = plan_for(delta=1e-5)
@@ -118,9 +109,7 @@ class TestSeveralPictures:
         told = [*explain_release(plan, Fraction(25)), *release_statement(plan, seeded=False).caveats]
         found = [match[1] for line in told for match in THERE.finditer(line)]
         assert found == [cost] * 3
-        assert any(
-            head == f"a face: epsilon {cost} in all 100 frames" for _, head, _ in legend(plan, (100, 100))
-        )
+        assert any(head == f"a face: epsilon {cost} in all 100 frames" for _, head, _ in legend(plan, (100, 100)))
         if operator == "block":
             assert cost != upper(plan.epsilon_for(10**4, "frame"))
 
@@ -195,24 +184,12 @@ class TestDrawing:
         cv2.imwrite("a.png", PICTURE)
         cv2.imwrite("b.png", 255 - PICTURE[::-1])
         for name in "ab":
-            command = [
-                "pixelize",
-                f"{name}.png",
-                "--epsilon",
-                "2",
-                "--explain-picture",
-                f"{name}-explained.png",
-            ]
+            command = ["pixelize", f"{name}.png", "--epsilon", "2", "--explain-picture", f"{name}-explained.png"]
             assert main(command) == 0
             assert "epsilon for a face of 100 x 100: 1,250" in capsys.readouterr().out
         drawn = [Path(f"{name}-explained.png").read_bytes() for name in "ab"]
         assert drawn[0] == drawn[1]
-        assert sorted(p.name for p in Path().iterdir()) == [
-            "a-explained.png",
-            "a.png",
-            "b-explained.png",
-            "b.png",
-        ]
+        assert sorted(p.name for p in Path().iterdir()) == ["a-explained.png", "a.png", "b-explained.png", "b.png"]
         assert read_pixels("a-explained.png").shape == (720, 1260, 3)
 
     def test_it_is_drawn_on_the_release_and_never_on_the_original(self, monkeypatch, capsys):

@@ -22,9 +22,7 @@ def operators(draw, most=9):
     blocks = BlockSums(height, width, block, channels, peak)
     if draw(st.booleans()):
         return blocks
-    cells = st.lists(
-        st.booleans(), min_size=blocks.rows * blocks.columns, max_size=blocks.rows * blocks.columns
-    )
+    cells = st.lists(st.booleans(), min_size=blocks.rows * blocks.columns, max_size=blocks.rows * blocks.columns)
     mask = np.array(draw(cells)).reshape(blocks.rows, blocks.columns)
     return RegionSums(height, width, block, subdivide, mask, channels, peak)
 
@@ -73,9 +71,7 @@ def test_cells_are_squares_of_the_block_or_its_part(operator, seed):
 def test_the_adjoint_is_the_transpose(operator, seed):
     picture = picture_for(operator, seed)
     values = np.random.default_rng(seed).integers(-50, 50, (len(operator.areas), operator.channels))
-    assert (operator.apply(picture) * values).sum() == (
-        operator.adjoint(values) * picture.astype(np.int64)
-    ).sum()
+    assert (operator.apply(picture) * values).sum() == (operator.adjoint(values) * picture.astype(np.int64)).sum()
 
 
 @settings(deadline=None, max_examples=60)
@@ -98,9 +94,7 @@ def test_no_neighbour_changes_more_than_the_sensitivity(operator, m, data):
     most = [0, 0]
     for ground in (picture, black):
         before = operator.apply(ground)
-        for places in itertools.combinations(
-            range(operator.height * operator.width), min(m, ground[:, :, 0].size)
-        ):
+        for places in itertools.combinations(range(operator.height * operator.width), min(m, ground[:, :, 0].size)):
             for value in (0, operator.peak):
                 other = ground.copy().reshape(-1, operator.channels)
                 other[list(places)] = value

@@ -62,10 +62,7 @@ def test_the_adjoint_is_the_transpose(operator, seed):
     forward = values_of(operator, clip) - values_of(operator, np.zeros_like(clip))
     values = np.random.default_rng(seed).standard_normal(forward.shape)
     back = np.concatenate(
-        [
-            np.repeat(operator.adjoint(v, t)[None], t, 0)
-            for v, t in zip(values, lengths(operator), strict=True)
-        ]
+        [np.repeat(operator.adjoint(v, t)[None], t, 0) for v, t in zip(values, lengths(operator), strict=True)]
     )
     assert (forward * values).sum() == pytest.approx((back * clip.astype(float)).sum(), rel=1e-4, abs=0.2)
 
@@ -116,11 +113,7 @@ def test_no_neighbouring_clip_changes_more(operator, m):
     few = 60 if isinstance(operator, Separable) else 400  # sums need no patterns of signs: up is the worst
     some = sets if len(sets) <= few else [sets[i] for i in np.random.default_rng(0).choice(len(sets), few)]
     found = max(
-        worst(
-            operator,
-            places,
-            signs(len(places)) if isinstance(operator, Separable) else [(255,) * len(places)],
-        )
+        worst(operator, places, signs(len(places)) if isinstance(operator, Separable) else [(255,) * len(places)])
         for places in some
     )
     assert found <= bound * (1 + 1e-9)
@@ -201,17 +194,14 @@ def test_more_pixels_than_a_cell_holds():
 
 
 @settings(deadline=None, max_examples=150)
-@given(
-    sizes=st.dictionaries(st.integers(1, 5), st.integers(1, 3), min_size=1, max_size=3), m=st.integers(0, 14)
-)
+@given(sizes=st.dictionaries(st.integers(1, 5), st.integers(1, 3), min_size=1, max_size=3), m=st.integers(0, 14))
 def test_filling_the_largest_first_is_the_worst(sizes, m):
     cells = [size for size, count in sizes.items() for _ in range(count)]
     best = {0: 0}
     for size in cells:
         best = {
             used + k: max(
-                [squares + k * k]
-                + [best[u] + n * n for u in best for n in range(size + 1) if u + n == used + k]
+                [squares + k * k] + [best[u] + n * n for u in best for n in range(size + 1) if u + n == used + k]
             )
             for used, squares in best.items()
             for k in range(size + 1)
@@ -267,10 +257,7 @@ def test_floating_point_stays_within_its_bound():
             total = clip[a:b].sum(axis=0, dtype=np.int64)
             wide = total.astype(np.longdouble) - np.longdouble(127.5) * (b - a)
             exact = np.einsum(
-                "rh,hwc,kw->rck",
-                operator.down.astype(np.longdouble),
-                wide,
-                operator.across.astype(np.longdouble),
+                "rh,hwc,kw->rck", operator.down.astype(np.longdouble), wide, operator.across.astype(np.longdouble)
             ) / np.sqrt(np.longdouble(b - a))
             off = np.abs(exact.reshape(-1) - operator.apply(total, int(b - a))).max()
             assert 0 < off <= operator.blur(int(b - a))
@@ -332,8 +319,7 @@ class TestDense:
                 found = max(found, float(((np.array(change) @ matrix[places]) ** 2).sum()))
         assert 0.2 * bound < found <= bound
         assert (
-            self.DENSE.sensitivity(near(m, "clip")).l2_squared
-            == self.DENSE.sensitivity(near(m, ONE_FRAME)).l2_squared
+            self.DENSE.sensitivity(near(m, "clip")).l2_squared == self.DENSE.sensitivity(near(m, ONE_FRAME)).l2_squared
         )
         assert (
             self.DENSE.sensitivity(near(m, "frame")).l2_squared

@@ -22,17 +22,7 @@ from dpose.privacy.entries import sealed_alone
 from dpose.privacy.neighbours import CELL_FORMS
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.embed import (
-    FILE,
-    SUMS,
-    bound_to,
-    encoded,
-    read_sidecar,
-    sealed_file,
-    sidecar_of,
-    stamp,
-    sums_digest,
-)
+from dpose.release.embed import FILE, SUMS, bound_to, encoded, read_sidecar, sealed_file, sidecar_of, stamp, sums_digest
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind, release_statement
@@ -213,9 +203,7 @@ def configs(draw):
     epsilon = draw(st.fractions(Fraction(1, 10), 20, max_denominator=1000))
     forms = ["pixels:1", "pixels:16", "box:3x5/frames:2"] + ["pixels:4/frame"] * (not still)
     near, colour = draw(st.sampled_from(forms)), draw(st.sampled_from([None, "rgb"]))
-    shape = Shape.of(
-        draw(st.integers(16, 60)), draw(st.integers(16, 60)), channels, 255, None if still else 7
-    )
+    shape = Shape.of(draw(st.integers(16, 60)), draw(st.integers(16, 60)), channels, 255, None if still else 7)
     delta = draw(st.sampled_from([0, "1e-5"] if still else ["1e-5"]))
     if draw(st.booleans()):
         eye = PrivateRegions(segmenter=lambda picture: picture[:, :, 0], name="an eye")

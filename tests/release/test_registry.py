@@ -75,9 +75,7 @@ def check_sensitivity(name):
                     light = light.reshape(2, pixels, 1)
                     one = np.where(changed, light, 90).repeat(3, 2).reshape(2, 2, 3, 3)
                     other = np.where(changed, 255 - light, 90).repeat(3, 2).reshape(2, 2, 3, 3)
-                    moved = groups_of(operator, one.astype(np.uint8)) - groups_of(
-                        operator, other.astype(np.uint8)
-                    )
+                    moved = groups_of(operator, one.astype(np.uint8)) - groups_of(operator, other.astype(np.uint8))
                     assert (moved**2).sum() <= float(bound.l2_squared)
                     assert bound.l1 is None or np.abs(moved).sum() <= float(bound.l1)
 
@@ -158,15 +156,11 @@ def test_a_forged_release_of_it_is_refused(row_sums, tmp_path, monkeypatch):
         verify_release(file)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda values: values / 2, lambda values: values[1:]], ids=["halves", "fewer"]
-)
+@pytest.mark.parametrize("change", [lambda values: values / 2, lambda values: values[1:]], ids=["halves", "fewer"])
 def test_values_that_were_not_announced_get_no_noise(row_sums, monkeypatch, change):
     """Rounding would cost something that the sensitivity does not count."""
     real = row_sums.RowSums.apply
-    monkeypatch.setattr(
-        row_sums.RowSums, "apply", lambda self, total, frames: change(real(self, total, frames))
-    )
+    monkeypatch.setattr(row_sums.RowSums, "apply", lambda self, total, frames: change(real(self, total, frames)))
     with pytest.raises(ValueError, match=r"announced 72 whole numbers"):
         release_array(PICTURE, plain_projection(**PURE))
 

@@ -35,9 +35,7 @@ def observed(picture, block, deviation, colour="rgb", factor=1, peak=255, seed=0
 
         levels = sums(wide[..., k].astype(np.float64)) / sums(np.ones(wide.shape[:2]))
         noise = np.full(levels.shape, deviation, np.float32)
-        planes.append(
-            Plane((levels + noise * rng.standard_normal(levels.shape)).astype(np.float32), noise, side)
-        )
+        planes.append(Plane((levels + noise * rng.standard_normal(levels.shape)).astype(np.float32), noise, side))
     names = {1: "grey", 3: colour}
     return Observed(tuple(planes), names[len(planes)], *picture.shape[:2], peak)
 
@@ -143,9 +141,7 @@ class TestClips:
 
     def test_frames_around_it_help(self):
         before, here, after = (observed(SMOOTH, 4, 40.0, seed=k) for k in range(3))
-        assert error(restore(here, "learned", before, after), SMOOTH) < error(
-            restore(here, "learned"), SMOOTH
-        )
+        assert error(restore(here, "learned", before, after), SMOOTH) < error(restore(here, "learned"), SMOOTH)
 
     def test_cells_that_divide_a_frame_evenly(self):
         shape = Shape(2, 50, 70, 3)

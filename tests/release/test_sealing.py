@@ -35,9 +35,7 @@ def sums(**more) -> ReleasedSums:
 
 
 def of_sums(made, *mask):
-    return joined(
-        as_json(made.layers.sizes), *(made.sums[n].astype("<i8").tobytes() for n in made.sums), *mask
-    )
+    return joined(as_json(made.layers.sizes), *(made.sums[n].astype("<i8").tobytes() for n in made.sums), *mask)
 
 
 def test_of_sums():

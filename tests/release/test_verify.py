@@ -100,9 +100,7 @@ class TestForgedNumbers:
     def test_one_channel_for_a_coloured_jpeg(self, tmp_path):
         grey, colour = pixelize(GREY, 2, 4, 16), pixelize(COLOUR, 2, 4, 16)
         release_refused(
-            bare(tmp_path, "a.jpg", colour.picture, grey.statement),
-            "pixels-differ-from-statement",
-            "channels 3",
+            bare(tmp_path, "a.jpg", colour.picture, grey.statement), "pixels-differ-from-statement", "channels 3"
         )
 
     def test_one_channel_for_a_coloured_video(self, tmp_path):
@@ -177,9 +175,7 @@ class TestForgedNumbers:
         for forged in (
             replace(made.statement, epsilon=Fraction(3)),
             replace(made.statement, epsilon=Fraction(21, 10)),
-            replace(
-                made.statement, events=tuple(replace(e, scale=e.scale * 2) for e in made.statement.events)
-            ),
+            replace(made.statement, events=tuple(replace(e, scale=e.scale * 2) for e in made.statement.events)),
         ):
             release_refused(bare(tmp_path, "a.png", made.picture, forged), "record-value-differs")
             dearer = recorded(forged, {"config.epsilon": exact_text(forged.epsilon)})
@@ -217,9 +213,7 @@ class TestExchangedPictures:
         shown = noise_tests.decode_pixels(noise_tests.encoded(made.frames[0], ".jpg"), "a").astype(int)
         noise_tests.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
         with refused("archive-does-not-follow", where="2 gray"):
-            noise_tests.check_restored(
-                np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a"
-            )
+            noise_tests.check_restored(np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
 
     def test_what_cannot_be_checked_is_said(self, tmp_path):
         made = pixelize(COLOUR, 2, 4, 16)
@@ -314,10 +308,7 @@ class TestSeal:
                 digest = archive._digest(about, arrays)
                 bound = bound_to(digest, changed)
                 path.write_bytes(
-                    edited(
-                        path.read_bytes(),
-                        lambda a: a.update(statement=json.loads(bound.to_json()), sealed=line),
-                    )
+                    edited(path.read_bytes(), lambda a: a.update(statement=json.loads(bound.to_json()), sealed=line))
                 )
 
             return path, statement, edit

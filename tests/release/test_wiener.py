@@ -90,11 +90,6 @@ def test_a_ragged_block_of_a_single_part():
     mask = np.zeros((1, 2), np.bool_)
     mask[0, 1] = True
     made = pixelize(
-        PICTURE[:32, :35],
-        5,
-        1,
-        32,
-        subdivide=4,
-        regions=PublicRegions(mask.repeat(32, 0).repeat(32, 1)[:, :35]),
+        PICTURE[:32, :35], 5, 1, 32, subdivide=4, regions=PublicRegions(mask.repeat(32, 0).repeat(32, 1)[:, :35])
     )
     assert np.array_equal(made.frames[0].cells.mask, mask)

@@ -30,9 +30,7 @@ def folder(tmp_path):
 
 
 def test_a_run_says_what_else_has_read_its_data_and_not_where_or_as_what(folder):
-    charged(
-        run_charge(0), run_charge(1, WARD[:3], data="secret name"), run_charge(2, what=EVALUATION, events=())
-    )
+    charged(run_charge(0), run_charge(1, WARD[:3], data="secret name"), run_charge(2, what=EVALUATION, events=()))
     shown = text_of(account_section(read_run(folder), folder))
     assert "2 others have read some of the same pictures" in shown
     assert "for a plan fixed beforehand" in shown
@@ -57,9 +55,7 @@ def test_an_account_that_cannot_be_read_breaks_no_report(folder, monkeypatch):
 
 def test_public_data_have_no_account(folder):
     run = read_run(folder)
-    assert (
-        account_section(replace(run, sources=("synthetic:studio:train",), data_are_public=True), folder) == ()
-    )
+    assert account_section(replace(run, sources=("synthetic:studio:train",), data_are_public=True), folder) == ()
 
 
 def test_the_page_says_what_is_left_and_escapes_names():

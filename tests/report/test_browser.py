@@ -36,9 +36,7 @@ def pages(make_run_in, steps, tmp_path_factory):
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (256, 192, 3), np.uint8) for _ in range(4)]
     tiles = [PosePair(f"unit-{k}-{'long' * 20}", pictures[k], pictures[k + 1]) for k in range(3)]
-    full = make_run_in(
-        folder, name="full", run={"command": "dpose train " + "--a-rather-long-option value " * 9}
-    )
+    full = make_run_in(folder, name="full", run={"command": "dpose train " + "--a-rather-long-option value " * 9})
     full.log(*steps(20), {"type": "diagnostics", "step": 4, "subspace_rank": 97.0})
     full.scored(0, 0.2, 0.0).scored(10, 0.5, 5.1).scored(20, 0.6, 7.9)
     others = [{"name": f"another model {k}", "result": full_result()} for k in range(4)]
@@ -52,16 +50,10 @@ def pages(make_run_in, steps, tmp_path_factory):
     write_run_report(full.path, tiles=tiles, pictures_of="synthetic:ward:public")
     for run in (hostile, plain, bare):
         write_run_report(run.path)
-    planted = (
-        (plain.path / "report.html")
-        .read_text()
-        .replace("<main>", "<main><script>document.title=1</script>", 1)
-    )
+    planted = (plain.path / "report.html").read_text().replace("<main>", "<main><script>document.title=1</script>", 1)
     (folder / "planted.html").write_text(planted)
     for name, body in FAULTS.items():
-        (folder / name).write_text(
-            f'<!DOCTYPE html><meta charset="utf-8"><title>a fault</title><body>{body}</body>'
-        )
+        (folder / name).write_text(f'<!DOCTYPE html><meta charset="utf-8"><title>a fault</title><body>{body}</body>')
     return folder
 
 

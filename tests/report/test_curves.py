@@ -4,21 +4,14 @@ import pytest
 
 
 def charts(page, section="curves"):
-    return [
-        svg.get("aria-label")
-        for svg in page.sections().get(section, ()) and page.sections()[section].iter("svg")
-    ]
+    return [svg.get("aria-label") for svg in page.sections().get(section, ()) and page.sections()[section].iter("svg")]
 
 
 def test_a_private_run_shows_its_scores_its_noisy_norm_and_its_learning_rate(make_run, steps, report):
     run = make_run().log(*steps(20)).scored(0, 0.2, 0.0).scored(10, 0.5, 3.25).scored(20, 0.6, 7.5)
     page = report(run.path)
     found = charts(page)
-    assert [label.split(" ")[:2] for label in found] == [
-        ["mean", "PCKh@0.5"],
-        ["The", "norm"],
-        ["The", "learning"],
-    ]
+    assert [label.split(" ")[:2] for label in found] == [["mean", "PCKh@0.5"], ["The", "norm"], ["The", "learning"]]
     words = page.words("curves")
     assert "3.25" in words
     assert "7.5" in words

@@ -47,23 +47,15 @@ def full(text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "<script>alert(1)</script>",
-        "a&b",
-        "\"quoted\"'twice'",
-        "</title></style><b>",
-        "&lt;b&gt;",
-        "<!--",
-        "{{7*7}}",
-    ],
+    ["<script>alert(1)</script>", "a&b", "\"quoted\"'twice'", "</title></style><b>", "&lt;b&gt;", "<!--", "{{7*7}}"],
 )
 def test_text_is_escaped_wherever_it_stands(text):
     report = full(text)
     page = Page(report.html())
     plain = full("PLAIN").html()
-    assert page.text.count(
-        html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    ) == plain.count("PLAIN")
+    assert page.text.count(html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")) == plain.count(
+        "PLAIN"
+    )
     if "<" in text:
         assert text not in page.text
     assert page.root.find("body/header/h1").text == text
@@ -107,10 +99,7 @@ def test_everything_is_written_and_told_in_order(tmp_path):
 
 def test_other_names_and_nothing_that_is_not_there(tmp_path):
     report = Report("t", kind="k", source="s", files={"more.bin": b"1"})
-    assert [path.name for path in report.write(tmp_path, page="report.html", text="")] == [
-        "report.html",
-        "more.bin",
-    ]
+    assert [path.name for path in report.write(tmp_path, page="report.html", text="")] == ["report.html", "more.bin"]
 
 
 def test_a_value_that_json_cannot_hold_is_refused(tmp_path):

@@ -23,9 +23,7 @@ def test_a_private_run_states_its_guarantee_first(make_run, report):
     header = page.words()
     assert f"epsilon {upper(statement.epsilon)} delta 1e-5 for each image" in header
     found = statement.tpr_bound
-    assert found < 0.5 * true_positives(
-        statement.epsilon, statement.delta
-    )  # the curve says more than its one point
+    assert found < 0.5 * true_positives(statement.epsilon, statement.delta)  # the curve says more than its one point
     assert f"finds at most {upper(found, times=100)}% of those that were" in header
     assert "No guarantee" not in page.text
     words = page.words("guarantee")
@@ -76,9 +74,7 @@ def test_where_nothing_is_guaranteed_nothing_looks_as_if_it_were(make_run, repor
 
 def test_a_repeated_paper_guarantees_nothing(make_run, report):
     run = make_run("non-private")
-    paper = replace(
-        statement_in(run.path), kind=Kind.PAPER, caveats=("its proof divides by the wrong number",)
-    )
+    paper = replace(statement_in(run.path), kind=Kind.PAPER, caveats=("its proof divides by the wrong number",))
     (run.path / "privacy.json").write_text(paper.to_json())
     page = report(run.path)
     assert "No guarantee" in page.words()

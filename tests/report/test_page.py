@@ -90,10 +90,7 @@ def test_hostile_texts_stay_texts(make_run, steps, report):
         public=("<b>bold</b>",),
     )
     run.log(*steps(3), {"type": "diagnostics", "step": 1, "public" + HOSTILE: 1.0})
-    named = {
-        "name": HOSTILE,
-        "result": {"columns": {HOSTILE: 1.0}, "metric": HOSTILE, "joints": {HOSTILE: {}}},
-    }
+    named = {"name": HOSTILE, "result": {"columns": {HOSTILE: 1.0}, "metric": HOSTILE, "joints": {HOSTILE: {}}}}
     for step in (0, 3):
         run.scored(step, 0.5, 1.0, data=HOSTILE)
     run.evaluated(HOSTILE, beside=[named]).evaluated(HOSTILE, result=named["result"])

@@ -39,9 +39,7 @@ def units():
 
     def picture(name, people):
         visible = np.arange(16) != 0
-        person = Person(
-            np.full((16, 2), 8, np.float32), visible, np.array([-0.5, -0.5, 47.5, 63.5], np.float32), 10.0
-        )
+        person = Person(np.full((16, 2), 8, np.float32), visible, np.array([-0.5, -0.5, 47.5, 63.5], np.float32), 10.0)
         return Picture(name, people, lambda: (np.full((*SIZE, 3), 128, np.uint8), (person,) * people))
 
     return PoseUnits([picture(f"p{k:02}", 1 + k % 2) for k in range(30)], input_size=SIZE, padding=1.0)

@@ -36,26 +36,12 @@ def drawn_charts(text="x"):
     rising = ((0.0, 0.0), (0.2, 0.6), (1.0, 1.0))
     point = MeasuredRates((0.05, 0.1, 0.2), (0.3, 0.4, 0.5))
     figure, ((panel,),) = sheet(1, 1, text)
-    heat_map(
-        panel,
-        {(1, 1): 0.1, (2, 1): 0.9},
-        ("b", (1, 2)),
-        ("n", (1, 2)),
-        text,
-        (0, 1),
-        ".1f",
-        missing="not run",
-    )
+    heat_map(panel, {(1, 1): 0.1, (2, 1): 0.9}, ("b", (1, 2)), ("n", (1, 2)), text, (0, 1), ".1f", missing="not run")
     return {
         "line": line_by_step([(1, 1.0), (2, 3.0)], text, y_title=text, above=[(1, text)], above_title=text),
         "bound": bound_on_attacks(approximate(8.0, 1e-5), text, text, approximate(1.0, 1e-5)),
         "trade-off": trade_off_chart(
-            text,
-            [Rates(rising, stairs=True)],
-            ruled_out=rising,
-            measured=[point],
-            least=1e-3,
-            names=(text, text),
+            text, [Rates(rising, stairs=True)], ruled_out=rising, measured=[point], least=1e-3, names=(text, text)
         ),
         "joints": paired_dots([(text, 1.0, 2.0), *JOINTS], text, before=text, after=text, x_title=text),
         "curves": curves("c", text, [("r", "plain", rising)], rising, ("a", "b"), text, log_x=False).svg,
@@ -114,11 +100,7 @@ def test_the_second_scale_keeps_its_last_label_and_leaves_room():
 
 
 @settings(deadline=None, max_examples=12)
-@given(
-    st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=30),
-    st.integers(0, 10**6),
-    st.integers(1, 1000),
-)
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=30), st.integers(0, 10**6), st.integers(1, 1000))
 def test_any_numbers_can_be_drawn(values, first, stride):
     ET.fromstring(line_by_step([(first + stride * k, v) for k, v in enumerate(values)], "x", y_title="y"))
 

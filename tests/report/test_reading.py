@@ -22,11 +22,7 @@ LEAKS = {
 @pytest.mark.parametrize("method", PRIVATE)
 def test_nothing_un_noised_leaves_a_private_log(make_run, steps, method):
     run = make_run(method).log(*steps(3, **LEAKS))
-    run.log(
-        {"type": "epoch", "step": 3, **LEAKS},
-        {"type": "start", **LEAKS},
-        {"type": "resume", "step": 3, **LEAKS},
-    )
+    run.log({"type": "epoch", "step": 3, **LEAKS}, {"type": "start", **LEAKS}, {"type": "resume", "step": 3, **LEAKS})
     run.log({"type": "diagnostics", "step": 2, "subspace_rank": 5.0, **LEAKS, "clipped_share": 987.125})
     record = read_run(run.path)
     assert set(record.series) == {"lr", "noisy_gradient_norm"}
@@ -49,9 +45,7 @@ def test_a_private_method_with_an_empty_statement_shows_no_loss(make_run, steps)
 
 
 def test_without_a_statement_no_method_is_taken_at_its_word(make_run):
-    run = make_run("non-private", statement=False).log(
-        {"type": "step", "step": 1, "lr": 0.1, "loss": 987.125}
-    )
+    run = make_run("non-private", statement=False).log({"type": "step", "step": 1, "lr": 0.1, "loss": 987.125})
     run.evaluated("synthetic:ward:train")
     record = read_run(run.path)
     assert set(record.series) == {"lr"}
@@ -126,9 +120,7 @@ def test_the_last_of_two_lines_counts_and_steps_that_led_nowhere_go(make_run):
 
 def test_scores_are_read_as_they_were_written(make_run):
     run = make_run().scored(0, 0.2, 0.0).scored(10, 0.6, 3.5).evaluated(share=0.5, beside="nonsense")
-    run.evaluated(
-        "synthetic:ward:test", beside=[{"name": "other", "result": {"accuracy": 0.5}}, {"name": "x"}, 3]
-    )
+    run.evaluated("synthetic:ward:test", beside=[{"name": "other", "result": {"accuracy": 0.5}}, {"name": "x"}, 3])
     record = read_run(run.path)
     (watched,) = record.watched
     assert (watched.name, watched.public) == ("synthetic:ward:public, 200 units", True)
@@ -167,9 +159,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path, content):
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "config", [[], {}, {"run": []}, {"run": {"plan": 3, "data": "x"}, "model": 1, "task": 2}]
-)
+@pytest.mark.parametrize("config", [[], {}, {"run": []}, {"run": {"plan": 3, "data": "x"}, "model": 1, "task": 2}])
 def test_a_strange_configuration_gives_an_empty_record(tmp_path, config):
     (tmp_path / "config.json").write_text(json.dumps(config))
     record = read_run(tmp_path)

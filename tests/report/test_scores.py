@@ -31,12 +31,8 @@ def test_an_evaluation_has_a_column_a_model(make_run, report, make_result, besid
     assert {len(row) for row in table} == {2 + beside}
 
 
-@pytest.mark.parametrize(
-    ("own", "people", "bold"), [(0.9, 400, 1), (0.52, 400, 0), (0.9, 4, 0), (0.2, 400, 2)]
-)
-def test_the_best_is_set_in_bold_only_where_it_is_best_beyond_chance(
-    make_run, report, make_result, own, people, bold
-):
+@pytest.mark.parametrize(("own", "people", "bold"), [(0.9, 400, 1), (0.52, 400, 0), (0.9, 4, 0), (0.2, 400, 2)])
+def test_the_best_is_set_in_bold_only_where_it_is_best_beyond_chance(make_run, report, make_result, own, people, bold):
     run = make_run().evaluated(
         result=make_result(own, people), beside=[{"name": "other", "result": make_result(0.5, people)}]
     )
@@ -53,9 +49,7 @@ def test_every_score_says_whose_data_it_is_of(make_run, report):
     private = report(make_run(name="a").evaluated().evaluated("synthetic:studio:val").path).words("scores")
     assert private.count("held-out private data: not covered by epsilon") == 1
     assert private.count("public data") == 1
-    plain = report(
-        make_run("non-private", name="b").evaluated("synthetic:ward:train").evaluated().path
-    ).words("scores")
+    plain = report(make_run("non-private", name="b").evaluated("synthetic:ward:train").evaluated().path).words("scores")
     assert "the training data themselves" in plain
     assert "epsilon" not in plain
 
@@ -77,9 +71,7 @@ def test_a_left_out_score_leaves_a_sentence(make_run, report):
 
 
 def test_another_tasks_metric_is_shown_as_it_is(make_run, report):
-    page = report(
-        make_run("non-private").evaluated(result={"accuracy": 0.25, "loss": None, "names": ["a"]}).path
-    )
+    page = report(make_run("non-private").evaluated(result={"accuracy": 0.25, "loss": None, "names": ["a"]}).path)
     assert page.table("scores")[1:] == [["accuracy", "0.2"]]
     assert "joints" not in page.sections()
 

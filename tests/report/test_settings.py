@@ -14,12 +14,7 @@ def cards(page):
 def test_settings_are_told_in_groups(make_run, report):
     found = cards(report(make_run(run={"microbatch_size": 32, "augment": None}).path))
     assert found["Data"] == {"private": "synthetic:ward"}
-    assert found["Model"] == {
-        "preset": "nano",
-        "strategy": "full",
-        "input size": "128, 96",
-        "skeleton": "mpii",
-    }
+    assert found["Model"] == {"preset": "nano", "strategy": "full", "input size": "128, 96", "skeleton": "mpii"}
     assert found["Plan"]["expected batch size"] == "100"
     assert found["Plan"]["delta"] == "1e-5"
     assert found["Plan"]["normalise"] == "yes"

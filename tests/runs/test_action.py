@@ -214,8 +214,6 @@ def test_videos_that_first_weights_learnt_from_are_refused(films, tmp_path):
 
 def test_watched_videos_that_are_held_out_are_charged(films, tmp_path):
     data = {"private": f"ucf101:{films}:train", "validation_data": f"ucf101:{films}:test"}
-    done = train_task(
-        config(data=data, plan={"expected_batch_size": 3, "delta": 0.01}), tmp_path / "run", QUIET
-    )
+    done = train_task(config(data=data, plan={"expected_batch_size": 3, "delta": 0.01}), tmp_path / "run", QUIET)
     assert len(done.statement.queries) == 1
     assert sorted(entry.what for entry in charges()) == [EVALUATION, "training"]

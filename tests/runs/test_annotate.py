@@ -181,13 +181,7 @@ class TestJson:
 
     def test_it_can_be_scored(self, model, pose_fixtures, tmp_path):
         labels = open_labels(f"coco:{pose_fixtures}/coco")
-        run(
-            model,
-            [pose_fixtures / "coco"],
-            tmp_path / "out",
-            LabelledBoxes(labels),
-            json=tmp_path / "r.json",
-        )
+        run(model, [pose_fixtures / "coco"], tmp_path / "out", LabelledBoxes(labels), json=tmp_path / "r.json")
         result, problems = score_results(tmp_path / "r.json", labels)
         assert (result.predictions, len(problems)) == (12, 0)
 
@@ -218,9 +212,7 @@ def test_a_long_video_is_predicted_by_onnx_runtime_where_it_is_installed(model, 
     source = clip(tmp_path / "clip.mp4")
     by_torch = run(model, [source], tmp_path / "torch").document
     asked, real = [], OnnxModel.forward
-    monkeypatch.setattr(
-        OnnxModel, "forward", lambda self, crops: asked.append(len(crops)) or real(self, crops)
-    )
+    monkeypatch.setattr(OnnxModel, "forward", lambda self, crops: asked.append(len(crops)) or real(self, crops))
     monkeypatch.setattr(module, "MANY_FRAMES", 4)
     by_onnx = run(model, [source], tmp_path / "onnx").document
     assert sum(asked) == 4
@@ -426,12 +418,7 @@ class TestLooks:
     def test_what_is_behind_a_blank_canvas_makes_no_difference(self, tmp_path):
         for seed in (0, 1):
             write_image(tmp_path / f"{seed}.png", picture(seed, (80, 160)))
-            run(
-                Walkers([(40, 40)]),
-                [tmp_path / f"{seed}.png"],
-                tmp_path / f"o{seed}.png",
-                look=Look(blank=True),
-            )
+            run(Walkers([(40, 40)]), [tmp_path / f"{seed}.png"], tmp_path / f"o{seed}.png", look=Look(blank=True))
         assert (tmp_path / "o0.png").read_bytes() == (tmp_path / "o1.png").read_bytes()
 
     def test_faces_are_hidden_counted_and_nothing_is_promised(self, tmp_path):
@@ -445,18 +432,12 @@ class TestLooks:
         for x in (40, 110):
             assert (drawn[20:24, x - 2 : x + 3] == 128).all()
         assert np.array_equal(drawn[50:, 70:90], image[50:, 70:90])
-        assert done.lines()[1].startswith(
-            "2 faces hidden in 2 people; people who were not found keep their faces"
-        )
+        assert done.lines()[1].startswith("2 faces hidden in 2 people; people who were not found keep their faces")
         assert "nothing is guaranteed" in done.lines()[1]
 
     def test_in_a_video_a_person_has_a_face_in_every_frame(self, tmp_path):
         done = run(
-            Walkers([(30, 24)]),
-            [clip(tmp_path / "a.mp4")],
-            tmp_path / "b.mp4",
-            look=Look(hide_faces=True),
-            smooth=True,
+            Walkers([(30, 24)]), [clip(tmp_path / "a.mp4")], tmp_path / "b.mp4", look=Look(hide_faces=True), smooth=True
         )
         assert (done.faces, done.people) == (4, 1)
 

@@ -23,14 +23,7 @@ def settings(method="dp-sgd", **more):
             "task": "pose",
             "data": {"private": "synthetic:ward", "limit": 8, "validation_data": "none"},
             "model": {"init": "blazepose:lite", "strategy": "light"},
-            "plan": {
-                "method": method,
-                "epsilon": 8.0,
-                "delta": 1e-3,
-                "steps": 2,
-                "expected_batch_size": 4,
-                **more,
-            },
+            "plan": {"method": method, "epsilon": 8.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 4, **more},
         }
     )
 

@@ -41,9 +41,7 @@ NANO = PoseConfig("nano")
 
 
 def config(*data, plan=None, **values):
-    return RunConfig.from_dict(
-        {"data": {"private": list(data)}, "plan": plan or {"method": "non-private"}, **values}
-    )
+    return RunConfig.from_dict({"data": {"private": list(data)}, "plan": plan or {"method": "non-private"}, **values})
 
 
 class TestSeveralData:
@@ -57,9 +55,7 @@ class TestSeveralData:
 
     def test_units_of_all_in_the_joints_of_the_first(self, pose_fixtures):
         chosen = config(
-            f"mpii:{pose_fixtures}/mpii,annotations=test_mpii.json",
-            f"coco:{pose_fixtures}/coco",
-            "synthetic:ward",
+            f"mpii:{pose_fixtures}/mpii,annotations=test_mpii.json", f"coco:{pose_fixtures}/coco", "synthetic:ward"
         )
         units = open_units(chosen, NANO)
         assert len(units) == 5 + 4 + 12
@@ -69,10 +65,7 @@ class TestSeveralData:
 
     def test_public_units_come_in_the_same_joints(self, pose_fixtures):
         chosen = config("synthetic:ward").model_copy()
-        values = {
-            **chosen.to_dict(),
-            "data": {"private": "synthetic:ward", "public": f"coco:{pose_fixtures}/coco"},
-        }
+        values = {**chosen.to_dict(), "data": {"private": "synthetic:ward", "public": f"coco:{pose_fixtures}/coco"}}
         public = open_public(RunConfig.from_dict(values), NANO)
         assert public.load(0, np.random.default_rng(0))[0].target["keypoints"].shape == (16, 2)
 
@@ -108,9 +101,7 @@ class TestSeveralData:
         def told(data):
             plan = {"epsilon": 8, "delta": 1e-5}
             return " ".join(
-                conditions(
-                    RunConfig.from_dict({"recipe": "recommended", "data": {"private": data}, "plan": plan})
-                )
+                conditions(RunConfig.from_dict({"recipe": "recommended", "data": {"private": data}, "plan": plan}))
             )
 
         assert "7001 to 8000" in told("lspet:x:private")
@@ -167,10 +158,7 @@ class TestWatched:
 
     def test_a_label_file_that_two_splits_share_is_one_dataset(self, pose_fixtures):
         root = pose_fixtures / "mpii"
-        values = {
-            "data": {"private": f"mpii:{root}:train", "validation_data": f"mpii:{root}:val"},
-            "plan": PRIVATE,
-        }
+        values = {"data": {"private": f"mpii:{root}:train", "validation_data": f"mpii:{root}:val"}, "plan": PRIVATE}
         with refused("watched-data-protected"):
             watched(RunConfig.from_dict(values))
 
@@ -184,9 +172,7 @@ class TestFirstWeights:
         torch.manual_seed(0)
         coco = PoseModel(PoseConfig(preset="nano", skeleton="coco"))
         save_model(coco, tmp_path / "coco")
-        made, _, caveats = build_model(
-            config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "coco")})
-        )
+        made, _, caveats = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "coco")}))
         assert "adapted from coco's joints to mpii's" in caveats[-1]
         shared = [name for name in COCO.joints if name in MPII.joints]
         assert len(shared) == 12
@@ -226,9 +212,7 @@ class TestFirstWeights:
         assert not scratch.name
         assert build_model(config("mpii:/data/mpii", plan=PRIVATE))[1].name == "nano"
         save_model(PoseModel(PoseConfig(preset="nano")), tmp_path / "mine")
-        named = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "mine")}))[
-            1
-        ]
+        named = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "mine")}))[1]
         assert (named.name, named.statement, named.folder) == ("mine", None, str(tmp_path / "mine"))
 
     def test_for_another_size_the_head_is_resampled(self, tmp_path):
@@ -255,20 +239,13 @@ class TestFirstWeights:
         saved = PoseModel(PoseConfig("lite0", (64, 48), norm="folded"))
         save_model(saved, tmp_path)
         values = {"preset": "lite0", "init": str(tmp_path), "codec": "heatmap"}
-        made, again = (
-            build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values, seed=3))[0] for _ in range(2)
-        )
+        made, again = (build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values, seed=3))[0] for _ in range(2))
         assert (made.config.codec, made.config.input_size) == ("heatmap", (64, 48))
         assert torch.equal(made.backbone.conv_stem.weight, saved.backbone.conv_stem.weight)
         assert torch.equal(made.head.joints.weight, again.head.joints.weight)
         _, start, caveats = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
-        assert (start.folder, caveats) == (
-            str(tmp_path),
-            ["the head is fresh: heatmap in the place of simcc"],
-        )
-        fresh = config(
-            "mpii:/data/mpii", model={"preset": "lite0", "strategy": "scratch", "codec": "regression"}
-        )
+        assert (start.folder, caveats) == (str(tmp_path), ["the head is fresh: heatmap in the place of simcc"])
+        fresh = config("mpii:/data/mpii", model={"preset": "lite0", "strategy": "scratch", "codec": "regression"})
         assert build_model(fresh)[0].config.codec == "regression"
 
     def test_a_temperature_is_for_a_codec_with_logits_that_the_first_weights_have(self, tmp_path):
@@ -378,11 +355,7 @@ class TestPrecision:
         ({"private": ["lspet:here", "synthetic:studio"]}, "not stated", False),
         ({"private": "lspet:here", "public": "synthetic:studio"}, "Apache-2.0, rendered by dpose", False),
         ({"private": "synthetic:ward", "public": "coco:here"}, "not stated", False),
-        (
-            {"private": "synthetic:ward", "public": "coco:here", "public_licence": "CC-BY-4.0"},
-            "CC-BY-4.0",
-            False,
-        ),
+        ({"private": "synthetic:ward", "public": "coco:here", "public_licence": "CC-BY-4.0"}, "CC-BY-4.0", False),
     ],
 )
 def test_what_is_public_is_known_by_its_name_and_its_licence_if_it_is_our_own(data, licence, nobody):

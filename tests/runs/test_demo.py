@@ -53,11 +53,7 @@ def test_the_demo_runs_and_adds_up(tmp_path):
     report = (run.folder / "report.html").read_text().lower()
     for words in ("public weights", "synthetic:ward:test", "data:image/"):
         assert words in report
-    lines = [
-        line
-        for line in printed.splitlines()
-        if not line.startswith(("Look at", "Check the", "The ", "Try next"))
-    ]
+    lines = [line for line in printed.splitlines() if not line.startswith(("Look at", "Check the", "The ", "Try next"))]
     assert max(map(len, lines)) <= 60
     assert "\x1b" not in printed
 

@@ -64,17 +64,7 @@ def test_a_run_adds_up_and_verifies(tmp_path):
 
 def test_a_run_with_a_private_moment_adds_up_and_verifies(tmp_path):
     """Two noised sums, one event of two steps."""
-    chosen = [
-        "train",
-        "--method",
-        "adassp-head",
-        "--data",
-        "synthetic:ward",
-        "--limit",
-        "12",
-        "--epsilon",
-        "2",
-    ]
+    chosen = ["train", "--method", "adassp-head", "--data", "synthetic:ward", "--limit", "12", "--epsilon", "2"]
     chosen += ["--delta", "1e-4", "--set", "model.directions=3", "--set", "seed=1"]
     assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
     assert main(["verify", str(tmp_path / "whole")]) == 0

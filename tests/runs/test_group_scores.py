@@ -141,9 +141,7 @@ def test_private_groups_are_noised_charged_and_recorded(tmp_path):
         assert noised_query_of(content, privacy) == one
         # of other groups, or without any
         columns = {name: 0.0 for name in content["result"]["columns"] if "upright" not in name}
-        assert (
-            noised_query_of({**content, "result": content["result"] | {"columns": columns}}, privacy) is None
-        )
+        assert noised_query_of({**content, "result": content["result"] | {"columns": columns}}, privacy) is None
         lied = {name: value for name, value in content["result"].items() if name != "units_noised"}
         assert noised_query_of({**content, "result": lied}, privacy) is None
     assert "interval" not in " ".join(statement.caveats)

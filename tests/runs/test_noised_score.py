@@ -187,13 +187,7 @@ class Shares:
 
 @pytest.mark.parametrize(
     ("result", "share"),
-    [
-        (Shares(50), 0.5),
-        (Shares(0.5, ""), 0.5),
-        (Shares(None), 0.0),
-        (Shares(float("nan")), 0.0),
-        (Shares(300), 1.0),
-    ],
+    [(Shares(50), 0.5), (Shares(0.5, ""), 0.5), (Shares(None), 0.0), (Shares(float("nan")), 0.0), (Shares(300), 1.0)],
 )
 def test_any_metrics_main_number_is_a_share(result, share):
     assert main_share(result) == share
@@ -211,9 +205,7 @@ def folder(tmp_path, monkeypatch):
         public = data == "public"
         units = People([*UNITS] * 20, [f"{data} {i}" for i in range(100)])
         task = None if data == "odd" else PeopleTask()
-        return ScoredData(
-            units, data, "image", public, data == "own", lambda m: None, ("secret counts",), task
-        )
+        return ScoredData(units, data, "image", public, data == "own", lambda m: None, ("secret counts",), task)
 
     register_task(TaskEntry("people", "image", None, scored, lambda path: Model(), str))
     statement = PrivacyStatement(Kind.NONE, "image")
@@ -237,9 +229,7 @@ ASKED = [
 def test_a_score_is_published_with_its_price_and_nothing_else(folder, asked):
     result = evaluate_noised(folder, "held-out", asked, console=QUIET)
     truth = (
-        np.mean(scores(UNITS))
-        if asked.joints is None
-        else np.divide(*np.sum(joints(UNITS, 14), 0) @ [[1, 1], [0, 1]])
+        np.mean(scores(UNITS)) if asked.joints is None else np.divide(*np.sum(joints(UNITS, 14), 0) @ [[1, 1], [0, 1]])
     )
     assert result.ratio.low <= truth <= result.ratio.high or result.ratio.high - result.ratio.low < 0.2
     (content,) = written(folder)
@@ -401,11 +391,7 @@ def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked
     set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
     evaluate_noised(folder, "held-out", asked, console=QUIET)
     (charge,) = charges()
-    assert ([event.pure() for event in charge.events], charge.state, charge.unit) == (
-        [taken],
-        State.COMMITTED,
-        "image",
-    )
+    assert ([event.pure() for event in charge.events], charge.state, charge.unit) == ([taken], State.COMMITTED, "image")
     assert spending(Neighbours("image", Relation.REPLACE), 1e-5, of=PEOPLE).epsilon == pytest.approx(
         float(taken), rel=1e-3
     )
@@ -456,8 +442,7 @@ def test_noise_from_a_seed_guarantees_nothing(folder):
 
 
 @pytest.mark.parametrize(
-    ("data", "code"),
-    [("public", "noise-unneeded"), ("odd", "unit-scores-missing"), ("own", "scored-data-protected")],
+    ("data", "code"), [("public", "noise-unneeded"), ("odd", "unit-scores-missing"), ("own", "scored-data-protected")]
 )
 def test_what_has_no_price_is_refused_before_it_is_read(folder, data, code):
     if data == "own":

@@ -31,14 +31,8 @@ def _config(**data):
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
-        (
-            "dpose train --data mpii:/srv/a/mpii:train --out runs/x",
-            "dpose train --data mpii:mpii:train --out x",
-        ),
-        (
-            "dpose train --data=lspet:/srv/lspet/ --init ~/w/coco/",
-            "dpose train --data=lspet:lspet --init coco",
-        ),
+        ("dpose train --data mpii:/srv/a/mpii:train --out runs/x", "dpose train --data mpii:mpii:train --out x"),
+        ("dpose train --data=lspet:/srv/lspet/ --init ~/w/coco/", "dpose train --data=lspet:lspet --init coco"),
         ("dpose train --data 'mpii:/srv/Ms Ito/mpii'", "dpose train --data 'mpii:Ms mpii'"),
         ("--data mpii:/a:b/c/mpii,annotations=/x/y.json", "--data mpii:y.json"),
         ("--data synthetic:ward:train", "--data synthetic:ward:train"),
@@ -87,10 +81,7 @@ def test_what_is_kept_is_read_where_it_is_and_not_elsewhere(folder):
     assert run_config(folder).data.sources[0] == "lspet:lspet:private"
     with refused("data-places-unknown", where=("--data", "--init")):
         whole_config(folder)
-    given = {
-        "data": {"private": ["lspet:/mnt/lspet:private", "synthetic:ward"]},
-        "model": {"init": "/mnt/coco"},
-    }
+    given = {"data": {"private": ["lspet:/mnt/lspet:private", "synthetic:ward"]}, "model": {"init": "/mnt/coco"}}
     assert whole_config(folder, given).data.sources[0] == "lspet:/mnt/lspet:private"
     check_begun(folder, config())  # by what the folder says
     keep_places(RUN, Places(config().to_dict(), "typed"))

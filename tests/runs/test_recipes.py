@@ -38,10 +38,7 @@ def quiet() -> Console:
 
 
 def test_what_the_user_says_goes_first():
-    assert filled_in({"a": {"b": 1}, "c": None}, {"a": {"b": 2, "d": 3}, "c": 4}) == {
-        "a": {"b": 1, "d": 3},
-        "c": 4,
-    }
+    assert filled_in({"a": {"b": 1}, "c": None}, {"a": {"b": 2, "d": 3}, "c": 4}) == {"a": {"b": 1, "d": 3}, "c": 4}
     config = RunConfig.from_dict({**GIVEN, "optimizer": {"lr": 5e-4}})
     assert config.plan.expected_batch_size == 20
     assert config.plan.ema_decay == RECOMMENDED.private["plan"]["ema_decay"]
@@ -52,8 +49,7 @@ def test_what_the_user_says_goes_first():
 
 def test_the_learning_rate_falls_with_the_budget():
     rates = [
-        RunConfig.from_dict({**GIVEN, "plan": {**GIVEN["plan"], "epsilon": e}}).optimizer.lr
-        for e in (20, 8, 2, 0.8)
+        RunConfig.from_dict({**GIVEN, "plan": {**GIVEN["plan"], "epsilon": e}}).optimizer.lr for e in (20, 8, 2, 0.8)
     ]
     full = RECOMMENDED.private["optimizer"]["lr"]
     assert rates == pytest.approx([full, full, full / 2, full * 0.1**0.5])
@@ -68,9 +64,7 @@ def test_a_recipe_for_poses_is_refused_for_actions():
 
 
 @pytest.mark.parametrize("preset", ["nano", "lite0"])
-def test_the_public_stage_starts_from_what_comes_with_dpose_of_the_same_backbone(
-    preset, tmp_path, monkeypatch
-):
+def test_the_public_stage_starts_from_what_comes_with_dpose_of_the_same_backbone(preset, tmp_path, monkeypatch):
     for name in ("nano", "lite0"):
         shutil.copytree(files.SHIPPED / "nano", tmp_path / name)
     monkeypatch.setattr(files, "SHIPPED", tmp_path)
@@ -130,9 +124,7 @@ def test_a_recipe_starts_from_no_weights_that_learnt_from_the_private_pictures(t
 
 
 def test_public_data_of_the_users_own_are_taken_and_copies_of_private_pictures_refused(tmp_path, monkeypatch):
-    config = RunConfig.from_dict(
-        {**GIVEN, "data": {"private": "synthetic:ward", "public": "synthetic:ward:val"}}
-    )
+    config = RunConfig.from_dict({**GIVEN, "data": {"private": "synthetic:ward", "public": "synthetic:ward:val"}})
     # splits that share their pictures
     monkeypatch.setattr(synthetic, "choose_scene", lambda look, split, index: SceneChoice(index))
     with refused("public-unit-private", where="picture"):

@@ -79,9 +79,7 @@ def test_mpii_too(pose_fixtures, tmp_path):
     shutil.copy(pose_fixtures / "mpii" / "test_mpii.json", root)
     points = [entry["joints"] for entry in json.loads((root / "test_mpii.json").read_text())]
     (tmp_path / "found.json").write_text(json.dumps(points))
-    result = score_file(
-        tmp_path / "found.json", f"mpii:{root}:val,annotations=test_mpii.json", Console(quiet=True)
-    )
+    result = score_file(tmp_path / "found.json", f"mpii:{root}:val,annotations=test_mpii.json", Console(quiet=True))
     assert result.columns()["Mean"] == 100
     assert charges()[0].stored.marks == 5
 

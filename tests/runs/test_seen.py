@@ -35,12 +35,7 @@ ANNOTATION = {
     "bbox": [20.0, 10.0, 40.0, 60.0], "keypoints": [v for j in range(17) for v in (22 + 2 * j, 12 + 3 * j, 1 + j % 2)],
 }  # fmt: skip
 PLAN = {"epsilon": 2.0, "delta": 1e-3, "epochs": 1, "expected_batch_size": 8, "accountant": "rdp"}
-SECRET = {
-    "datasets": [],
-    "known": False,
-    "licence": "Apache-2.0",
-    "note": "trained on data that are not public",
-}
+SECRET = {"datasets": [], "known": False, "licence": "Apache-2.0", "note": "trained on data that are not public"}
 
 
 @pytest.fixture(autouse=True)
@@ -118,19 +113,12 @@ class TestWhichSet:
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("name", "how"),
-        [("vitpose-coco-aic-mpii", "as their name says"), ("m", "as model.init_data says")],
+        ("name", "how"), [("vitpose-coco-aic-mpii", "as their name says"), ("m", "as model.init_data says")]
     )
-    def test_by_name_of_the_source_or_of_what_the_data_are_before_anything_is_charged(
-        self, tmp_path, name, how
-    ):
+    def test_by_name_of_the_source_or_of_what_the_data_are_before_anything_is_charged(self, tmp_path, name, how):
         folder, said = weights(tmp_path / name), "coco,mpii" if name == "m" else None
         private = labelled(tmp_path / "mine", **OWN)
-        for data in (
-            f"coco:{private}:val",
-            f"mpii:{tmp_path}:train",
-            f"coco:{labelled(tmp_path / 'crowdpose')}:val",
-        ):
+        for data in (f"coco:{private}:val", f"mpii:{tmp_path}:train", f"coco:{labelled(tmp_path / 'crowdpose')}:val"):
             with refused("first-weights-learnt-from-units", where=(how, "non-private")) as caught:
                 run(tmp_path / "run", folder, data, init_data=said)
             assert "\n" not in caught.value.line()
@@ -191,10 +179,7 @@ class TestTold:
         assert named.startswith("no protected image is a picture of COCO, which the first weights (sha256 ")
         assert rest.startswith("no protected image was among the data that the first weights (sha256 ")
         assert verify_run(tmp_path / "run").statement == done.statement
-        assert (
-            "* COCO\n* folder ward:val, under the guarantee above"
-            in (tmp_path / "run" / "README.md").read_text()
-        )
+        assert "* COCO\n* folder ward:val, under the guarantee above" in (tmp_path / "run" / "README.md").read_text()
 
     def test_where_nothing_is_known_that_is_a_condition_with_licence_and_note(self, tmp_path):
         folder = weights(tmp_path / "foreign", **SECRET)
@@ -295,9 +280,7 @@ class TestInherited:
             changed(second, nothing, silent)
             with refused("statement-sentence-missing", where="conditional_on"):
                 verify_run(second, second.parent / "elsewhere")
-            softer = replace(
-                silent, conditional_on=(*silent.conditional_on, line.replace("COCO", "nothing") + ".")
-            )
+            softer = replace(silent, conditional_on=(*silent.conditional_on, line.replace("COCO", "nothing") + "."))
             changed(second, nothing, softer)
             with refused("statement-sentence-missing", where="conditional_on"):
                 verify_run(second, second.parent / "elsewhere")
@@ -309,10 +292,7 @@ class TestInherited:
         [
             (lambda c: c.pop("trained_on"), ("trained-on-missing",)),
             (lambda c: c["run"].pop("first_weights"), ("trained-on-missing",)),
-            (
-                lambda c: c["trained_on"].update(datasets=["aic"]),
-                ("first-weights-left-out", "coco"),
-            ),
+            (lambda c: c["trained_on"].update(datasets=["aic"]), ("first-weights-left-out", "coco")),
             (lambda c: c["trained_on"].update(known=True), ("first-weights-called-known",)),
             (lambda c: c["trained_on"].update(note="all is well"), ("first-weights-licence-differs",)),
             (
@@ -320,10 +300,7 @@ class TestInherited:
                 ("first-weights-left-out", "synthetic-ward:train"),
             ),
             (lambda c: c["run"]["first_weights"].update(sha256="ab" * 32), ("first-weights-altered",)),
-            (
-                lambda c: c["run"]["data"].update(private="lspet:x:private"),
-                ("run-data-left-out", "lspet:private"),
-            ),
+            (lambda c: c["run"]["data"].update(private="lspet:x:private"), ("run-data-left-out", "lspet:private")),
         ],
     )
     def test_so_is_what_the_configuration_must_say(self, second, change, said):
@@ -333,9 +310,7 @@ class TestInherited:
 
 
 class TestScored:
-    def test_a_score_on_a_set_that_was_seen_says_so_once_in_the_file_and_in_the_report(
-        self, chain, tmp_path, capsys
-    ):
+    def test_a_score_on_a_set_that_was_seen_says_so_once_in_the_file_and_in_the_report(self, chain, tmp_path, capsys):
         folder = shutil.copytree(chain / "second", tmp_path / "second")
         data = f"coco:{labelled(tmp_path / 'mine', **OWN)}:val"
         evaluate_run(folder, data, console=Console(width=1000))

@@ -71,9 +71,7 @@ def config(**changes):
     }
     data = {"private": "shades:600:1", "validation_data": "shades:50:7"}
     optimizer = {"name": "adam", "lr": 0.2, "schedule": "constant", "warmup": 0.0}
-    return RunConfig.from_dict(
-        {"task": "shade", "data": data, "plan": plan, "optimizer": optimizer, **changes}
-    )
+    return RunConfig.from_dict({"task": "shade", "data": data, "plan": plan, "optimizer": optimizer, **changes})
 
 
 def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
@@ -92,9 +90,7 @@ def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
     assert explain_task(config()) == "shades:600:1, explained"
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"), [("again", "looks like a picture"), ("others", "shows the person")]
-)
+@pytest.mark.parametrize(("kind", "told"), [("again", "looks like a picture"), ("others", "shows the person")])
 def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp_path, kind, told):
     """`--public` compared copies that were saved again and people; all else compared equal pictures alone."""
     out = tmp_path / "run"
@@ -112,9 +108,7 @@ def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp
 
 
 @pytest.mark.parametrize("kind", rest_slow(["again", "others"]))
-def test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures(
-    tmp_path, kind
-):
+def test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures(tmp_path, kind):
     bare, noised = tmp_path / "bare", tmp_path / "noised"
     plain = {"private": f"{kind}:60:1"}
     train_task(config(data=plain, plan={"method": "non-private", "steps": 2}), bare, QUIET)

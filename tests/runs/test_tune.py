@@ -16,17 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpose.account import (
-    Budget,
-    State,
-    budget_states,
-    charge,
-    charges,
-    composed,
-    groups,
-    set_budget,
-    spending,
-)
+from dpose.account import Budget, State, budget_states, charge, charges, composed, groups, set_budget, spending
 from dpose.account.words import datasets, lines_of
 from dpose.cli import main
 from dpose.privacy.accounting import Accountant, epsilon
@@ -128,18 +118,14 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     entry, scores = charges()
     assert (entry.what, scores.what) == ("tuning", "scores of tuning")
     assert (entry.state, scores.state) == (State.COMMITTED, State.COMMITTED)
-    assert [one_side.events for one_side in (entry, scores)] == [
-        (Renyi(curve),) for curve in statement.tuning.curves()
-    ]
+    assert [one_side.events for one_side in (entry, scores)] == [(Renyi(curve),) for curve in statement.tuning.curves()]
     sides = split_sides(protect(Shades(600, 1)), 0.2)
     for one_side, side in ((entry, sides.training), (scores, sides.scored)):
         assert [one.id for one in charges(of=side.identity.marks)] == [one_side.id]
         assert one_side.units == side.identity.units
     each = tuple(composed([one_side], DELTA) for one_side in (entry, scores))
     assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
-    assert spending(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(
-        each
-    )
+    assert spending(Neighbours("image"), DELTA, of=protect(Shades(600, 1)).identity.marks).epsilon == max(each)
     assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon
@@ -252,11 +238,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     "when",
     rest_slow(
-        [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"],
-        0,
-        3,
-        4,
-        5,
+        [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"], 0, 3, 4, 5
     ),
 )
 def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
@@ -411,10 +393,7 @@ def test_the_score_has_the_noise_that_is_paid_for(monkeypatch):
     assert len(shares) == 90
     monkeypatch.setattr(by_unit, "unit_scores", lambda *args: shares)
     noise = AesNoise(Key.from_seed(3))
-    found = [
-        noised_trial_score(ShadeTask(), model, units, event, noise.stream(Purpose.SCORE, i))
-        for i in range(400)
-    ]
+    found = [noised_trial_score(ShadeTask(), model, units, event, noise.stream(Purpose.SCORE, i)) for i in range(400)]
     assert np.mean(found) == pytest.approx(np.mean(shares), abs=4 * 3 / 90 / 20)
     assert np.std(found) == pytest.approx(3 / 90, rel=0.15)
     with pytest.raises(ValueError, match="moves by more"):
@@ -457,9 +436,7 @@ def test_sides_share_nobody_and_depend_on_names_alone(share):
     changed = Shades(300, 4)
     changed.greys = 255 - changed.greys
     again = split_sides(protect(changed), share).scored.data
-    assert [again.unit_id(i) for i in range(len(again))] == [
-        other.data.unit_id(i) for i in range(len(other.data))
-    ]
+    assert [again.unit_id(i) for i in range(len(again))] == [other.data.unit_id(i) for i in range(len(other.data))]
 
 
 def test_sides_are_two():
@@ -498,10 +475,7 @@ def test_a_grid_is_all_combinations_and_the_noise_makes_them_cost_the_same():
         ({"recipe": "recommended"}, ("tuning-with-recipe",)),
         ({"plan": {"accountant": "pld"}}, ("tuning-accountant-unbounded", "PLD")),
         ({"plan": {"relation": "replace", "accountant": "rdp"}}, ("tuning-relation-unbounded", "replace")),
-        (
-            {"plan": {"relation": "add-or-remove", "nominal_units": 600}},
-            ("tuning-relation-unbounded", "add-or-remove"),
-        ),
+        ({"plan": {"relation": "add-or-remove", "nominal_units": 600}}, ("tuning-relation-unbounded", "add-or-remove")),
         ({"score_share": 1.0}, ("score-share-out-of-range", "score_share")),
         ({"plan": "dp-sgd"}, ("section-not-mapping",)),
     ],
@@ -521,9 +495,7 @@ def test_several_processes_are_refused(tmp_path, monkeypatch):
 
 def test_private_data_are_not_watched(tmp_path):
     with refused("tuning-watches-private"):
-        tune_runs(
-            grid(data={"private": "shades:600:1", "validation_data": "held-out"}), LAW, tmp_path / "a", QUIET
-        )
+        tune_runs(grid(data={"private": "shades:600:1", "validation_data": "held-out"}), LAW, tmp_path / "a", QUIET)
     assert charges() == []
 
 

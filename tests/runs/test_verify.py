@@ -54,10 +54,7 @@ def genuine(tmp_path_factory):
         assert main([*PLAN, "--set", "canaries.count=20", "--out", str(place / "dp")]) == 0
         assert main([*PLAN, *FEATURES, "--out", str(place / "views")]) == 0
     record_query(place / "dp", Query("mean PCKh@0.5", "ward:test, 9 units"))
-    audit, result = (
-        AuditResult("an audit", "0.1", "0.95"),
-        GroupResult("aid: cane", "3", "PCKh", "70.0", "60.0"),
-    )
+    audit, result = (AuditResult("an audit", "0.1", "0.95"), GroupResult("aid: cane", "3", "PCKh", "70.0", "60.0"))
 
     def more(_, statement):
         return replace(statement, audits=(audit,), results=(result,))
@@ -97,9 +94,7 @@ def table() -> dict:
     page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text()
     section = page.split("## What `dpose verify` computes again")[1].split("\n## ")[0]
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section.splitlines()
-        if line.startswith("| `")
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")
     ]
     return {
         name: again if again != "the seal alone" else ""
@@ -165,9 +160,7 @@ def survivors(folder):
                 verify_run(folder, folder.with_name("elsewhere"))
             except DposeError:
                 continue
-            if values_of(folder) | {"seal": ""} | {"ledger_head": ""} != values | {"seal": ""} | {
-                "ledger_head": ""
-            }:
+            if values_of(folder) | {"seal": ""} | {"ledger_head": ""} != values | {"seal": ""} | {"ledger_head": ""}:
                 found.setdefault(name, []).append(one.get(name))
     assert tried > 100
     return found
@@ -182,9 +175,7 @@ def test_every_single_edit_of_a_statement_is_refused_though_sealed_again(runs, n
     found = survivors(folder)
     assert {field: edited for field, edited in found.items() if field not in bound} == {}
     # the table calls nothing the seal's that is computed again
-    there = bound & (
-        {*values_of(folder)} | {f"deployment.{each}" for each in values_of(folder)["deployment"]}
-    )
+    there = bound & ({*values_of(folder)} | {f"deployment.{each}" for each in values_of(folder)["deployment"]})
     assert {field for field in there if field in found} == there
 
 
@@ -278,23 +269,11 @@ CONFIG = {
     "no plan": (lambda c: c["run"].pop("plan"), "plan-missing"),
     "a model that is none": (lambda c: c.update(model=[]), "plan-missing"),
     "another task": (lambda c: c.update(task="action"), "plan-missing"),
-    "a curator": (
-        lambda c: c["run"]["about"].update(curator="me"),
-        "statement-section-unfounded",
-        "deployment",
-    ),
-    "ImageNet": (
-        lambda c: c["run"]["model"].update(init="imagenet"),
-        "statement-sentence-missing",
-        "conditional_on",
-    ),
+    "a curator": (lambda c: c["run"]["about"].update(curator="me"), "statement-section-unfounded", "deployment"),
+    "ImageNet": (lambda c: c["run"]["model"].update(init="imagenet"), "statement-sentence-missing", "conditional_on"),
     "other canaries": (lambda c: c["run"]["canaries"].update(count=24), "config-canaries-differ"),
     "no canaries": (lambda c: c["run"].update(canaries=None), "config-canaries-differ"),
-    "a lower limit": (
-        lambda c: c["run"]["data"].update(limit=11),
-        "n-above-limit",
-        "of 11",
-    ),
+    "a lower limit": (lambda c: c["run"]["data"].update(limit=11), "n-above-limit", "of 11"),
     "a choice": (lambda c: c["run"].update(tuning={}), "tuning-differs"),
 }
 
@@ -408,8 +387,6 @@ def test_a_configuration_without_data_is_said_to_be_unchecked(runs):
 def test_a_private_plan_has_no_statement_of_kind_none(runs):
     folder = runs / "dp"
     found = statement_of(folder)
-    none = PrivacyStatement(
-        Kind.NONE, found.unit, n=found.n, queries=found.queries, plan_sha256=found.plan_sha256
-    )
+    none = PrivacyStatement(Kind.NONE, found.unit, n=found.n, queries=found.queries, plan_sha256=found.plan_sha256)
     sealed_again(folder, replace(none, canaries=found.canaries))
     run_refused(folder, "statement-section-unfounded")

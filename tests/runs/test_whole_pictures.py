@@ -44,10 +44,7 @@ def test_a_rendered_picture_is_its_own_crop(nano):
     np.testing.assert_array_equal(result.correct, boxes.correct)
     assert (boxes.whole_pictures, result.whole_pictures) == (False, True)
     written = {p.name: json.loads(p.read_text()) for p in (nano / "evaluations").iterdir()}
-    assert sorted(written) == [
-        "synthetic_studio_val-6.json",
-        "synthetic_studio_val-whole-pictures-6.json",
-    ]
+    assert sorted(written) == ["synthetic_studio_val-6.json", "synthetic_studio_val-whole-pictures-6.json"]
     said = [score_of(content["result"]) for _, content in sorted(written.items())]
     assert [score.main_name for score in said] == ["mean PCKh@0.5", "mean PCKh@0.5 without boxes"]
 
@@ -112,8 +109,6 @@ def test_a_task_without_boxes_says_so(monkeypatch, nano):
 
     from dpose.runs import evaluate
 
-    monkeypatch.setattr(
-        evaluate, "task_entry", lambda name: replace(pose.ENTRY, name="shade", whole_pictures=None)
-    )
+    monkeypatch.setattr(evaluate, "task_entry", lambda name: replace(pose.ENTRY, name="shade", whole_pictures=None))
     with refused("whole-pictures-unsupported", where="shade"):
         whole(nano, "synthetic:studio:val")

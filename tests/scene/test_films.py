@@ -20,8 +20,7 @@ def test_a_film_is_the_same_every_time_and_moves():
 
 def test_no_person_is_in_two_splits():
     people = {
-        split: {film_labels("studio", split, i).identity for i in range(count)}
-        for split, count in FILM_SPLITS.items()
+        split: {film_labels("studio", split, i).identity for i in range(count)} for split, count in FILM_SPLITS.items()
     }
     assert not people["train"] & people["test"]
     assert not people["train"] & people["val"]

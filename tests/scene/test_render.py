@@ -36,9 +36,7 @@ def equal(a, b):
 @pytest.fixture(scope="module", params=LOOKS)
 def some(request):
     """A look and 120 of its pictures."""
-    return request.param, [
-        render_person(request.param, scene_seed(request.param, "val", i)) for i in range(120)
-    ]
+    return request.param, [render_person(request.param, scene_seed(request.param, "val", i)) for i in range(120)]
 
 
 def test_the_same_arguments_give_the_same_picture_whatever_was_drawn_before():
@@ -50,9 +48,7 @@ def test_the_same_arguments_give_the_same_picture_whatever_was_drawn_before():
 
 @pytest.mark.slow
 def test_another_process_draws_the_same_pictures_with_kernels_compiled_for_another_processor(tmp_path):
-    scenes = [
-        render_person(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)
-    ]
+    scenes = [render_person(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)]
     here = hashlib.sha256(b"".join(s.image.tobytes() + s.keypoints.tobytes() for s in scenes)).hexdigest()
     path = [p for p in sys.path if p]
     there = subprocess.run(
@@ -197,13 +193,9 @@ def test_the_looks_differ():
     studio, ward = ([render_person(look, s, SMALL) for s in range(40)] for look in LOOKS)
     brightness = [np.mean([s.image.mean() for s in scenes]) for scenes in (studio, ward)]
     assert brightness[0] > brightness[1] + 25
-    colour = [
-        np.mean([np.ptp(s.image.astype(int), axis=2).mean() for s in scenes]) for scenes in (studio, ward)
-    ]
+    colour = [np.mean([np.ptp(s.image.astype(int), axis=2).mean() for s in scenes]) for scenes in (studio, ward)]
     assert colour[0] > 1.3 * colour[1]
-    lying = [
-        sum(s.action in ("lie", "lie_side", "sit_bed", "turn") for s in scenes) for scenes in (studio, ward)
-    ]
+    lying = [sum(s.action in ("lie", "lie_side", "sit_bed", "turn") for s in scenes) for scenes in (studio, ward)]
     assert lying[1] > lying[0]
     gowns = [sum("gown" in s.attributes["top"] for s in scenes) for scenes in (studio, ward)]
     assert gowns[0] == 0

@@ -27,9 +27,7 @@ from tiers import rest_slow
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed")
 
 WAIT = 90_000
 """Milliseconds until a page that has not changed is a failure: no measure, the slowest machine has to make it."""
@@ -64,9 +62,7 @@ def place(tmp_path_factory, make_run_in, steps):  # noqa: F811
     config = CountConfig.of(queries="occupancy,falls", epsilon="1", visible="30s", times=4)
     today = datetime.now().date().isoformat()
     count_folder(base / "runs" / "corridor" / today, whole_day(config, today, ("corridor-3",)))
-    (base / "runs" / "first" / "report.html").write_text(
-        "<h1>All of it</h1><script>document.title = 'ran'</script>"
-    )
+    (base / "runs" / "first" / "report.html").write_text("<h1>All of it</h1><script>document.title = 'ran'</script>")
     return base
 
 
@@ -115,13 +111,10 @@ def page(chromium, served):
     known = "Blocked script execution in"  # of a report that is made to try
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     made, complaints = context.new_page(), []
-    made.on(
-        "console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None
-    )
+    made.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
     made.on("pageerror", lambda error: complaints.append(str(error)))
     context.on(
-        "request",
-        lambda asked: None if asked.url.startswith((served.home, "data:")) else complaints.append(asked.url),
+        "request", lambda asked: None if asked.url.startswith((served.home, "data:")) else complaints.append(asked.url)
     )
     made.set_default_timeout(WAIT)  # for the slowest machine, whose first preview compiles its kernels
     # a page that goes on by itself to the next, whose scripts have run when it is loaded
@@ -281,12 +274,8 @@ def test_a_run_is_read_compared_and_its_report_runs_nothing(page, served):
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="who holds a lock cannot be seen on this system")
 def test_a_run_is_followed_live_and_stopped(page, served, place, make_run_in, steps):  # noqa: F811
-    folder = (
-        make_run_in(place / "runs", name="live", statement=False, plan={"epochs": 900}).log(*steps(3)).path
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as training:
+    folder = make_run_in(place / "runs", name="live", statement=False, plan={"epochs": 900}).log(*steps(3)).path
+    with subprocess.Popen([sys.executable, "-c", TRAINING, str(folder)], stdout=subprocess.PIPE, text=True) as training:
         assert training.stdout.readline() == "holds\n"
         page.goto(f"{served.home}/runs")
         page.click("#runs button:text('live')", timeout=WAIT)
@@ -304,9 +293,7 @@ def test_a_page_of_another_site_learns_nothing(chromium, served, tmp_path):
     """A real browser, let in before: a stranger's page asks by every way that a page has."""
     (tmp_path / "index.html").write_text("<!doctype html><title>a stranger's</title>")
     handler = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), lambda *a: handler(*a, directory=str(tmp_path))
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *a: handler(*a, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     context = chromium.new_context()
     try:
@@ -316,11 +303,7 @@ def test_a_page_of_another_site_learns_nothing(chromium, served, tmp_path):
         assert context.cookies() == []
         stranger = context.new_page()
         stranger.goto(f"http://localhost:{server.server_port}/")
-        for options in (
-            "{}",
-            "{credentials: 'include'}",
-            "{method: 'POST', credentials: 'include', body: '{}'}",
-        ):
+        for options in ("{}", "{credentials: 'include'}", "{method: 'POST', credentials: 'include', body: '{}'}"):
             asked = f"fetch('{served.home}/api/jobs', {options}).then((r) => r.text(), () => 'blocked')"
             assert stranger.evaluate(asked) == "blocked"
         sent = "{mode: 'no-cors', credentials: 'include'}).then((r) => r.type, () => 'blocked')"

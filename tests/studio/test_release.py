@@ -289,10 +289,7 @@ def test_an_upload_keeps_its_bytes_whatever_it_is_called(ask, client, tmp_path, 
 
 def test_a_file_that_was_exchanged_since_it_was_opened_is_not_released(ask, within, studio, near):
     clip, picture = write(within / "b.mp4", frames=9), photo(within / "a.png", seed=3)
-    other, files = (
-        photo(within / "other.png", seed=4),
-        sorted(studio.out.iterdir()) if studio.out.exists() else [],
-    )
+    other, files = (photo(within / "other.png", seed=4), sorted(studio.out.iterdir()) if studio.out.exists() else [])
     opened = [ask("open_file", place=f"0/within/{one.name}") for one in (picture, clip)]
     picture.write_bytes(other.read_bytes())
     write(clip, frames=9, rate=7)
@@ -329,9 +326,7 @@ def exchanged_after(monkeypatch, exchange):
     monkeypatch.setattr(batch, "skip_finished", skip_finished)
 
 
-def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(
-    ask, within, folder, near, monkeypatch
-):
+def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(ask, within, folder, near, monkeypatch):
     picture, secret = photo(within / "a.png", seed=5), photo(within / "b.png", seed=6).read_bytes()
     opened = ask("open_file", place="0/within/a.png")
     exchanged_after(monkeypatch, lambda: picture.write_bytes(secret))
@@ -340,9 +335,7 @@ def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(
     assert charges() == []
 
 
-def test_a_file_that_becomes_readable_while_its_release_begins_is_not_released(
-    ask, within, near, monkeypatch
-):
+def test_a_file_that_becomes_readable_while_its_release_begins_is_not_released(ask, within, near, monkeypatch):
     """It has no digest that its release could be held to, whatever is there by then."""
     photo(within / "a.png", seed=5)
     late, secret = within / "b.png", photo(within / "c.png", seed=6)
@@ -405,13 +398,7 @@ def test_no_worker_reads_outside_the_roots(folder, tmp_path):
     (tmp_path / "room").mkdir()
     task = {"source": str(secret), "roots": [str(folder)], "digest": "", "room": str(tmp_path / "room")}
     for work in ("decode", "marks", "predict", "release"):
-        settings = {
-            "kind": "picture",
-            "height": 120,
-            "width": 160,
-            "settings": {},
-            "out": str(tmp_path / "out"),
-        }
+        settings = {"kind": "picture", "height": 120, "width": 160, "settings": {}, "out": str(tmp_path / "out")}
         with refused("file-gone", where="folders"):
             worker.WORK[work](task | settings)
     assert list((tmp_path / "room").iterdir()) == []
@@ -497,12 +484,7 @@ def test_a_folder_is_released_with_the_settings_of_a_picture_in_it(ask, client, 
     photo(within / "a.png")
     sent = send(client, photo(tmp_path / "a.png"))
     clip = ask("open_file", place=f"0/within/{write(within / 'b.mp4').name}")
-    for file, folder in (
-        (opened, "0/within"),
-        (opened, "0/within/a.png"),
-        (sent, "0/"),
-        (clip, "0/within"),
-    ):
+    for file, folder in ((opened, "0/within"), (opened, "0/within/a.png"), (sent, "0/"), (clip, "0/within")):
         found = ask("release", file=file["id"], epsilon="2", delta="1e-5", folder=folder)
         assert "settings of a picture in it" in found
 
@@ -512,9 +494,7 @@ def test_a_folder_is_released_with_the_settings_of_a_picture_in_it(ask, client, 
 
 def test_a_preview_is_another_one_each_time(ask, opened):
     """Its noise is thrown away and drawn anew: noise that is the same each time could be taken away from it."""
-    two = [
-        ask("preview", file=opened["id"], epsilon="2", block=8, restore="none")["picture"] for _ in range(2)
-    ]
+    two = [ask("preview", file=opened["id"], epsilon="2", block=8, restore="none")["picture"] for _ in range(2)]
     assert two[0] != two[1]
 
 
@@ -603,11 +583,7 @@ def test_a_model_is_tried_on_what_was_opened(ask, opened, client, tmp_path, stud
     ((work, task, limits),) = tasks
     held = studio.files.get(clip["id"])
     assert (work, limits) == ("marks", {"seconds": 600})
-    assert task == {
-        "source": str(held.source),
-        "roots": [str(held.source.parent)],
-        "digest": held.facts["digest"],
-    }
+    assert task == {"source": str(held.source), "roots": [str(held.source.parent)], "digest": held.facts["digest"]}
     assert held.facts["hashes"] == ["a", "b"]
 
 

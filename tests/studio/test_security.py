@@ -53,12 +53,7 @@ def test_another_name_of_this_machine_is_misdirected(client, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_of_another_site_gets_no_answer(client, path):
-    for origin in (
-        "https://evil.example",
-        "null",
-        f"http://127.0.0.1:{PORT + 1}",
-        f"http://localhost:{PORT}",
-    ):
+    for origin in ("https://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", f"http://localhost:{PORT}"):
         assert send(client, path, origin=origin).status_code == 403
     assert send(client, path, sec_fetch_site="cross-site").status_code == 403
     assert send(client, path, sec_fetch_site="same-site").status_code == 403
@@ -72,12 +67,7 @@ def test_what_changes_anything_names_its_origin(studio, stranger):
 
 @pytest.mark.parametrize("path", CLOSED)
 def test_no_secret_or_yesterdays_opens_nothing(stranger, studio, path):
-    for given in (
-        {},
-        {HEADER: Door(PORT).secret},
-        {HEADER: ""},
-        {"cookie": f"{HEADER}={studio.door.secret}"},
-    ):
+    for given in ({}, {HEADER: Door(PORT).secret}, {HEADER: ""}, {"cookie": f"{HEADER}={studio.door.secret}"}):
         refused = send(stranger, path, origin=HOME, **given)
         assert refused.status_code == 403
         assert "earlier start" in refused.text
@@ -92,17 +82,8 @@ def test_cookies_let_no_one_in_and_lock_no_one_out(stranger, client, studio):
         assert "set-cookie" not in found.headers
     secret = studio.door.secret
     for cookie in (f"dpose-studio-{PORT}={secret}", f"session={secret}"):
-        assert (
-            stranger.post("/api/jobs", json={}, headers={"origin": HOME, "cookie": cookie}).status_code == 403
-        )
-    for cookie in (
-        "a[b]=1; x",
-        'q="',
-        "\xe4=\xff",
-        "=;;=",
-        f"dpose-studio-{PORT}=yesterday",
-        "k=" + "v" * 9000,
-    ):
+        assert stranger.post("/api/jobs", json={}, headers={"origin": HOME, "cookie": cookie}).status_code == 403
+    for cookie in ("a[b]=1; x", 'q="', "\xe4=\xff", "=;;=", f"dpose-studio-{PORT}=yesterday", "k=" + "v" * 9000):
         found = client.post("/api/jobs", json={}, headers={"cookie": cookie.encode("latin-1")})
         assert found.status_code == 200, cookie
 
@@ -139,13 +120,7 @@ def test_a_key_opens_its_own_path_alone(stranger, client, studio, opened):
     assert stranger.get(f"{shown}&show").status_code == 200
     path, _, key = shown.partition("?")
     assert studio.door.secret not in shown
-    for other in (
-        path,
-        f"{path}?key=",
-        f"{path}?{key[:-1]}",
-        f"{shown}&{key}",
-        f"{path}?key={studio.door.secret}",
-    ):
+    for other in (path, f"{path}?key=", f"{path}?{key[:-1]}", f"{shown}&{key}", f"{path}?key={studio.door.secret}"):
         assert stranger.get(other).status_code == 403
     for other in (path.replace("shown", "predicted"), "/api/jobs", "/report/0/a"):
         assert stranger.get(f"{other}?{key}").status_code == 403
@@ -312,11 +287,7 @@ def test_an_upload_lies_in_a_private_file_and_a_broken_one_leaves_nothing(client
     (room,) = set(studio.workplace.folder.iterdir()) - before
     for found in (room, *room.rglob("*")):
         assert stat.S_IMODE(found.stat().st_mode) == (0o700 if found.is_dir() else 0o600)
-    for name, content in (
-        ("tool.jpg", b"\x7fELF" + bytes(99)),
-        ("a.png", data[:-40]),
-        ("a.exe", b"MZ" + bytes(99)),
-    ):
+    for name, content in (("tool.jpg", b"\x7fELF" + bytes(99)), ("a.png", data[:-40]), ("a.exe", b"MZ" + bytes(99))):
         failed = client.put("/api/upload", params={"name": name}, content=content)
         assert failed.status_code == 400
         assert str(studio.workplace.folder) not in failed.json()["error"]
@@ -351,11 +322,7 @@ def test_decoding_passes_no_limit(tmp_path):
     """The limits are the worker's own: with less than it takes to begin, nothing is decoded."""
     source = photo(tmp_path / "a.png")
     with refused("decoding-limit-passed"):
-        answer(
-            "decode",
-            {"source": str(source), "roots": [str(tmp_path)], "room": str(tmp_path)},
-            memory=20 << 20,
-        )
+        answer("decode", {"source": str(source), "roots": [str(tmp_path)], "room": str(tmp_path)}, memory=20 << 20)
     assert not (tmp_path / "pixels.npy").exists()
 
 
@@ -429,16 +396,7 @@ def test_over_the_wire_host_comes_first_then_origin_then_secret(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "a\0b.png",
-        "..",
-        "a" * 5000 + ".png",
-        "\U0001d51e" * 200 + ".png",
-        "\u202egnp.exe.png",
-        "con:.png",
-        "-.png",
-        "",
-    ],
+    ["a\0b.png", "..", "a" * 5000 + ".png", "\U0001d51e" * 200 + ".png", "\u202egnp.exe.png", "con:.png", "-.png", ""],
 )
 def test_an_uploads_name_is_harmless_whatever_it_is(client, studio, tmp_path, name):
     before = set(studio.workplace.folder.iterdir())

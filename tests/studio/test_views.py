@@ -26,9 +26,7 @@ def test_a_plan_has_the_plans_own_numbers(ask):
 
     found = ask("plan", **PLAN)
     numbers = dict(found["numbers"])
-    bound = TrainingPlan(epsilon=2, delta=1e-5, epochs=5, expected_batch_size=200, accountant="rdp").bind(
-        2000
-    )
+    bound = TrainingPlan(epsilon=2, delta=1e-5, epochs=5, expected_batch_size=200, accountant="rdp").bind(2000)
     assert found["sigma"] == bound.event.sigma
     assert numbers["steps"] == "50"
     assert float(numbers["epsilon"]) >= bound.epsilon
@@ -103,9 +101,7 @@ def test_who_trains_is_who_holds_the_lock(tmp_path):
         "    print('holds', flush=True)\n"
         "    sys.exit(signal.sigwait([signal.SIGINT]) if signal.pthread_sigmask(0, [signal.SIGINT]) is not None else 1)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(run)], stdout=subprocess.PIPE, text=True
-    ) as training:
+    with subprocess.Popen([sys.executable, "-c", hold, str(run)], stdout=subprocess.PIPE, text=True) as training:
         assert training.stdout.readline() == "holds\n"
         assert runs_view.trains(run) == training.pid
         (run / "checkpoints").mkdir()
@@ -123,11 +119,7 @@ def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
     clip = write(tmp_path / "a.mp4", frames=700, size=(64, 48))
     settings = {"hide": "detail", "epsilon": "8", "delta": "1e-5"}
     task = {"kind": "clip", "height": 48, "width": 64, "source": str(clip), "settings": settings}
-    task |= {
-        "roots": [str(tmp_path)],
-        "digest": file_digest(clip),
-        "memory": release_memory(48 * 64, clip=True),
-    }
+    task |= {"roots": [str(tmp_path)], "digest": file_digest(clip), "memory": release_memory(48 * 64, clip=True)}
     child = Child("release", task | {"out": str(tmp_path / "out")})
     lines = child.lines()
     assert next(lines)["say"] == "comparing with the account"

@@ -70,11 +70,7 @@ def test_weights_go_back_to_the_first_ones():
     ("optimizer", "method", "word"),
     [
         (OptimizerConfig("adamw"), "dp-sgd", ("optimizer-unsupported", "fixed multiples")),
-        (
-            OptimizerConfig("sgd", options={"weight_decay": 0.1}),
-            "dp-sgd",
-            ("optimizer-unsupported", "fixed multiples"),
-        ),
+        (OptimizerConfig("sgd", options={"weight_decay": 0.1}), "dp-sgd", ("optimizer-unsupported", "fixed multiples")),
         (MOMENTUM, "pdp-sgd", ("method-unsupported", "noised sum")),
         (MOMENTUM, "scaled-sgd", ("method-unsupported", "noised sum")),
         (MOMENTUM, "non-private", ("method-unsupported", "noised sum")),

@@ -121,10 +121,7 @@ def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
             make(recipe(), small / "run", small / "out", Console(quiet=True))
     assert not (small / "out").exists()
     make(recipe(), small / "run", small / "out", Console(quiet=True), unfinished=True)
-    assert (
-        "1 steps of 64 pictures, seed 0; stopped there, 10 were planned"
-        in (small / "out" / "README.md").read_text()
-    )
+    assert "1 steps of 64 pictures, seed 0; stopped there, 10 were planned" in (small / "out" / "README.md").read_text()
     make(recipe(), small / "run", small / "out", Console(quiet=True))
     log = [json.loads(line) for line in (small / "run" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log if line["type"] == "step"] == list(range(1, 11))

@@ -41,9 +41,7 @@ def test_opencv_gives_what_torch_gives(tmp_path):
     for block in (*net.encoders, *net.decoders, *net.middle):
         torch.nn.init.normal_(block.two.weight, std=0.1)
     tool.write_weights(net, tmp_path / "a.xz")
-    other = cv2.dnn.readNetFromONNX(
-        np.frombuffer(lzma.decompress((tmp_path / "a.xz").read_bytes()), np.uint8)
-    )
+    other = cv2.dnn.readNetFromONNX(np.frombuffer(lzma.decompress((tmp_path / "a.xz").read_bytes()), np.uint8))
     for shape in ((1, MAPS, 40, 64), (1, MAPS, 8, 24)):
         maps = torch.randn(shape)
         other.setInput(maps.numpy())

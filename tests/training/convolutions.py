@@ -14,13 +14,7 @@ from layered import Task, distance
 
 LAYOUTS = ("contiguous", "channels last", "columns first", "every other")
 KERNELS = (((1, 1), (2, 2), 0), ((1, 1), (1, 2), 0), ((1, 1), (2, 2), 1), ((1, 1), (1, 1), 0))
-KERNELS += (
-    ((3, 3), (2, 2), 1),
-    ((3, 3), (1, 1), 1),
-    ((2, 2), (2, 2), 0),
-    ((4, 4), (4, 4), 0),
-    ((5, 3), (1, 2), 2),
-)
+KERNELS += (((3, 3), (2, 2), 1), ((3, 3), (1, 1), 1), ((2, 2), (2, 2), 0), ((4, 4), (4, 4), 0), ((5, 3), (1, 2), 2))
 CHANNELS = ((3, 48, 1), (8, 16, 1), (12, 8, 1), (16, 16, 1), (1, 4, 1), (8, 8, 8), (6, 12, 6), (8, 12, 2))
 
 
@@ -36,17 +30,7 @@ def cases():
                 size = (128, 96) if large else numbers.choice(((9, 8), (16, 12)))
                 dilation = numbers.choice((1, 1, 2))
                 batch = numbers.choice(((1, 1), (1, 2), (2, 1), (3, 1)))
-                yield (
-                    kernel,
-                    stride,
-                    padding,
-                    dilation,
-                    channels,
-                    size,
-                    batch,
-                    LAYOUTS[weights],
-                    LAYOUTS[pictures],
-                )
+                yield (kernel, stride, padding, dilation, channels, size, batch, LAYOUTS[weights], LAYOUTS[pictures])
 
 
 def laid(tensor, layout):

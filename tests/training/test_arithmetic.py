@@ -22,14 +22,7 @@ from dpose.training.arithmetic import (
 )
 from dpose.training.distributed import ProcessGroup
 from dpose.training.plan import TrainingPlan
-from dpose.training.reproducibility import (
-    NO_REPEAT,
-    check_alike,
-    digest_of,
-    environment,
-    no_repeat,
-    repeatable,
-)
+from dpose.training.reproducibility import NO_REPEAT, check_alike, digest_of, environment, no_repeat, repeatable
 from refusals import refused
 from tiers import rest_slow
 
@@ -78,13 +71,7 @@ def test_the_mode_is_asked_for_unless_the_user_did(given):
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     if given is not None:
         environment["MKL_CBWR"] = given
-    told = subprocess.run(
-        [sys.executable, "-c", SETTLED],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = subprocess.run([sys.executable, "-c", SETTLED], env=environment, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == repr("AUTO" if given is None else given)
 
 
@@ -186,9 +173,7 @@ class Second(ProcessGroup):
 def test_processes_that_compute_differently_are_refused(monkeypatch):
     first = ProcessGroup(0, 1)
     sent = []
-    monkeypatch.setattr(
-        ProcessGroup, "bytes_from_first", lambda self, content: sent.append(content) or content
-    )
+    monkeypatch.setattr(ProcessGroup, "bytes_from_first", lambda self, content: sent.append(content) or content)
     check_alike(around(), first)
     monkeypatch.undo()
     other = Second(1, 2)
@@ -249,10 +234,7 @@ def test_bits_are_compared_and_digested_whatever_the_strides(values):
 def test_the_message_names_what_differs():
     assert no_repeat(CPU, []) == NO_REPEAT
     told = no_repeat(CPU, ["stem.weight (Conv2d)", "head.weight (Linear)", "head.bias (Linear)"])
-    assert (
-        told
-        == f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of stem.weight (Conv2d) and of 2 more."
-    )
+    assert told == f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of stem.weight (Conv2d) and of 2 more."
     assert "deterministic" in no_repeat(GPU, [])
 
 
@@ -284,9 +266,7 @@ COMMAND = (
 
 
 def test_a_command_settles_the_process_before_torch_is_there():
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND], env=bare(), check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", COMMAND], env=bare(), check=True, capture_output=True, text=True)
     assert done.stdout.split()[-2:] == ["PASSIVE", "AUTO"]
 
 
@@ -303,7 +283,5 @@ LATE = (
 @pytest.mark.parametrize("late", rest_slow([False, True], 1))
 def test_a_run_that_comes_too_late_says_what_is_missing(late):
     program = LATE if late else LATE.partition("\n")[2].replace("print", "import torch; print")
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=bare(), check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=bare(), check=True, capture_output=True, text=True)
     assert ("MKL_CBWR=AUTO" in done.stdout) == late

@@ -4,13 +4,7 @@ import pytest
 import torch
 
 from dpose.training import checkpoint
-from dpose.training.checkpoint import (
-    Checkpoint,
-    apply_checkpoint,
-    checkpoints,
-    load_checkpoint,
-    save_checkpoint,
-)
+from dpose.training.checkpoint import Checkpoint, apply_checkpoint, checkpoints, load_checkpoint, save_checkpoint
 from dpose.training.optim import OptimizerConfig
 from refusals import refused
 
@@ -30,9 +24,7 @@ def trained(steps=3):
 def checkpoint_of(params, optimizer, schedule, step=3):
     weights = {n: p.detach() for n, p in params.items()}
     average = {n: p.detach() * 2 for n, p in params.items()}
-    return Checkpoint(
-        step, weights, average, 3, optimizer.state_dict(), schedule.state_dict(), "ab" * 32, "cd" * 32
-    )
+    return Checkpoint(step, weights, average, 3, optimizer.state_dict(), schedule.state_dict(), "ab" * 32, "cd" * 32)
 
 
 def test_round_trip_continues_exactly(tmp_path):

@@ -53,9 +53,7 @@ def neighbours_of(rows, relation, others):
                 yield torch.cat([before, other[None], after])
 
 
-ROWS = some.lists(
-    some.lists(some.floats(-1e6, 1e6, width=32), min_size=WIDTH, max_size=WIDTH), min_size=2, max_size=5
-)
+ROWS = some.lists(some.lists(some.floats(-1e6, 1e6, width=32), min_size=WIDTH, max_size=WIDTH), min_size=2, max_size=5)
 
 
 @pytest.mark.parametrize("relation", list(Relation))

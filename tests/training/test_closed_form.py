@@ -26,9 +26,7 @@ N, FEATURES, OUT, C = 6, 3, 2, 0.5
 
 
 def plan(method="dp-head", **changes):
-    return TrainingPlan(
-        method, **{"epsilon": 1.0, "delta": 1e-4, "clip_norm": C, "normalise": False, **changes}
-    )
+    return TrainingPlan(method, **{"epsilon": 1.0, "delta": 1e-4, "clip_norm": C, "normalise": False, **changes})
 
 
 class Regression:
@@ -141,9 +139,7 @@ def test_its_noise_has_a_purpose_of_its_own_and_is_drawn_once(monkeypatch):
 
     monkeypatch.setattr(AesNoise, "stream", spied)
     model, noise = Model(), AesNoise(Key.from_seed(1))
-    inputs = StepInputs(
-        Regression(), model, Loader(Regression(), Units(ROWS), noise, 1), plan().bind(N), noise, b"", 4
-    )
+    inputs = StepInputs(Regression(), model, Loader(Regression(), Units(ROWS), noise, 1), plan().bind(N), noise, b"", 4)
     with step.open_parts(inputs, None) as sources:
         sources.gradient(trainable_params(model), 0)
     assert asked.count(Purpose.STATISTIC) == 1
@@ -191,12 +187,7 @@ def test_the_solution_reads_the_noised_sum_once_and_settings():
 def test_both_sums_are_bound_beforehand_as_one_event():
     """Twice the noise's variance of one sum: what two Gaussians cost, neither of them before the other."""
     one, two = (plan(method, epsilon=2.0).bind(1000) for method in ("dp-head", "adassp-head"))
-    assert (two.steps, two.event.steps, two.event.q, two.event.sensitivity) == (
-        2,
-        2,
-        1,
-        one.event.sensitivity,
-    )
+    assert (two.steps, two.event.steps, two.event.q, two.event.sensitivity) == (2, 2, 1, one.event.sensitivity)
     assert float(two.event.sigma) == pytest.approx(2**0.5 * float(one.event.sigma), rel=1e-3)
     assert two.epsilon == pytest.approx(one.epsilon, rel=1e-3)
 
@@ -229,9 +220,7 @@ def test_of_two_steps_the_first_is_of_the_features_alone_and_the_second_solves_w
 
 
 def test_directions_follow_from_public_numbers():
-    assert [
-        directions_for(n, s, 32) for n, s in ((10, 50), (400, 4.2), (400, 0.6), (8000, 4.2), (10**6, 1))
-    ] == [
+    assert [directions_for(n, s, 32) for n, s in ((10, 50), (400, 4.2), (400, 0.6), (8000, 4.2), (10**6, 1))] == [
         4,
         4,
         16,
@@ -244,13 +233,6 @@ def test_models_and_plans_that_it_does_not_fit_are_refused(dots, tmp_path):
     with refused("steps-of-one-step-method"):
         plan(steps=3)
     with refused("model-without-correction"):
-        train(
-            dots.task,
-            dots.task.build_model(),
-            private=Dots(20),
-            plan=plan(),
-            out=tmp_path / "r",
-            public=Dots(5, 1),
-        )
+        train(dots.task, dots.task.build_model(), private=Dots(20), plan=plan(), out=tmp_path / "r", public=Dots(5, 1))
     assert closed_form.solvable(Model()) is not None
     assert replace(plan(), epochs=1).kind.solves

@@ -39,8 +39,4 @@ def test_gradients_of_convolutions_are_right_and_write_nowhere_else(isa):
         text=True,
         check=False,
     )
-    assert done.stdout.endswith("done\n"), (
-        done.returncode,
-        done.stdout.splitlines()[-1:],
-        done.stderr[-2000:],
-    )
+    assert done.stdout.endswith("done\n"), (done.returncode, done.stdout.splitlines()[-1:], done.stderr[-2000:])

@@ -44,11 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(params=["sqlite", "postgresql"])
 def team(request, tmp_path, monkeypatch):
     """One account for all state folders."""
-    url = (
-        f"sqlite:///{tmp_path}/team.sqlite"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgres")
-    )
+    url = f"sqlite:///{tmp_path}/team.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres")
     monkeypatch.setenv("DPOSE_ACCOUNT", url)
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
     return url
@@ -89,9 +85,7 @@ def test_copies_of_a_killed_run_take_no_more_steps_than_one(
 
 
 @pytest.mark.parametrize("order", rest_slow([pytest.param((0, 1)), pytest.param((1, 0))], 1))
-def test_of_copies_of_a_run_at_rest_the_first_has_its_key(
-    dots, tmp_path, quiet, monkeypatch, released, team, order
-):
+def test_of_copies_of_a_run_at_rest_the_first_has_its_key(dots, tmp_path, quiet, monkeypatch, released, team, order):
     killed(monkeypatch, COMMIT, 4, dots, tmp_path / "one" / "run", quiet, after=True)
     folders = copied(tmp_path, "run", "state")
     for place in order:
@@ -136,9 +130,7 @@ def test_a_copy_with_the_same_state_folder_waits_for_the_run_at_work(dots, tmp_p
     assert "\n" not in said[1]
 
 
-def test_a_run_whose_key_another_copy_took_goes_on_under_a_new_one(
-    dots, tmp_path, quiet, monkeypatch, released, team
-):
+def test_a_run_whose_key_another_copy_took_goes_on_under_a_new_one(dots, tmp_path, quiet, monkeypatch, released, team):
     """A process that was thought dead: at its next reservation the account tells it."""
     killed(monkeypatch, COMMIT, 4, dots, tmp_path / "one" / "run", quiet, after=True)
     folders = copied(tmp_path, "run", "state")
@@ -346,9 +338,7 @@ def lost_tail(dots, monkeypatch, folder, quiet, **options):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     killed(monkeypatch, COMMIT, 7, dots, folder, quiet, **options)
     log = folder / "log.jsonl"
-    lines = [
-        line for line in log.read_text().splitlines(keepends=True) if json.loads(line).get("step", 0) <= 12
-    ]
+    lines = [line for line in log.read_text().splitlines(keepends=True) if json.loads(line).get("step", 0) <= 12]
     log.write_text("".join(lines))
 
 
@@ -360,9 +350,7 @@ def test_another_schedule_draws_no_noise_again(dots, tmp_path, quiet, monkeypatc
     assert "changed: the optimizer and its schedule" in Path(quiet.file.name).read_text()
 
 
-def test_weights_that_come_out_otherwise_have_draws_of_their_own(
-    dots, tmp_path, quiet, monkeypatch, released
-):
+def test_weights_that_come_out_otherwise_have_draws_of_their_own(dots, tmp_path, quiet, monkeypatch, released):
     """All that is compared beforehand is the same, and the log has nothing to compare the step with."""
     lost_tail(dots, monkeypatch, tmp_path / "run", quiet)
     real = torch.optim.Adam.step

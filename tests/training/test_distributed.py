@@ -261,12 +261,7 @@ def two_nodes(tmp_path, out, dies="", resume=""):
         command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]
         command += ["--nproc-per-node", "1", "--master-addr", "localhost", "--master-port", str(port)]
         command += [str(program), str(out), "dp-sgd", "", dies, resume, ""]
-        own = {
-            "PYTHONPATH": path,
-            "OMP_NUM_THREADS": "1",
-            "XDG_STATE_HOME": str(state),
-            "OWN_STATE": str(state),
-        }
+        own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(state), "OWN_STATE": str(state)}
         nodes.append(subprocess.Popen(command, env={**os.environ, **own}))
     return [node.wait(timeout=300) for node in nodes]
 

@@ -28,9 +28,7 @@ BUDGET = {"epsilon": 8.0, "delta": 1e-3, "accountant": "rdp"}
 def plan(method="dp-sgd", **values):
     budget = BUDGET if method not in ("non-private", "public-only") else {}
     view = PublicView("pixelize", 32)
-    return TrainingPlan(
-        method=method, epochs=1, expected_batch_size=10, public_view=view, **{**budget, **values}
-    )
+    return TrainingPlan(method=method, epochs=1, expected_batch_size=10, public_view=view, **{**budget, **values})
 
 
 @pytest.fixture
@@ -140,11 +138,7 @@ def test_a_feature_private_start_leaves_what_is_beyond_the_public_view(run):
 
 
 def test_the_account_names_the_public_views_of_methods_that_learn_from_them(run):
-    for method, views in (
-        ("fdp-sgd", "pixelize, width 32"),
-        ("public-only", "pixelize, width 32"),
-        ("dp-sgd", ""),
-    ):
+    for method, views in (("fdp-sgd", "pixelize, width 32"), ("public-only", "pixelize, width 32"), ("dp-sgd", "")):
         before = {entry.id for entry in charges()}
         run(method, method, data=square())
         (entry,) = (entry for entry in charges() if entry.id not in before)
@@ -243,8 +237,7 @@ def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given",
-    rest_slow([pytest.param(()), pytest.param(("the photographs that they saw show none of the units",))], 1),
+    "given", rest_slow([pytest.param(()), pytest.param(("the photographs that they saw show none of the units",))], 1)
 )
 def test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given(
     run, dots, tmp_path, monkeypatch, given
@@ -339,11 +332,7 @@ def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path
     assert go("private", "dp-sgd", dots.data(40, seed=2), public_licence="MIT", data_is_public=True) == ()
     (learnt,) = go("public", "non-private", public, public_licence="CC-BY-4.0", data_is_public=True)
     digest = protect(public).identity.digest.hex()
-    assert (learnt.what, learnt.sha256, learnt.licence) == (
-        "20 units that it was trained on",
-        digest,
-        "CC-BY-4.0",
-    )
+    assert (learnt.what, learnt.sha256, learnt.licence) == ("20 units that it was trained on", digest, "CC-BY-4.0")
     start = replace(FirstWeights.of(tmp_path / "public"), stated="MIT")
     first, behind = go("second", "dp-sgd", dots.data(40, seed=3), start)
     assert (first.what, first.sha256, first.licence) == ("the first weights", start.digest, "MIT")
@@ -353,8 +342,4 @@ def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path
         behind,
     )
     fitted, *_ = go("fitted", "pdp-sgd", dots.data(40, seed=5), public=public, public_licence="CC0-1.0")
-    assert (fitted.what, fitted.sha256, fitted.licence) == (
-        "20 units that pdp-sgd is fitted on",
-        digest,
-        "CC0-1.0",
-    )
+    assert (fitted.what, fitted.sha256, fitted.licence) == ("20 units that pdp-sgd is fitted on", digest, "CC0-1.0")

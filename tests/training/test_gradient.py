@@ -67,11 +67,7 @@ def test_feature_privacy_adds_the_gradient_of_public_views(dots):
 
 
 def test_the_public_gradient_has_a_weight(dots):
-    private, once, thrice = (
-        taken(dots, "dp-sgd"),
-        taken(dots, "fdp-sgd"),
-        taken(dots, "fdp-sgd", public_weight=3.0),
-    )
+    private, once, thrice = (taken(dots, "dp-sgd"), taken(dots, "fdp-sgd"), taken(dots, "fdp-sgd", public_weight=3.0))
     for (a, _), (b, _), (c, _) in zip(private, once, thrice, strict=True):
         assert torch.allclose(flat(a) + 3 * (flat(b) - flat(a)), flat(c), atol=1e-5)
 

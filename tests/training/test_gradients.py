@@ -91,9 +91,7 @@ def test_no_unit_moves_the_sum_by_more_than_the_sensitivity(dots, dtype, normali
     whole = clipped_sum(task, model, params, batch, Clip(clip, normalise))
     for u in range(len(batch)):
         keep = [i for i in range(len(batch)) if i != u]
-        less = UnitBatch(
-            batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep]
-        )
+        less = UnitBatch(batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep])
         without = clipped_sum(task, model, params, less, Clip(clip, normalise))
         moved = norm({name: whole[name] - without[name] for name in whole})
         assert 0 < moved <= (1.0 if normalise else clip)
@@ -120,8 +118,7 @@ def test_a_unit_that_is_one_step_over_the_bound_is_left_out(over):
 
 
 @pytest.mark.parametrize(
-    ("given", "sizes"),
-    [({}, [32, 32]), ({"microbatch_size": 16}, [16] * 3), ({"microbatch_size": None}, [40])],
+    ("given", "sizes"), [({}, [32, 32]), ({"microbatch_size": 16}, [16] * 3), ({"microbatch_size": None}, [40])]
 )
 def test_units_are_computed_so_many_at_a_time(given, sizes, monkeypatch):
     seen, real = [], gradients._measurable

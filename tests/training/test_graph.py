@@ -43,14 +43,7 @@ def unasking(monkeypatch):
 
 def engine_of(dots, record=None, task=None, **changes):
     """Inputs of steps that are replayed as `record` has it, or computed call by call."""
-    given = {
-        "epsilon": 3.0,
-        "delta": 1e-4,
-        "steps": 9,
-        "expected_batch_size": 20,
-        "clip_norm": 0.1,
-        **changes,
-    }
+    given = {"epsilon": 3.0, "delta": 1e-4, "steps": 9, "expected_batch_size": 20, "clip_norm": 0.1, **changes}
     noise, task = AesNoise(Key.from_seed(3)), task or dots.task
     loader = Loader(task, dots.data(N), noise)
     inputs = StepInputs(task, task.build_model(), loader, TrainingPlan(**given).bind(N), noise, b"same", 4)
@@ -303,12 +296,7 @@ def test_a_replayed_step_draws_its_own_noise_and_no_other_steps(dots, monkeypatc
 # ---------------------------------------------------------------------------------------- whole runs
 
 FITS = {"subspace": SubspaceConfig(rank=3, units=10, refresh=3)}
-METHODS = {
-    "dp-sgd": {"ema_decay": 0.8},
-    "pdp-sgd": FITS,
-    "subspace-sgd": FITS,
-    "scaled-sgd": FITS,
-}
+METHODS = {"dp-sgd": {"ema_decay": 0.8}, "pdp-sgd": FITS, "subspace-sgd": FITS, "scaled-sgd": FITS}
 
 
 def seeded(dots, out, quiet, method):
@@ -318,13 +306,7 @@ def seeded(dots, out, quiet, method):
         private=dots.data(40),
         public=dots.data(30, seed=5),
         plan=TrainingPlan(
-            method,
-            epsilon=8.0,
-            delta=1e-4,
-            steps=8,
-            expected_batch_size=20,
-            accountant="rdp",
-            **METHODS[method],
+            method, epsilon=8.0, delta=1e-4, steps=8, expected_batch_size=20, accountant="rdp", **METHODS[method]
         ),
         out=out,
         optimizer=OptimizerConfig("sgd", lr=0.3, options={"momentum": 0.9}),
@@ -347,9 +329,7 @@ def test_a_run_that_replays_ends_where_one_call_by_call_does(dots, tmp_path, qui
     assert torch.equal(plain.model.classify.weight, done.model.classify.weight)
 
 
-def test_a_killed_run_that_replays_goes_on_under_its_key_and_not_call_by_call(
-    dots, tmp_path, quiet, monkeypatch
-):
+def test_a_killed_run_that_replays_goes_on_under_its_key_and_not_call_by_call(dots, tmp_path, quiet, monkeypatch):
     """How steps are computed is part of what the key is bound to."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     with monkeypatch.context() as patch:

@@ -39,9 +39,7 @@ def units_of(rows):
 
 def sum_of(rows, clip, way="fast"):
     model = torch.nn.Linear(rows.shape[1], 1, bias=False)
-    return clipped_sum(Aligned(), model, trainable_params(model), units_of(rows), Clip(clip), way=way)[
-        "weight"
-    ]
+    return clipped_sum(Aligned(), model, trainable_params(model), units_of(rows), Clip(clip), way=way)["weight"]
 
 
 @pytest.mark.bits
@@ -86,10 +84,7 @@ def test_a_grid_of_nothing_is_refused(sensitivity):
 
 
 def added(add, on, rows, factors):
-    totals, squares = (
-        torch.zeros(rows.shape[1], dtype=torch.int64),
-        torch.zeros(len(rows), dtype=torch.float64),
-    )
+    totals, squares = (torch.zeros(rows.shape[1], dtype=torch.int64), torch.zeros(len(rows), dtype=torch.float64))
     add(on, rows, factors, totals, squares)
     return totals, squares
 

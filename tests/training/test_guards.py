@@ -114,11 +114,7 @@ def test_a_person_in_both_is_refused(images):
 def test_public_and_watched_units_are_known_by_the_same(images, told):
     """What was watched was compared by equal pictures alone."""
     saved_again = cv2.convertScaleAbs(images[11], alpha=0.9, beta=15)
-    shows = {
-        "is a picture of": [images[7]],
-        "looks like a picture of": [saved_again],
-        "shows the person of": others(1),
-    }
+    shows = {"is a picture of": [images[7]], "looks like a picture of": [saved_again], "shows the person of": others(1)}
     for how, found in shows.items():
         private = protect(Pictures(images, ["ann", *[""] * 29]))
         with refused(("public-unit-private", "watched-unit-private"), where=how):
@@ -139,10 +135,7 @@ def test_canaries_and_other_wrappings_hide_no_copy_and_nobody(images):
     """With canaries among the private units, copies that were saved again passed."""
     canaries = GradientCanaries(np.ones(3, bool), None, Clip(1.0), Relation.ZERO_OUT)
     near = Pictures([cv2.convertScaleAbs(images[11], alpha=0.9, beta=15)])
-    for wrap in (
-        lambda units: CanaryUnits(units, canaries),
-        lambda units: PresentUnits(units, np.ones(30, bool)),
-    ):
+    for wrap in (lambda units: CanaryUnits(units, canaries), lambda units: PresentUnits(units, np.ones(30, bool))):
         wrapped = wrap(Pictures(images, ["ann", *[""] * 29]))
         with refused("public-unit-private", where=("looks like a picture", "u11")):
             check_disjoint(near, SimpleNamespace(data=wrapped), 2, QUIET)

@@ -230,9 +230,7 @@ def trained(out, monkeypatch, room):
     options = RunOptions(seed=1, state_dir=out.parent / "state", microbatch_size=8)
     kept = []
     monkeypatch.setattr(
-        trainer,
-        "keep_pictures",
-        lambda *given, **more: kept.append(keep_pictures(*given, **more)) or kept[-1],
+        trainer, "keep_pictures", lambda *given, **more: kept.append(keep_pictures(*given, **more)) or kept[-1]
     )
     run = dpose.train(task, model, private=data, plan=plan, out=out, options=options)
     weights = {name: p.detach() for name, p in run.model.named_parameters() if p.requires_grad}

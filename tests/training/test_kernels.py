@@ -83,9 +83,7 @@ def test_slopes_of_a_norm_are_those_of_each_unit_alone(shape, kind):
     alone = [torch.autograd.grad(output[u], (weight, bias), gradient[u], retain_graph=True) for u in range(3)]
     rows = (t.reshape(3, -1, weight.numel()) for t in (x, gradient))
     of_places = (t.detach().reshape(3, -1) for t in (mean, rstd))
-    for found, each in zip(
-        kernels.get(kind).norm_slopes(*rows, *of_places), zip(*alone, strict=True), strict=True
-    ):
+    for found, each in zip(kernels.get(kind).norm_slopes(*rows, *of_places), zip(*alone, strict=True), strict=True):
         same(found, torch.stack(each).flatten(1), 1e-11)
 
 
@@ -112,12 +110,9 @@ def awkward(units, width, dtype):
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # of numbers above every bound
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    ("kind", "threads", "units", "width"),
-    [("cpu", 1, 70, 70_001), ("cpu", 2, 70, 70_001), ("gpu", 1, 40, 1_100)],
+    ("kind", "threads", "units", "width"), [("cpu", 1, 70, 70_001), ("cpu", 2, 70, 70_001), ("gpu", 1, 40, 1_100)]
 )
-def test_truncated_sums_are_the_same_integers_from_every_kind(
-    kind, threads, units, width, dtype, monkeypatch
-):
+def test_truncated_sums_are_the_same_integers_from_every_kind(kind, threads, units, width, dtype, monkeypatch):
     """And so is what is left of them where units over the bound are taken back; a sum goes on."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rows, factors = awkward(units, width, dtype)
@@ -138,9 +133,7 @@ def test_truncated_sums_are_the_same_integers_from_every_kind(
     assert squares[6] == 6
     assert torch.equal(kept, kept_too)
     held, alone = squares <= Grid.of(1.0).most, torch.arange(width)
-    kernels.get("reference").truncate_sum(
-        rows[held], factors[held], alone, torch.zeros(int(held.sum())).double()
-    )
+    kernels.get("reference").truncate_sum(rows[held], factors[held], alone, torch.zeros(int(held.sum())).double())
     assert torch.equal(kept, alone)
 
 
@@ -171,19 +164,12 @@ def test_a_units_bits_depend_neither_on_its_place_nor_on_its_neighbours(kind, mo
 
     first = measured([0, 1, 2])
     assert torch.equal(measured([2, 0, 1]), first[[2, 0, 1]])
-    assert torch.equal(
-        measured([0, 1, 2], x * torch.tensor([1, 1e30, 1]).view(3, 1, 1, 1, 1))[[0, 2]], first[[0, 2]]
-    )
+    assert torch.equal(measured([0, 1, 2], x * torch.tensor([1, 1e30, 1]).view(3, 1, 1, 1, 1))[[0, 2]], first[[0, 2]])
 
 
 @pytest.mark.parametrize(
     ("shape", "groups", "space"),
-    [
-        ((4, 3, 3, 3), 1, (7, 6)),
-        ((6, 2, 3, 2), 2, (6, 7)),
-        ((4, 2, 3), 1, (9,)),
-        ((4, 1, 2, 2, 2), 2, (4, 5, 4)),
-    ],
+    [((4, 3, 3, 3), 1, (7, 6)), ((6, 2, 3, 2), 2, (6, 7)), ((4, 2, 3), 1, (9,)), ((4, 1, 2, 2, 2), 2, (4, 5, 4))],
 )
 def test_unfolded_convolutions_have_the_gradients_of_each_unit_alone(shape, groups, space):
     torch.manual_seed(0)

@@ -52,9 +52,7 @@ def same(task, model, params, batch, dtype, normalised=(False, True)):
         assert not any(v.requires_grad for v in a.values())
         # numbers that differ by rounding may be truncated to neighbouring points of the grid, one for each unit
         points = len(batch) * Clip(clip, normalise).grid.step
-        assert all(
-            float((a[n] - v).abs().max()) <= TOLERANCE[dtype] * float(v.norm()) + points for n, v in b.items()
-        )
+        assert all(float((a[n] - v).abs().max()) <= TOLERANCE[dtype] * float(v.norm()) + points for n, v in b.items())
 
 
 @pytest.mark.parametrize("views", [1, 4])
@@ -122,9 +120,7 @@ def test_a_torch_whose_private_functions_take_other_arguments_has_the_plain_way(
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "2"])
-@pytest.mark.parametrize(
-    "name", ["linear, ghost", "linear, whole", "conv", "depthwise", "layer norm", "group norm"]
-)
+@pytest.mark.parametrize("name", ["linear, ghost", "linear, whole", "conv", "depthwise", "layer norm", "group norm"])
 def test_frozen_parameters_are_no_parameters(name, frozen):
     model = MODELS[name]()
     for p, value in model.named_parameters():
@@ -175,10 +171,7 @@ def test_both_ways_of_a_convolution_agree(groups):
     how = Convolution((2, 1), (1, 0), (1, 1), groups)
     conv = Conv(Bookkeeping({"w": weight.shape}, 3, products=False), "w", None, how)
     gradient = torch.randn_like(conv.forward(x, weight, None)[0])
-    both = (
-        reference.in_groups(x, gradient, weight.shape, how.steps, groups),
-        conv.one_by_one(x, weight, gradient),
-    )
+    both = (reference.in_groups(x, gradient, weight.shape, how.steps, groups), conv.one_by_one(x, weight, gradient))
     torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
 
 
@@ -191,9 +184,7 @@ def test_the_mean_gradient_is_the_mean_of_gradients(name):
 
 @pytest.mark.parametrize("where", ["input", "weights"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize(
-    "name", ["linear, ghost", "pointwise, ghost", "conv", "depthwise", "windows", "strange"]
-)
+@pytest.mark.parametrize("name", ["linear, ghost", "pointwise, ghost", "conv", "depthwise", "windows", "strange"])
 def test_a_unit_that_is_not_finite_counts_as_zero(name, value, where):
     task, model, params, batch = setup(MODELS[name](), torch.float32, views=2)
     batch.inputs[3].clamp_(-1, 1)
@@ -270,9 +261,7 @@ def test_a_norm_does_not_know_the_units_place(units):
                 each.add(name, taken)
         assert torch.equal(book.norms()[turn], turned.norms())
         scales = clip_scales(unit_norms(gradients), Clip(0.1))
-        assert torch.equal(
-            scales[turn], clip_scales(unit_norms({n: g[turn] for n, g in gradients.items()}), Clip(0.1))
-        )
+        assert torch.equal(scales[turn], clip_scales(unit_norms({n: g[turn] for n, g in gradients.items()}), Clip(0.1)))
 
 
 @pytest.mark.parametrize("products", [False, True])
@@ -296,8 +285,7 @@ def test_what_is_cheaper_as_products():
 
 
 @pytest.mark.parametrize(
-    ("norm_", "strategy"),
-    [("folded", "light"), ("folded", "finetune"), ("folded", "full"), ("group", "scratch")],
+    ("norm_", "strategy"), [("folded", "light"), ("folded", "finetune"), ("folded", "full"), ("group", "scratch")]
 )
 @pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -305,9 +293,7 @@ def test_the_pose_model_under_every_strategy(norm_, strategy, views, dtype):
     torch.manual_seed(0)
     task = PoseTask()
     model = fold_batchnorm(
-        task.build_model(
-            PoseConfig(preset="nano", input_size=(64, 48), norm="batch" if norm_ == "folded" else norm_)
-        )
+        task.build_model(PoseConfig(preset="nano", input_size=(64, 48), norm="batch" if norm_ == "folded" else norm_))
     )
     for p in model.parameters():  # zeros at the ends of branches would hide what stands before them
         p.data += 0.02 * torch.randn_like(p)

@@ -53,9 +53,7 @@ def test_a_plain_gradient_is_measured_with_batchnorm_and_leaves_it_as_it_was(mon
     for name in ("empty_cache", "reset_peak_memory_stats"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda *_: 100)
-    monkeypatch.setattr(
-        torch.cuda, "max_memory_allocated", lambda *_: measured.append(1) or 100 + 40 * len(measured)
-    )
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda *_: measured.append(1) or 100 + 40 * len(measured))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (9_000, 10_000))
     assert memory._cuda_cost(task, copy.deepcopy(model), unit, clipped=False) == (10, 9_000)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -28,9 +28,7 @@ SIGN = OptimizerConfig("sgd", lr=0.02, schedule="constant", warmup=0.0)
 def sign_momentum(parts):
     """The sign of a moving average of noised gradients (Bernstein et al. 2018, "signSGD with momentum")."""
     noised = parts.noised()
-    parts.state = {
-        name: 0.8 * parts.state.get(name, 0 * value) + 0.2 * value for name, value in noised.items()
-    }
+    parts.state = {name: 0.8 * parts.state.get(name, 0 * value) + 0.2 * value for name, value in noised.items()}
     return {name: value.sign() for name, value in parts.state.items()}
 
 
@@ -148,9 +146,7 @@ def test_a_guarantee_has_relations(private, relations):
 
 def test_help_names_the_methods_that_come_with_dpose():
     """It is made of the plan's own words."""
-    assert [
-        name for name in METHODS if not re.search(rf"(?<![\w-]){name}(?![\w-])", TrainingPlan.__doc__)
-    ] == []
+    assert [name for name in METHODS if not re.search(rf"(?<![\w-]){name}(?![\w-])", TrainingPlan.__doc__)] == []
 
 
 def test_training_takes_ten_arguments():

@@ -101,9 +101,7 @@ def test_the_sum_is_nearly_that_of_the_plain_way(name, views):
     assert all(float((got[n] - v).norm()) <= 0.05 * largest for n, v in plain.items())
 
 
-@pytest.mark.parametrize(
-    "name", ["linear, ghost", "tokens", "conv", "depthwise", "windows", "tied", "strange"]
-)
+@pytest.mark.parametrize("name", ["linear, ghost", "tokens", "conv", "depthwise", "windows", "tied", "strange"])
 def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     """Per-unit gradients as they are, scaled by the factors of their own norms: no sum is taken in bfloat16."""
     task, model, params, batch = in_bfloat16(name, 3)
@@ -116,9 +114,9 @@ def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     book = track(unit_loss(task, model), params, batch.parts, products=False)
     got = book.sums(scales, on, params)
     assert all(torch.equal(got[n], value) for n, value in expected.items())
-    assert norm(
-        {n: v - clipped_sum(task, model, params, batch, Clip(0.05))[n] for n, v in got.items()}
-    ) <= 0.01 * norm(got)
+    assert norm({n: v - clipped_sum(task, model, params, batch, Clip(0.05))[n] for n, v in got.items()}) <= 0.01 * norm(
+        got
+    )
 
 
 def test_bfloat16_changes_a_little_and_not_much():
@@ -135,9 +133,7 @@ def test_an_autocast_around_the_sum_rounds_nothing():
     with torch.autocast("cpu", torch.bfloat16):
         got = clipped_sum(task, model, params, batch, Clip(1e-3))
         gradients = per_unit_gradients(task, model, params, batch, "plain")
-    expected = {
-        n: torch.tensordot(clip_scales(unit_norms(gradients), Clip(1e-3)), g, 1) for n, g in gradients.items()
-    }
+    expected = {n: torch.tensordot(clip_scales(unit_norms(gradients), Clip(1e-3)), g, 1) for n, g in gradients.items()}
     assert distance(got, expected) <= 1e-6
 
 
@@ -170,9 +166,7 @@ def test_strided_convolutions_in_groups_run_in_float32_between_layers_in_bfloat1
 
 def test_empty_units_add_nothing():
     task, model, params, batch = in_bfloat16("windows", 3)
-    assert not any(
-        v.any() for v in clipped_sum(task, model, params, emptied(batch, range(5)), Clip(1.0)).values()
-    )
+    assert not any(v.any() for v in clipped_sum(task, model, params, emptied(batch, range(5)), Clip(1.0)).values())
     padded = pad_units(batch, 9)
     assert (len(padded), padded.inputs.dtype) == (9, batch.inputs.dtype)
     got, expected = (clipped_sum(task, model, params, b, Clip(0.3)) for b in (padded, batch))
@@ -244,9 +238,9 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
         batch.weights[[u for (u,) in units]],
     )
     noise = AesNoise(Key.from_seed(0))
-    plan = TrainingPlan(
-        epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False
-    ).bind(9)
+    plan = TrainingPlan(epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False).bind(
+        9
+    )
     engine = StepInputs(task, model, Loading(task, Units(), noise), plan, noise, b"", microbatch_size=4)
     monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 

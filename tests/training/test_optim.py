@@ -70,9 +70,7 @@ def test_weight_average_against_the_recurrence():
 
 def test_any_torch_schedule_by_name():
     weight = torch.nn.Parameter(torch.ones(3))
-    config = OptimizerConfig(
-        "sgd", lr=0.1, schedule="StepLR", schedule_options={"step_size": 2, "gamma": 0.5}
-    )
+    config = OptimizerConfig("sgd", lr=0.1, schedule="StepLR", schedule_options={"step_size": 2, "gamma": 0.5})
     optimizer, schedule = config.build([weight], 10)
     rates = []
     for _ in range(5):
@@ -84,9 +82,7 @@ def test_any_torch_schedule_by_name():
         OptimizerConfig(schedule="StepLR").build([weight], 10)
 
 
-@pytest.mark.parametrize(
-    ("share", "last"), [(0.4, [4.0, 5.0]), (0.5, [3.0, 4.0, 5.0]), (1.0, [1, 2, 3, 4, 5])]
-)
+@pytest.mark.parametrize(("share", "last"), [(0.4, [4.0, 5.0]), (0.5, [3.0, 4.0, 5.0]), (1.0, [1, 2, 3, 4, 5])])
 def test_a_tail_is_the_mean_of_the_last_weights(share, last):
     weights = {"w": torch.tensor([7.0])}
     average = weight_average(weights, 0.0, share, 5)

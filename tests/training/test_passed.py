@@ -84,11 +84,7 @@ def spied(dots, folder: Path, monkeypatch, plan, units=N):
         monkeypatch.setattr(step, name, call)
 
     monkeypatch.setattr(AesNoise, "stream", stream)
-    for name, where in (
-        ("poisson_batch", seen.sampled),
-        ("clipped_sum", seen.clipped),
-        ("add_gaussian", seen.noised),
-    ):
+    for name, where in (("poisson_batch", seen.sampled), ("clipped_sum", seen.clipped), ("add_gaussian", seen.noised)):
         watch(name, where)
     train(
         dots.task,
@@ -101,9 +97,7 @@ def spied(dots, folder: Path, monkeypatch, plan, units=N):
         console=Console(quiet=True),
     )
     entries = read_ledger(folder / "run" / "ledger.jsonl")
-    seen.events = [
-        event_from_dict(e.event, kind=SampledGaussian) for e in entries if e.type is EntryType.RESERVE
-    ]
+    seen.events = [event_from_dict(e.event, kind=SampledGaussian) for e in entries if e.type is EntryType.RESERVE]
     return seen
 
 
@@ -170,25 +164,17 @@ def test_the_number_of_units_moves_no_constant_under_add_or_remove(dots, tmp_pat
 
 def an_engine(dots, plan, n=N, key=1):
     model, noise = dots.task.build_model(), AesNoise(Key.from_seed(key))
-    return StepInputs(
-        dots.task, model, Loader(dots.task, dots.data(n), noise), plan.bind(n), noise, b"here", 8
-    )
+    return StepInputs(dots.task, model, Loader(dots.task, dots.data(n), noise), plan.bind(n), noise, b"here", 8)
 
 
 @pytest.mark.parametrize(
     ("changes", "divisor"),
-    [
-        ({}, BATCH),
-        ({"relation": "add-or-remove", "nominal_units": 80}, BATCH),
-        ({"expected_batch_size": 99}, N),
-    ],
+    [({}, BATCH), ({"relation": "add-or-remove", "nominal_units": 80}, BATCH), ({"expected_batch_size": 99}, N)],
 )
 def test_the_divisor_is_the_plans_and_not_the_samples(dots, monkeypatch, changes, divisor):
     engine = an_engine(dots, a_plan(**changes))
     monkeypatch.setattr(
-        step,
-        "add_gaussian",
-        lambda sums, stddev, stream, *_: {n: torch.ones_like(v) for n, v in sums.items()},
+        step, "add_gaussian", lambda sums, stddev, stream, *_: {n: torch.ones_like(v) for n, v in sums.items()}
     )
     for number in range(3):
         for value in private_gradient(engine, trainable_params(engine.model), number).values():
@@ -206,9 +192,7 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
 
     monkeypatch.setattr(step, "clipped_sum", summed)
     monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
-    gradient = private_gradient(
-        engine, trainable_params(engine.model), 0, on_micro_batch=lambda: told.append(1)
-    )
+    gradient = private_gradient(engine, trainable_params(engine.model), 0, on_micro_batch=lambda: told.append(1))
     assert len(batches) > 2
     assert len(told) == len(batches)
     for value in gradient.values():

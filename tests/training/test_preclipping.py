@@ -40,9 +40,7 @@ def transform_of(kind, params, seed=0):
     rng = np.random.default_rng(seed)
     if kind == "subspace-sgd":
         return Coefficients(random_subspace(params, RANK, rng))
-    return Scales(
-        {name: torch.from_numpy(10.0 ** rng.uniform(-2, 2, p.shape)).to(p) for name, p in params.items()}
-    )
+    return Scales({name: torch.from_numpy(10.0 ** rng.uniform(-2, 2, p.shape)).to(p) for name, p in params.items()})
 
 
 def flat(gradient):
@@ -87,12 +85,8 @@ def test_no_unit_moves_the_sum_by_more_than_the_sensitivity(dots, kind, clip, wa
     transform = transform_of(kind, params)
 
     def summed(keep):
-        found = clipped_sum(
-            dots.task, model, params, chosen(batch, keep), Clip(clip), way=way, transform=transform
-        )
-        assert {n: t.shape for n, t in found.items()} == {
-            n: t.shape for n, t in transform.like(params).items()
-        }
+        found = clipped_sum(dots.task, model, params, chosen(batch, keep), Clip(clip), way=way, transform=transform)
+        assert {n: t.shape for n, t in found.items()} == {n: t.shape for n, t in transform.like(params).items()}
         return flat(found)
 
     everyone = list(range(len(batch)))
@@ -175,9 +169,7 @@ def test_back_is_the_transpose_of_coefficients_and_the_inverse_of_scales(dots):
         row = torch.cat([value.flatten() for value in y.values()])
         back = transform.back(y)
         expected = matrix.T @ row if kind == "subspace-sgd" else torch.linalg.solve(matrix, row)
-        torch.testing.assert_close(
-            torch.cat([back[name].flatten() for name in params]), expected, rtol=1e-6, atol=1e-7
-        )
+        torch.testing.assert_close(torch.cat([back[name].flatten() for name in params]), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_scales_are_the_roots_of_public_second_moments(dots, monkeypatch):
@@ -274,9 +266,7 @@ def test_a_run_that_goes_on_has_the_transform_it_had(dots, method):
         assert parts.projection
         kept = (parts.projection.subspace, parts.projection.fitted, dict(parts.state))
     assert (FITTED in kept[2]) == (method == "scaled-sgd")
-    again, _ = taken(
-        dots, method, first=2, state=kept, subspace=SubspaceConfig(rank=RANK, units=20, refresh=3)
-    )
+    again, _ = taken(dots, method, first=2, state=kept, subspace=SubspaceConfig(rank=RANK, units=20, refresh=3))
     for (one, _), (other, _) in zip(whole[2:], again, strict=True):
         assert torch.equal(flat(one), flat(other))
 
@@ -362,10 +352,7 @@ def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
         for k in range(3):
             parts.gradient(trainable_params(model), k)
     assert read == [(list(range(20)), 0, 8), (list(range(20)), 2, 8)]
-    with (
-        refused("public-units-too-few", where=("20 public", "are 19")),
-        open_parts(inputs, dots.data(19, seed=5)),
-    ):
+    with refused("public-units-too-few", where=("20 public", "are 19")), open_parts(inputs, dots.data(19, seed=5)):
         pass
 
 

@@ -41,9 +41,7 @@ def both_axes(rows, columns, image):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("size", "grid"), [((256, 192), (26, 19)), ((128, 96), (26, 19)), ((384, 288), (26, 19))]
-)
+@pytest.mark.parametrize(("size", "grid"), [((256, 192), (26, 19)), ((128, 96), (26, 19)), ((384, 288), (26, 19))])
 def test_the_grid_at_the_sizes_of_models(kind, size, grid):
     grid = grid if kind == "blur" else (16, 12)
     view = PublicView(kind)
@@ -233,9 +231,7 @@ def test_psi_comes_before_augmentation_and_is_computed_once():
     psi = PublicView()
     for j, original in enumerate(data.views[2]):
         public = psi(original.image)
-        of_public = [
-            data.augmented(replace(original, image=public), Fixed(s, m)) for s in range(-5, 6) for m in (0, 1)
-        ]
+        of_public = [data.augmented(replace(original, image=public), Fixed(s, m)) for s in range(-5, 6) for m in (0, 1)]
         allowed = {view.image.tobytes() for view in of_public}
         seen = {image.tobytes() for image in looked[1.0 + j]}
         assert seen <= allowed

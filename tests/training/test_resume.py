@@ -190,9 +190,7 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     assert "taken under a new key" in Path(quiet.file.name).read_text()
 
 
-def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
-    dots, tmp_path, quiet, monkeypatch, streams
-):
+def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(dots, tmp_path, quiet, monkeypatch, streams):
     """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     monkeypatch.setattr(reproducibility, "products_repeat", lambda: False)
@@ -267,12 +265,7 @@ def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, mo
     [
         (9, 9, loops.Ended.FINISHED, ""),
         (10, 9, loops.Ended.FINISHED, "1 steps count that were lost or taken twice"),
-        (
-            9,
-            6,
-            loops.Ended.BUDGET,
-            "3 steps count that were lost or taken twice, and it ended after 6 of 9 steps",
-        ),
+        (9, 6, loops.Ended.BUDGET, "3 steps count that were lost or taken twice, and it ended after 6 of 9 steps"),
     ],
 )
 def test_the_statement_says_of_steps_that_count_twice_and_of_nothing_else(counted, taken, ended, told):
@@ -296,9 +289,7 @@ def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
 
 
 def other_labels(data):
-    data.views = [
-        [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in views] for views in data.views
-    ]
+    data.views = [[replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in views] for views in data.views]
 
 
 def other_weights(data):
@@ -335,9 +326,7 @@ def test_another_plan_is_refused_even_without_checkpoints(dots, tmp_path, quiet,
 
 
 @pytest.mark.parametrize("left", [1, 10], ids=["all of it", "its end"])
-def test_with_the_log_lost_steps_are_counted_twice(
-    dots, tmp_path, quiet, monkeypatch, unbroken, streams, left
-):
+def test_with_the_log_lost_steps_are_counted_twice(dots, tmp_path, quiet, monkeypatch, unbroken, streams, left):
     """What was seen of a step cannot be compared with what it gives now: one noise might meet two sums."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
@@ -586,9 +575,7 @@ def test_a_read_only_folder_is_one_line(dots, tmp_path, quiet, monkeypatch):
     assert str(tmp_path / "closed" / "run") in str(caught.value)
 
 
-def test_a_run_folder_that_becomes_read_only_stops_the_run(
-    dots, tmp_path, quiet, monkeypatch, unbroken, streams
-):
+def test_a_run_folder_that_becomes_read_only_stops_the_run(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
     """And it goes on when the folder can be written again."""
     real, calls = os.open, []
 

@@ -72,11 +72,7 @@ def test_every_kind_of_run_is_sealed(runs):
         assert any(line.startswith("the seal holds") for line in verified(runs, name))
         assert PrivacyStatement.from_json((runs / name / "privacy.json").read_text()).seal
         # nothing of private data and no path: names of files of the folder, and what the statement says
-        assert set(read_ledger(runs / name / "ledger.jsonl")[-1].event) == {
-            "statement",
-            "digests",
-            "first_weights",
-        }
+        assert set(read_ledger(runs / name / "ledger.jsonl")[-1].event) == {"statement", "digests", "first_weights"}
 
 
 @pytest.mark.parametrize("other", ["other", "none", "seeded"])
@@ -184,10 +180,7 @@ def test_a_query_is_followed_by_a_new_seal(runs, monkeypatch):
 
 def test_results_by_group_are_in_statement_and_card_and_sealed(runs, monkeypatch):
     monkeypatch.setattr("dpose.privacy.ledger.state_folder", lambda _: runs / "state")
-    folder, said = (
-        runs / "private",
-        [GroupScore("everybody", 40, 70.0, 61.25), GroupScore("age: child", 31, None, 5)],
-    )
+    folder, said = (runs / "private", [GroupScore("everybody", 40, 70.0, 61.25), GroupScore("age: child", 31, None, 5)])
     _record(folder, "synthetic:studio:test", said, Console(quiet=True))
     after = PrivacyStatement.from_json((folder / "privacy.json").read_text())
     assert [(r.group, r.units, r.before, r.after) for r in after.results] == [

@@ -29,14 +29,7 @@ from dpose.training.step import (
 
 
 def engine_for(dots, n=60, microbatch_size=4, seed=3, **changes):
-    settings = {
-        "epsilon": 3.0,
-        "delta": 1e-4,
-        "steps": 5,
-        "expected_batch_size": 20,
-        "clip_norm": 0.1,
-        **changes,
-    }
+    settings = {"epsilon": 3.0, "delta": 1e-4, "steps": 5, "expected_batch_size": 20, "clip_norm": 0.1, **changes}
     plan = TrainingPlan(**settings)
     data = dots.data(n)
     noise = AesNoise(Key.from_seed(seed))

@@ -35,9 +35,7 @@ def rows(task, model, batches):
             for v in range(batch.weights.shape[1]):
                 model.zero_grad()
                 targets = {k: t[u, v][None] for k, t in batch.targets.items()}
-                task.loss(
-                    model, dict(model.named_parameters()), batch.inputs[u, v][None], targets
-                ).sum().backward()
+                task.loss(model, dict(model.named_parameters()), batch.inputs[u, v][None], targets).sum().backward()
                 share = float(batch.weights[u, v] / batch.weights[u].sum())
                 total = total + share * torch.cat([p.grad.flatten() for p in model.parameters()])
             found.append(total)
@@ -190,11 +188,7 @@ def test_what_lies_within_stays_and_what_lies_outside_goes(dots):
 def test_a_subspace_of_another_model_is_refused(dots):
     task, model, params, batches = setup(dots)
     subspace = fit_subspace(task, model, params, batches, 3)
-    for bad in (
-        {},
-        {"classify.weight": params["classify.weight"]},
-        {n: p.flatten() for n, p in params.items()},
-    ):
+    for bad in ({}, {"classify.weight": params["classify.weight"]}, {n: p.flatten() for n, p in params.items()}):
         with refused("subspace-of-other-model"):
             project_onto(bad, subspace)
 
@@ -273,9 +267,7 @@ PEAK = """
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory in use from /proc")
 def test_memory_stays_near_that_of_the_basis():
     """60 gradients of 0.5 M parameters take 120 MB, the basis 40: in bounds, only the basis and some slices."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PEAK)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(PEAK)], capture_output=True, text=True, check=True)
     bounded, whole = (int(word) for word in done.stdout.split())
     assert 40e6 < bounded < 75e6
     assert whole > 120e6
@@ -337,9 +329,7 @@ def test_repeated_units_and_empty_ones_are_no_directions_among_many_parameters()
 
 def test_products_that_overflow_are_taken_in_float64():
     task, model, params, batch = spread(6)
-    large = UnitBatch(
-        batch.inputs * 1e16, {}, batch.weights
-    )  # norms of 4e18: their squares are not below 3.4e38
+    large = UnitBatch(batch.inputs * 1e16, {}, batch.weights)  # norms of 4e18: their squares are not below 3.4e38
     large.inputs[0] *= 3
     got = fit_subspace(task, model, params, [large], 3)
     assert (got.rank, got.directions, got.dropped) == (6, 3, 0)
@@ -358,9 +348,7 @@ def test_a_shorter_matmul_precision_is_not_used(monkeypatch):
 
 
 def test_random_directions_in_many_dimensions_are_orthonormal():
-    v = matrix(
-        random_subspace({"a": torch.zeros(300, 400), "b": torch.zeros(31)}, 30, np.random.default_rng(0))
-    )
+    v = matrix(random_subspace({"a": torch.zeros(300, 400), "b": torch.zeros(31)}, 30, np.random.default_rng(0)))
     assert (v @ v.T - torch.eye(30, dtype=torch.float64)).abs().max() <= 1e-6
 
 

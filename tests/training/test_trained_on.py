@@ -96,9 +96,7 @@ class TestTold:
         entry = {"datasets": ["coco", "Our Own"], "known": True, "licence": "Apache-2.0", "note": "by us"}
         folder = model_folder(tmp_path / "vitpose-mpii", trained_on=entry)
         found = trained_on(folder)
-        assert found == TrainedOn(
-            ("coco", "Our Own"), True, "Apache-2.0", "by us", how="as their config.json says"
-        )
+        assert found == TrainedOn(("coco", "Our Own"), True, "Apache-2.0", "by us", how="as their config.json says")
         assert trained_on(folder / "model.safetensors") == found
         assert TrainedOn.from_dict(found.to_dict(), "x", found.how) == found
 
@@ -108,9 +106,7 @@ class TestTold:
     )  # fmt: skip
     def test_an_entry_that_is_none_is_refused_in_one_line(self, tmp_path, entry):
         folder = model_folder(tmp_path / "m", trained_on=entry)
-        with refused(
-            ("trained-on-field-unknown", "trained-on-missing"), where="config.json, trained_on"
-        ) as caught:
+        with refused(("trained-on-field-unknown", "trained-on-missing"), where="config.json, trained_on") as caught:
             trained_on(folder)
         assert "\n" not in caught.value.line()
 
@@ -174,9 +170,7 @@ class TestFollows:
     def test_a_derived_set_is_refused_in_one_line_that_says_how_it_is_known(self):
         learnt = TrainedOn(("coco", "mpii"), how="as their name says")
         with refused("first-weights-learnt-from-units") as caught:
-            check_unseen(
-                learnt, SetNames(("crowdpose:train",), ("crowdpose:train",), True), "vitpose", "image"
-            )
+            check_unseen(learnt, SetNames(("crowdpose:train",), ("crowdpose:train",), True), "vitpose", "image")
         line = caught.value.line()
         assert line.startswith(
             "vitpose: the first weights learnt from COCO (as their name says), and CrowdPose's train split may "
@@ -190,9 +184,7 @@ class TestFollows:
         own = SetNames(("lspet:private",), ("lspet:private",), True)
         check_unseen(TrainedOn(("lspet:public",), True, protected=("lspet:private",)), own, "a run", "image")
         check_unseen(NOTHING, own, "drawn", "image")
-        with refused(
-            "first-weights-learnt-from-units", where=("images", "Leeds Sports Pose Extended's private split")
-        ):
+        with refused("first-weights-learnt-from-units", where=("images", "Leeds Sports Pose Extended's private split")):
             check_unseen(TrainedOn(("lspet",)), own, "a model", "image")
 
     def test_conditions_name_what_is_known_and_what_is_not(self):
@@ -215,15 +207,9 @@ class TestFollows:
 
     def test_a_score_on_a_set_that_was_seen_says_so(self):
         learnt = TrainedOn(("coco", "synthetic-studio:large"), True, how="as their name says")
-        assert "they learnt from COCO, as their name says" in seen_line(
-            learnt, SetNames(("coco:val",), ("coco:val",))
-        )
-        assert "OCHuman may have pictures in common" in seen_line(
-            learnt, SetNames(("ochuman",), ("ochuman",))
-        )
+        assert "they learnt from COCO, as their name says" in seen_line(learnt, SetNames(("coco:val",), ("coco:val",)))
+        assert "OCHuman may have pictures in common" in seen_line(learnt, SetNames(("ochuman",), ("ochuman",)))
         assert seen_line(learnt, SetNames(("mpii:val",), ("mpii:val",))) == ""
         assert seen_line(learnt, SetNames(("synthetic-studio:large",), ("synthetic-studio:large",))) == ""
         unknown = TrainedOn(note="trained on data that are not public")
-        assert "is not known (trained on data that are not public)" in seen_line(
-            unknown, SetNames((), ("mpii",))
-        )
+        assert "is not known (trained on data that are not public)" in seen_line(unknown, SetNames((), ("mpii",)))

@@ -124,9 +124,7 @@ def test_the_logged_norm_is_of_the_noisy_gradient(dots, tmp_path, quiet, monkeyp
     real = step.add_gaussian
     monkeypatch.setattr(step, "add_gaussian", lambda *a: {k: v + 1e4 for k, v in real(*a).items()})
     run(dots, tmp_path / "run", quiet, private_plan(steps=2))
-    norms = [
-        json.loads(line).get("noisy_gradient_norm", 1e9) for line in (tmp_path / "run" / "log.jsonl").open()
-    ]
+    norms = [json.loads(line).get("noisy_gradient_norm", 1e9) for line in (tmp_path / "run" / "log.jsonl").open()]
     assert min(norms) > 100
 
 
@@ -154,10 +152,7 @@ def test_a_seed_reproduces_and_takes_the_guarantee_away(dots, tmp_path, quiet):
     first, second = (run(dots, tmp_path / name, quiet, seed=7) for name in "ab")
     assert torch.equal(first.model.classify.weight, second.model.classify.weight)
     assert first.statement.kind is Kind.SEEDED
-    assert (
-        "no guarantee" in first.statement.paragraph().lower()
-        or "nothing" in first.statement.paragraph().lower()
-    )
+    assert "no guarantee" in first.statement.paragraph().lower() or "nothing" in first.statement.paragraph().lower()
 
 
 def test_another_plan_or_other_data_draws_otherwise_under_the_same_seed(dots, tmp_path, quiet, monkeypatch):
@@ -246,18 +241,14 @@ def test_batch_normalisation_is_refused_where_data_is_private(dots, tmp_path, qu
     model = dots.task.build_model()
     model.norm = torch.nn.BatchNorm1d(4)
     with refused("batchnorm-mixes-units", where="norm"):
-        train(
-            dots.task, model, private=dots.data(60), plan=private_plan(), out=tmp_path / "run", console=quiet
-        )
+        train(dots.task, model, private=dots.data(60), plan=private_plan(), out=tmp_path / "run", console=quiet)
     assert not (tmp_path / "run").exists()
 
 
 def test_nothing_trainable_is_refused(dots, tmp_path, quiet):
     model = dots.task.build_model().requires_grad_(False)
     with refused("trainable-parameters-missing"):
-        train(
-            dots.task, model, private=dots.data(9), plan=private_plan(), out=tmp_path / "run", console=quiet
-        )
+        train(dots.task, model, private=dots.data(9), plan=private_plan(), out=tmp_path / "run", console=quiet)
 
 
 def test_an_existing_folder_is_refused_and_left_alone(dots, tmp_path, quiet):
@@ -279,9 +270,7 @@ def test_a_folder_whose_run_was_removed_takes_another_one(dots, tmp_path, quiet)
     verify_run(tmp_path / "run", tmp_path / "state")
 
 
-def test_processes_are_held_to_one_run_before_anything_is_charged_or_written(
-    dots, tmp_path, quiet, monkeypatch
-):
+def test_processes_are_held_to_one_run_before_anything_is_charged_or_written(dots, tmp_path, quiet, monkeypatch):
     told = []
 
     class Differing(ProcessGroup):

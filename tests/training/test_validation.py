@@ -21,9 +21,7 @@ from small_nano import small_nano  # noqa: F401
 from tiers import rest_slow
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
-PRIVATE = TrainingPlan(
-    epsilon=8.0, delta=1e-4, steps=40, expected_batch_size=60, accountant="rdp", ema_decay=0.5
-)
+PRIVATE = TrainingPlan(epsilon=8.0, delta=1e-4, steps=40, expected_batch_size=60, accountant="rdp", ema_decay=0.5)
 PLAIN = TrainingPlan(method="non-private", steps=40, expected_batch_size=60, ema_decay=0.5)
 
 
@@ -82,9 +80,7 @@ def test_watching_changes_no_weight(dots, tmp_path, plan):
 
 
 def test_held_out_private_data_are_a_query_that_the_ledger_and_the_statement_hold(dots, tmp_path):
-    done = run(
-        dots, tmp_path / "run", PRIVATE, Validation(dots.data(9, seed=9), "held-out dots", public=False)
-    )
+    done = run(dots, tmp_path / "run", PRIVATE, Validation(dots.data(9, seed=9), "held-out dots", public=False))
     (query,) = done.statement.queries
     assert (query.data, query.covered) == ("held-out dots", False)
     assert "NOT covered by epsilon" in (tmp_path / "run" / "README.md").read_text()

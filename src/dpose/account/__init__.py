@@ -16,15 +16,7 @@ another order of the same pictures is the same data. What is not charged to the 
 
 from __future__ import annotations
 
-from dpose.account.budgets import (
-    Budget,
-    BudgetState,
-    budget_states,
-    budgets,
-    lift_budget,
-    set_budget,
-    what_fits,
-)
+from dpose.account.budgets import Budget, BudgetState, budget_states, budgets, lift_budget, set_budget, what_fits
 from dpose.account.charges import (
     ATTACK,
     EVALUATION,
@@ -44,15 +36,7 @@ from dpose.account.charges import (
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
-from dpose.account.reservations import (
-    charge,
-    charge_all,
-    claim_window,
-    committing,
-    conclude,
-    last_window,
-    note_weights,
-)
+from dpose.account.reservations import charge, charge_all, claim_window, committing, conclude, last_window, note_weights
 from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [

@@ -122,12 +122,7 @@ def budget_from(row: JournalRow) -> Budget:
     near = Neighbours.read(values["neighbours"], values["unit"])
     assert near is not None
     return Budget(
-        float(values["epsilon"]),
-        float(values["delta"]),
-        str(values["data"]),
-        NO_MARKS,
-        near,
-        set_id=int(values["set"]),
+        float(values["epsilon"]), float(values["delta"]), str(values["data"]), NO_MARKS, near, set_id=int(values["set"])
     )
 
 
@@ -248,9 +243,7 @@ def budgets(where: Where = None) -> list[Budget]:
         return [budget_from(row) for row in history(account).budgets.values()]
 
 
-def budget_states(
-    marks: Marks | None = None, where: Where = None, *, exactly: bool = False
-) -> list[BudgetState]:
+def budget_states(marks: Marks | None = None, where: Where = None, *, exactly: bool = False) -> list[BudgetState]:
     """How all budgets stand, or those that share a picture with `marks`.
 
     Args:
@@ -296,11 +289,7 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
 
 
 def admit(
-    account: Transaction,
-    entry: Charge,
-    sets: Iterable[int],
-    public: Iterable[int],
-    before: Charge | None,
+    account: Transaction, entry: Charge, sets: Iterable[int], public: Iterable[int], before: Charge | None
 ) -> None:
     """Let `entry` past all budgets of its pictures and raise what they have spent.
 
@@ -359,10 +348,7 @@ def _admit(
         elif entry.what in SHOWN:
             fix = f"lift the budget first ({lift}), or {SHOWN[entry.what]}"
         raise DposeError(
-            "budget-charge-unbounded",
-            f"{limit} would be passed, because nothing bounds this: {why}",
-            budget.data,
-            fix,
+            "budget-charge-unbounded", f"{limit} would be passed, because nothing bounds this: {why}", budget.data, fix
         )
     cost = _cost([taken], budget.neighbours, budget.order)
     stored = _read_bound(account, budget)

@@ -194,9 +194,7 @@ def unbounded(entry: Charge, unit: str) -> str:
     own = entry.within if entry.unit == PIXEL else entry.unit
     wanted = "image" if unit == PIXEL else unit
     if own == wanted or (
-        own in ACCOUNT_UNITS
-        and wanted in ACCOUNT_UNITS
-        and ACCOUNT_UNITS.index(own) > ACCOUNT_UNITS.index(wanted)
+        own in ACCOUNT_UNITS and wanted in ACCOUNT_UNITS and ACCOUNT_UNITS.index(own) > ACCOUNT_UNITS.index(wanted)
     ):
         return ""
     if entry.unit == PIXEL:
@@ -216,9 +214,7 @@ def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
     """
     if requested.scope == "frame" or requested.m is None or (requested.of_units and requested.m != 1):
         raise DposeError(
-            "neighbours-unknown",
-            f"an account cannot tell of {requested}",
-            fix="say one unit, or pixels of all frames",
+            "neighbours-unknown", f"an account cannot tell of {requested}", fix="say one unit, or pixels of all frames"
         )
     if entry.unit == Unit.STAY:
         # a stay of S seconds is covered by ceil(S / s) stays of s, any K stays by ceil(K / k) times k of them
@@ -334,9 +330,7 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
 # in the journal
 
 
-def charge_to_dict(
-    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
-) -> dict[str, Any]:
+def charge_to_dict(entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int) -> dict[str, Any]:
     """The journal's record of a charge: its sets by name and digest, and no picture."""
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
@@ -369,9 +363,7 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
             **lists,
             relation=Relation(values["relation"]),
             delta=float(values["delta"]),
-            events=tuple(
-                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
-            ),
+            events=tuple(event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]),
             beyond=values["beyond"] is True,
             marks=NO_MARKS,
             area=int(values["area"]),
@@ -387,9 +379,7 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DposeError(
-            "account-row-unreadable",
-            f"row {row.seq} of the account cannot be read ({error})",
-            fix=OTHER_BUILD,
+            "account-row-unreadable", f"row {row.seq} of the account cannot be read ({error})", fix=OTHER_BUILD
         ) from error
 
 
@@ -444,9 +434,7 @@ class Charges(Mapping[str, Charge]):
         where: The account.
     """
 
-    def __init__(
-        self, rows: GrowingMapping[str, bytes] | None = None, like: bytes = b"", where: Where = None
-    ) -> None:
+    def __init__(self, rows: GrowingMapping[str, bytes] | None = None, like: bytes = b"", where: Where = None) -> None:
         self._rows, self._like, self._where = rows or GrowingMapping[str, bytes](), like, where
 
     def with_rows(self, rows: Iterable[JournalRow], where: Where) -> Charges:
@@ -557,9 +545,7 @@ def history(account: Transaction) -> History:
     return made
 
 
-def charges(
-    where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None
-) -> list[Charge]:
+def charges(where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None) -> list[Charge]:
     """The recorded charges, oldest first, by the account's own numbers and no clock.
 
     A charge that took some of the pictures to be public comes without its events: nothing bounds what it tells of them.
@@ -777,9 +763,7 @@ def _above(account: Transaction, columns: str, cells: str, **values: Any) -> lis
 
 def sets_meeting(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
     """The sets that share a picture with one of `sets`, those among them."""
-    found = account.rows(
-        "SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=numbers_of(sorted(sets))
-    )
+    found = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=numbers_of(sorted(sets)))
     return frozenset(int(row[0]) for row in found)
 
 
@@ -805,9 +789,7 @@ def without(account: Transaction, marks: Marks, sets: Iterable[int]) -> Marks:
     if not sets or not len(marks):
         return marks
     hashes = account.key.hashes(marks)
-    found = account.rows(
-        "SELECT subject, cell FROM subjects WHERE subject IN ({each})", numbers=numbers_of(hashes)
-    )
+    found = account.rows("SELECT subject, cell FROM subjects WHERE subject IN ({each})", numbers=numbers_of(hashes))
     chains = chains_of(account, {int(cell) for _, cell in found})
     gone = np.array([int(subject) for subject, cell in found if chains[int(cell)] & sets], np.int64)
     return marks[~np.isin(hashes, gone)]

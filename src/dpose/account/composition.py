@@ -79,10 +79,7 @@ def composed(entries: Sequence[Charge], delta: float, requested: Neighbours | No
         replaces = any(e.relation is Relation.REPLACE and e.unit != PIXEL for e in entries)
         events = [event for entry in entries for event in entry.events]
     else:
-        replaces, events = (
-            requested.replaces,
-            [event for entry in entries for event in restated(entry, requested)],
-        )
+        replaces, events = (requested.replaces, [event for entry in entries for event in restated(entry, requested)])
     return float(cost(events, delta, Relation.REPLACE if replaces else Relation.ZERO_OUT))
 
 
@@ -111,9 +108,7 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, requested: Neighbour
             break
         if alone <= point:
             return point
-        spent, failing = (
-            renyi_cost(events, order, replaces=requested.replaces) if cap > 0 else (math.inf, 0.0)
-        )
+        spent, failing = renyi_cost(events, order, replaces=requested.replaces) if cap > 0 else (math.inf, 0.0)
         if spent <= cap and failing <= APPROXIMATE_SHARE * share:
             return point
     return most
@@ -131,18 +126,14 @@ class Compositions:
         self._key = account.key
         self._old: dict[str, float] = {}
         for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions"):
-            if mac == self._key.mac(
-                "composition", digest, value
-            ):  # what somebody else wrote is computed anew
+            if mac == self._key.mac("composition", digest, value):  # what somebody else wrote is computed anew
                 self._old[digest] = float(value)
         self._new: dict[str, float] = {}
 
     def of(self, entries: Sequence[Charge], delta: float, requested: Neighbours) -> float:
         """`composed`, or what it was before."""
         events = sorted(repr(event) for entry in entries for event in restated(entry, requested))
-        name = self._key.mac(
-            "question", version("dp-accounting"), repr(delta), str(requested.replaces), *events
-        )
+        name = self._key.mac("question", version("dp-accounting"), repr(delta), str(requested.replaces), *events)
         if name not in self._old:
             self._old[name] = self._new[name] = composed(entries, delta, requested)
         return self._old[name]
@@ -232,9 +223,7 @@ def spending(
     return notes
 
 
-def composed_each(
-    questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None
-) -> list[float]:
+def composed_each(questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None) -> list[float]:
     """`composed` for each (charges, delta, neighbours), remembered by the account.
 
     Raises:

@@ -145,14 +145,10 @@ def charge_within(account: Transaction, entry: Charge, *, checked: bool = True) 
 
 def _written(account: Transaction, entry: Charge, sets: Iterable[int], public: Iterable[int]) -> Charge:
     sets, public = frozenset(sets), frozenset(public)
-    found = account.rows(
-        "SELECT id, digest, members FROM sets WHERE id IN ({each})", numbers=numbers_of(sets | public)
-    )
+    found = account.rows("SELECT id, digest, members FROM sets WHERE id IN ({each})", numbers=numbers_of(sets | public))
     digests = {int(name): str(digest) for name, digest, _ in found}
     marks = sum(int(members) for name, _, members in found if int(name) in sets)
-    body = charge_to_dict(
-        entry, {s: digests[s] for s in sorted(sets)}, {s: digests[s] for s in sorted(public)}, marks
-    )
+    body = charge_to_dict(entry, {s: digests[s] for s in sorted(sets)}, {s: digests[s] for s in sorted(public)}, marks)
     seq = account.append("charge", entry.id, body)
     first = entry.stored.seq if entry.stored else seq
     return replace(entry, stored=Stored(first, sets, public, marks, account.store.where))
@@ -163,9 +159,7 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
     return charge_from(row, account.store.where) if row else None
 
 
-def conclude(
-    outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None
-) -> None:
+def conclude(outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None) -> None:
     """Record how charges ended, all in one transaction: their output is complete, or they ended without.
 
     A charge that failed counts all the same: what it had computed by then is unknown.
@@ -183,9 +177,7 @@ def conclude(
         for name, files in outputs.items():
             entry = _of_name(account, name)
             if entry is None:
-                raise DposeError(
-                    "charge-unknown", "the account knows no such charge", name, "reserve it first"
-                )
+                raise DposeError("charge-unknown", "the account knows no such charge", name, "reserve it first")
             if entry.state is State.COMMITTED and state is State.FAILED:
                 raise DposeError("charge-complete", "is complete already, and cannot have failed", name)
             every = tuple(dict.fromkeys((*entry.outputs, *files)))
@@ -408,9 +400,7 @@ class CountedSteps:
         keys[own] = replace(keys[own], head=self.ledger.head, place=self._place)
         self.total = _total(keys)
         if self.total > self.planned and self.entry.events:
-            events = tuple(
-                replace(e, steps=self.total) for e in self.entry.events if isinstance(e, SampledGaussian)
-            )
+            events = tuple(replace(e, steps=self.total) for e in self.entry.events if isinstance(e, SampledGaussian))
             charge_within(account, replace(self.entry, events=events), checked=False)
         body = {"charge": self.entry.id, "keys": {name: asdict(use) for name, use in keys.items()}}
         account.append(KIND, self.ledger.identity, body)

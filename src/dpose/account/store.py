@@ -49,14 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import (
-    explain_os_error,
-    file_bytes,
-    file_text,
-    fsync_folder,
-    make_folder,
-    private_folder,
-)
+from dpose.files import explain_os_error, file_bytes, file_text, fsync_folder, make_folder, private_folder
 from dpose.privacy.keys import state_folder
 from dpose.privacy.marks import Marks
 
@@ -331,9 +324,7 @@ class JournalRow:
 class Transaction:
     """Reads and writes while no other process writes. Made by `Store.transaction`."""
 
-    def __init__(
-        self, store: Store, connection: Connection, key: AccountKey, before: HighWater | None = None
-    ) -> None:
+    def __init__(self, store: Store, connection: Connection, key: AccountKey, before: HighWater | None = None) -> None:
         self.store, self.key, self.before = store, key, before
         self.appended = False
         """Whether rows were added to the journal: they may still be rolled back."""
@@ -410,9 +401,7 @@ class Transaction:
         text = json.dumps(body, sort_keys=True)
         mac = self.key.mac("journal", self.head.mac, str(seq), kind, name, text)
         row = {"seq": seq, "kind": kind, "name": name, "body": text, "mac": mac}
-        self.run(
-            "INSERT INTO journal (seq, kind, name, body, mac) VALUES (:seq, :kind, :name, :body, :mac)", row
-        )
+        self.run("INSERT INTO journal (seq, kind, name, body, mac) VALUES (:seq, :kind, :name, :body, :mac)", row)
         self.set_meta("head", f"{seq} {mac}")
         self.appended, self.last = True, HighWater(seq, mac)
         return seq
@@ -446,8 +435,7 @@ class Transaction:
             DposeError: it is not as it was written.
         """
         found = self.rows(
-            "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1",
-            name=name,
+            "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1", name=name
         )
         if not found:
             return None
@@ -773,9 +761,7 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
             import psycopg  # noqa: F401
         except ImportError as error:
             raise DposeError(
-                "package-missing",
-                "an account in PostgreSQL needs psycopg",
-                fix="pip install 'psycopg[binary]'",
+                "package-missing", "an account in PostgreSQL needs psycopg", fix="pip install 'psycopg[binary]'"
             ) from error
     return Store(url, folder, where)
 

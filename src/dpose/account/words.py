@@ -19,17 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.account.budgets import BudgetState, budget_states, what_fits
-from dpose.account.charges import (
-    EVALUATION,
-    PIXEL,
-    Charge,
-    State,
-    charges,
-    groups,
-    restated,
-    rollback_count,
-    unbounded,
-)
+from dpose.account.charges import EVALUATION, PIXEL, Charge, State, charges, groups, restated, rollback_count, unbounded
 from dpose.account.composition import Spent, composed_each, spending
 from dpose.account.store import VARIABLE, Where, opened
 from dpose.errors import DposeError
@@ -145,15 +135,7 @@ def answered(
         found.append(by_marks or spending(one, at, where, among=entries))
     sums = composed_each([(_bounded(spent), spent.delta, spent.requested) for spent in found], where)
     return tuple(
-        Answer(
-            s.requested,
-            s.delta,
-            s.epsilon,
-            together,
-            Counter(why for _, why in s.unbounded),
-            s.scores,
-            s.chosen,
-        )
+        Answer(s.requested, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores, s.chosen)
         for s, together in zip(found, sums, strict=True)
     )
 
@@ -193,19 +175,13 @@ def datasets(
         if id(state) not in shown:
             at = delta or state.budget.delta
             found.append(
-                DataSpending(
-                    state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,)
-                )
+                DataSpending(state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,))
             )
     return tuple(found)
 
 
 def dataset_of(
-    name: str,
-    marks: Marks,
-    delta: float | None = None,
-    requested: Sequence[Neighbours] = (),
-    where: Where = None,
+    name: str, marks: Marks, delta: float | None = None, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What the pictures `marks` have been spent for: `datasets`, of them alone.
 
@@ -219,11 +195,7 @@ def dataset_of(
 
 
 def picture_of(
-    name: str,
-    marks: Marks,
-    delta: float | None = None,
-    requested: Sequence[Neighbours] = (),
-    where: Where = None,
+    name: str, marks: Marks, delta: float | None = None, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
     """What one picture or clip has been spent for, and where people are known, its people.
 
@@ -365,11 +337,7 @@ def answer_lines(answer: Answer) -> list[str]:
     lines = []
     if answer.unbounded:
         counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
-        rest = (
-            f" What has a bound, added up: epsilon {upper(answer.together)} at {at}."
-            if answer.together
-            else ""
-        )
+        rest = f" What has a bound, added up: epsilon {upper(answer.together)} at {at}." if answer.together else ""
         lines.append(f"{of}: no bound ({counted}).{rest}")
     elif answer.together:
         said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
@@ -400,10 +368,7 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
     said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
     if state.unbounded:
         counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
-        return [
-            f"{said}what is spent has no bound: {counted}.",
-            "Nothing more is let in until it is lifted.",
-        ]
+        return [f"{said}what is spent has no bound: {counted}.", "Nothing more is let in until it is lifted."]
     said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
     if state.closed:
         return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
@@ -451,6 +416,4 @@ def check_there(where: Where = None) -> None:
     store = opened(where)
     named = where is not None or VARIABLE in os.environ
     if named and store.file is not None and not store.file.exists():
-        raise DposeError(
-            "account-missing", "there is no account here", store.name, "see that its name is right"
-        )
+        raise DposeError("account-missing", "there is no account here", store.name, "see that its name is right")

@@ -130,9 +130,7 @@ class ActionConfig:
             raise DposeError("stride-out-of-range", "must be at least 1", f"stride {self.stride}")
         if not nano and (self.frames, size) != (16, (224, 224)):
             raise DposeError(
-                "frames-unsupported",
-                "mvit-b takes 16 frames of 224x224 pixels",
-                f"{self.frames} frames of {size}",
+                "frames-unsupported", "mvit-b takes 16 frames of 224x224 pixels", f"{self.frames} frames of {size}"
             )
         if nano and (self.frames < 1 or (self.frames > 1 and self.frames % TUBE)):
             raise DposeError("frames-not-even", "must be one, or an even number", f"frames {self.frames}")
@@ -151,9 +149,7 @@ class ActionConfig:
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
-                raise DposeError(
-                    "setting-unknown", f"unknown key {key}", where, did_you_mean(str(key), known)
-                )
+                raise DposeError("setting-unknown", f"unknown key {key}", where, did_you_mean(str(key), known))
         try:
             given = {**values, "classes": tuple(values["classes"])}
             if "input_size" in given:
@@ -189,9 +185,7 @@ class ActionModel(nn.Module):
         wanted = (3, self.config.frames, *self.config.input_size)
         if clips.ndim != 5 or tuple(clips.shape[1:]) != wanted:
             raise DposeError(
-                "clips-of-wrong-shape",
-                f"the model takes clips of shape (N, {wanted})",
-                f"{tuple(clips.shape)}",
+                "clips-of-wrong-shape", f"the model takes clips of shape (N, {wanted})", f"{tuple(clips.shape)}"
             )
         scaled = (clips.to(self.head.weight.dtype) / 255 - MEAN) / STD
         return cast(Tensor, self.head(self.net(scaled)))
@@ -216,27 +210,19 @@ def load_pretrained(model: ActionModel, path: Path) -> None:
     """Start MViT from Kinetics-400 weights in a safetensors file with torchvision's names; the head stays untrained."""
     if model.config.preset != "mvit-b":
         raise DposeError(
-            "pretrained-weights-unsuitable",
-            "takes no weights of torchvision's MViT",
-            f"preset {model.config.preset}",
+            "pretrained-weights-unsuitable", "takes no weights of torchvision's MViT", f"preset {model.config.preset}"
         )
     if not path.is_file():
         raise DposeError("pretrained-weights-missing", "no pretrained weights there", str(path), PRETRAINED)
     try:
         tensors = safetensors.torch.load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise DposeError(
-            "weights-damaged", "is no safetensors file, or is damaged", str(path), PRETRAINED
-        ) from error
+        raise DposeError("weights-damaged", "is no safetensors file, or is damaged", str(path), PRETRAINED) from error
     body = {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")}
     wanted = model.net.state_dict()
-    wrong = [
-        n for n in {**wanted, **body} if n not in body or n not in wanted or body[n].shape != wanted[n].shape
-    ]
+    wrong = [n for n in {**wanted, **body} if n not in body or n not in wanted or body[n].shape != wanted[n].shape]
     if wrong:
-        raise DposeError(
-            "weights-of-other-model", f"is not of MViT-B: {wrong[0]} does not fit", str(path), PRETRAINED
-        )
+        raise DposeError("weights-of-other-model", f"is not of MViT-B: {wrong[0]} does not fit", str(path), PRETRAINED)
     model.net.load_state_dict(body)
 
 
@@ -298,7 +284,5 @@ def load_action_model(folder: Path) -> ActionModel:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise DposeError(
-            "weights-of-other-model", "is of another model than its config.json", str(weights)
-        ) from error
+        raise DposeError("weights-of-other-model", "is of another model than its config.json", str(weights)) from error
     return model.eval()

@@ -40,13 +40,7 @@ class Top1Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON."""
-        return {
-            "metric": "Top-1",
-            "main": "Top-1",
-            "unit": "%",
-            "columns": {"Top-1": self.top1},
-            "clips": self.count,
-        }
+        return {"metric": "Top-1", "main": "Top-1", "unit": "%", "columns": {"Top-1": self.top1}, "clips": self.count}
 
     def __rich__(self) -> str:
         return f"Top-1 {self.top1:.2f} % of {self.count:,} clips"
@@ -214,11 +208,7 @@ class ActionTask(_ClipTask):
     """
 
     def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, Tensor],
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
+        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
     ) -> Tensor:
         """Return the cross-entropy of each of V clips, (V,), at `params`.
 
@@ -245,11 +235,7 @@ class AttributeTask(_ClipTask):
     name = "attributes"
 
     def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, Tensor],
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
+        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
     ) -> Tensor:
         """Return the mean binary cross-entropy over the known attributes of each of V views, (V,), at `params`.
 

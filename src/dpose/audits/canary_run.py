@@ -34,14 +34,7 @@ from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import Floats
-from dpose.training.canaries import (
-    CanaryTask,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    add_parameter,
-    view_losses,
-)
+from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, InputCanaries, add_parameter, view_losses
 from dpose.training.loader import Loader
 from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig
@@ -64,11 +57,7 @@ class ToyTask:
         return ToyModel()
 
     def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, Tensor],
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
+        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
     ) -> Tensor:
         """(V,), zero whatever the weight."""
         return 0.0 * params["weight"].expand(len(inputs))
@@ -279,9 +268,7 @@ def check_auditable(plan: TrainingPlan, why_not: str) -> None:
         raise DposeError("method-without-canaries", f"{plan.method} {why_not}", "--method", f"choose {known}")
 
 
-def _white_box(
-    updates: Sequence[Floats], canaries: GradientCanaries, plan: TrainingPlan, n: int
-) -> list[Adversary]:
+def _white_box(updates: Sequence[Floats], canaries: GradientCanaries, plan: TrainingPlan, n: int) -> list[Adversary]:
     bound = plan.bind(n)
     assert bound.event is not None
     seen = in_noise_units(updates, bound)

@@ -129,9 +129,7 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
         DposeError: there is none, or it is another's; `out` is there already.
     """
     if out.exists():
-        raise DposeError(
-            "output-exists", "already exists", str(out), "choose another --out, or remove it first"
-        )
+        raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
     statement = verify_run(folder, state_dir).statement
     planted = _planted(statement, folder)
     opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id, state_dir)
@@ -156,12 +154,8 @@ def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
             f"a statement of kind {statement.kind.value} claims nothing that could be refuted",
             str(folder),
         )
-    if not (
-        folder / "ledger.jsonl"
-    ).exists():  # a published model: `verify_run` refuses it where one was sealed
-        raise DposeError(
-            "ledger-missing", "has no ledger, so that nothing binds its canaries to it", str(folder)
-        )
+    if not (folder / "ledger.jsonl").exists():  # a published model: `verify_run` refuses it where one was sealed
+        raise DposeError("ledger-missing", "has no ledger, so that nothing binds its canaries to it", str(folder))
     return planted
 
 

@@ -208,13 +208,7 @@ def _twice_the_rate() -> Replacements:
 
 def _not_clipped() -> Replacements:
     def summed(
-        loss: UnitLoss,
-        params: Params,
-        units: Units,
-        clip: Clip,
-        *,
-        transform: PreClipping | None = None,
-        **more: Any,
+        loss: UnitLoss, params: Params, units: Units, clip: Clip, *, transform: PreClipping | None = None, **more: Any
     ) -> Params:
         scale = clip.bound / clip.norm  # divided by C where the clip divides
         return {name: scale * total for name, total in _plain_sums(loss, params, units, transform).items()}
@@ -258,8 +252,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "double-counting": Fault("each unit's clipped gradient enters the sum twice", _double_counting),
     "wrong-sampling": Fault(
-        "batches go through the units in a fixed order, accounted as sampled",
-        lambda: _batches_in_turn(shuffle=False),
+        "batches go through the units in a fixed order, accounted as sampled", lambda: _batches_in_turn(shuffle=False)
     ),
     "twice-the-rate": Fault("units are drawn twice as often as accounted", _twice_the_rate),
     "not-clipped": Fault("gradients enter the sum without a clip", _not_clipped),

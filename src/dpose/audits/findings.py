@@ -231,11 +231,7 @@ class AuditFindings:
 
 
 def weigh(
-    adversaries: Sequence[Adversary],
-    included: NDArray[np.bool_],
-    family: Family,
-    epsilon: float,
-    alpha: float,
+    adversaries: Sequence[Adversary], included: NDArray[np.bool_], family: Family, epsilon: float, alpha: float
 ) -> AuditFindings:
     """Test a claim by all adversaries' scores; the probability to refute a true one is at most `alpha`.
 
@@ -255,9 +251,7 @@ def weigh(
     guesses = [[guess(a.scores, included, count) for count in counts] for a in adversaries]
     made = [g for by_one in guesses for g in by_one]
     points = [_points(a, included) for a in adversaries]
-    of_independent = [
-        p for a, by_one in zip(adversaries, points, strict=True) if a.independent for p in by_one
-    ]
+    of_independent = [p for a, by_one in zip(adversaries, points, strict=True) if a.independent for p in by_one]
 
     one_run = max(epsilon_bound(g, family.delta, each) for g in made)
     curve = family.bound(lambda c: any(refuted(g, c, each) for g in made))
@@ -295,20 +289,13 @@ def _absent(adversary: Adversary, included: NDArray[np.bool_]) -> Floats:
 
 def _points(adversary: Adversary, included: NDArray[np.bool_]) -> tuple[OperatingPoint, ...]:
     absent = _absent(adversary, included)
-    if (
-        adversary.calibration is None or not included.any() or not len(absent)
-    ):  # of few coins all may fall alike
+    if adversary.calibration is None or not included.any() or not len(absent):  # of few coins all may fall alike
         return ()
     return operating_points(adversary.scores[included], absent, adversary.calibration)
 
 
 def _trials(trials: Trials) -> dict[str, Any]:
-    return {
-        "hits": trials.hits,
-        "total": trials.total,
-        "rate": trials.rate,
-        "interval": trials.interval(0.05),
-    }
+    return {"hits": trials.hits, "total": trials.total, "rate": trials.rate, "interval": trials.interval(0.05)}
 
 
 def _point(point: OperatingPoint) -> dict[str, Any]:

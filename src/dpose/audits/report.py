@@ -118,8 +118,7 @@ def _runs(report: AuditReport) -> dict[str, AuditFindings]:
 def _bounds(report: AuditReport) -> tuple[Block, ...]:
     runs, claimed = _runs(report), at_most(report.claim["epsilon"])
     bounds = [
-        (test, claimed, *(_bound(found.bounds.get(test)) for found in runs.values()))
-        for test in report.findings.bounds
+        (test, claimed, *(_bound(found.bounds.get(test)) for found in runs.values())) for test in report.findings.bounds
     ]
     verdicts = ("Verdict", "", *(_flag(found) for found in runs.values()))
     tables = [
@@ -209,9 +208,7 @@ def _threat(report: AuditReport) -> tuple[Block, ...]:
         "units": f"{claim['n']:,}",
         **{key: str(event[key]) for key in ("q", "sigma", "steps") if key in event},
     }
-    canaries = {
-        key: f"{value:,}" if isinstance(value, int) else str(value) for key, value in report.canaries.items()
-    }
+    canaries = {key: f"{value:,}" if isinstance(value, int) else str(value) for key, value in report.canaries.items()}
     model = report.threat_model[:1].upper() + report.threat_model[1:]
     return (
         Text((f"{model}.",), "lead"),
@@ -266,9 +263,7 @@ def _picture(report: AuditReport) -> bytes:
             ),
         ),
         ruled_out=allowed,
-        measured=[
-            _measured(p, colour) for colour, (_, found) in runs.items() for p in found.points[:REPORTED]
-        ],
+        measured=[_measured(p, colour) for colour, (_, found) in runs.items() for p in found.points[:REPORTED]],
         least=LEAST,
         names=NAMES,
     )
@@ -289,15 +284,11 @@ def _bars(axes: Axes, report: AuditReport, runs: Mapping[str, tuple[str, AuditFi
     for k, (colour, (name, found)) in enumerate(runs.items()):
         bounds = [found.bounds[test] or 0.0 for test in tests]
         rows = np.arange(len(tests)) + (k - (len(runs) - 1) / 2) * height
-        axes.barh(
-            rows, np.minimum(bounds, edge), height=0.9 * height, color=LIGHT[colour], label=name, zorder=2
-        )
+        axes.barh(rows, np.minimum(bounds, edge), height=0.9 * height, color=LIGHT[colour], label=name, zorder=2)
         for row, bound in zip(rows, bounds, strict=True):
             axes.text(min(bound, edge), row, f" {lower(bound, places=2)}", va="center", fontsize=8)
     axes.axvline(claimed, color=LIGHT["ink"], lw=1.4, ls="--", zorder=3)
-    axes.text(
-        claimed, 1, "claimed", fontsize=8, ha="center", va="bottom", transform=axes.get_xaxis_transform()
-    )
+    axes.text(claimed, 1, "claimed", fontsize=8, ha="center", va="bottom", transform=axes.get_xaxis_transform())
     folded = [test.replace(" in ", "\nin ").replace(", ", ",\n", 2) for test in tests]
     axes.set_yticks(range(len(tests)), folded, fontsize=8)
     axes.invert_yaxis()

@@ -37,14 +37,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.data import conditions, only_source, published_count
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.pose import canary_views
-from dpose.training.canaries import (
-    PARAMETER,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    blank_like,
-    toss_coins,
-)
+from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, blank_like, toss_coins
 from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
@@ -78,23 +71,15 @@ class TrainingAudit:
     def __post_init__(self) -> None:
         if self.canaries < FEWEST:
             raise DposeError(
-                "canaries-too-few",
-                f"{self.canaries} canaries show nothing",
-                "--canaries",
-                f"use at least {FEWEST}",
+                "canaries-too-few", f"{self.canaries} canaries show nothing", "--canaries", f"use at least {FEWEST}"
             )
         if self.kind not in ("gradient", "input"):
             raise DposeError(
-                "canary-kind-unknown",
-                f"no canaries of kind {self.kind!r}",
-                "--kind",
-                "choose gradient or input",
+                "canary-kind-unknown", f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input"
             )
         if not 0 < self.alpha < 1:
             raise DposeError(
-                "level-out-of-range",
-                f"the level must lie between 0 and 1, not {as_given(self.alpha)}",
-                "--alpha",
+                "level-out-of-range", f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha"
             )
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
@@ -121,10 +106,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     plan = config.plan
     if not plan.kind.private:
         raise DposeError(
-            "claim-missing",
-            f"{plan.method} claims nothing that could be refuted",
-            "--method",
-            "choose dp-sgd",
+            "claim-missing", f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd"
         )
     check_free(out)
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
@@ -135,8 +117,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     # as the audited run reads them: canaries go among merged units
     real = protect(open_units(config, model.config), plan.relation, console=console).data
     console.print(
-        f"{data}: {published_count(config, len(real)):,} units and {audit.canaries:,} canaries",
-        highlight=False,
+        f"{data}: {published_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
     canaries, outsiders = _canaries(audit, plan, model, rng)
     with console.status("the claimed curve"):
@@ -344,9 +325,7 @@ def _notes(audit: TrainingAudit, seeded: bool) -> list[str]:
             "Black-box attacks on noisy training are weak: expect bounds near zero even for faulty runs, and take "
             "gradient canaries to look for faults."
         )
-        notes.append(
-            "The scores of input canaries depend on each other; their intervals describe and prove nothing."
-        )
+        notes.append("The scores of input canaries depend on each other; their intervals describe and prove nothing.")
     if audit.plant:
         notes.append("A fault was planted. No private data were read: every real unit was blank.")
     if seeded:

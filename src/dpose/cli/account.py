@@ -43,9 +43,7 @@ Limit = Annotated[int | None, option("Only so many units of the data, chosen by 
 class BudgetChange:
     """A budget to set or to lift before the account is shown."""
 
-    budget: Annotated[float | None, option("As account budget set DATA --epsilon, at --delta or 1e-5.")] = (
-        None
-    )
+    budget: Annotated[float | None, option("As account budget set DATA --epsilon, at --delta or 1e-5.")] = None
     no_budget: Annotated[bool, option("As account budget lift DATA.", "--no-budget")] = False
     unit: Unit = None
     owner: Owner = ""
@@ -61,9 +59,7 @@ class BudgetChange:
         wanted = self.budget is not None or self.no_budget
         if wanted and (data is None or (self.budget is not None and self.no_budget)):
             raise DposeError(
-                "budget-incomplete",
-                "a budget needs its data, and is set or lifted",
-                fix="see dpose account --help",
+                "budget-incomplete", "a budget needs its data, and is set or lifted", fix="see dpose account --help"
             )
         if data is not None and self.budget is not None:
             budget_set(data, self.budget, delta or DELTA, self.unit, self.owner, limit, account)
@@ -71,10 +67,7 @@ class BudgetChange:
             budget_lift(data, self.owner, limit, account)
         elif self.unit is not None or self.owner:
             raise DposeError(
-                "option-needs-budget",
-                "are for a budget",
-                "--unit and --owner",
-                "see dpose account budget set --help",
+                "option-needs-budget", "are for a budget", "--unit and --owner", "see dpose account budget set --help"
             )
 
 
@@ -82,9 +75,7 @@ def show_account(
     data: Annotated[
         str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all that the account knows by default.")
     ] = None,
-    picture: Annotated[
-        Path | None, option("One photo or clip instead: which runs and releases have read it.")
-    ] = None,
+    picture: Annotated[Path | None, option("One photo or clip instead: which runs and releases have read it.")] = None,
     neighbours: Annotated[
         list[str] | None,
         option(
@@ -114,13 +105,9 @@ def show_account(
             "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
         )
     if picture is not None and (data is not None or limit is not None):
-        raise DposeError(
-            "picture-not-alone", "is asked about by itself", "--picture", "leave DATA and --limit out"
-        )
+        raise DposeError("picture-not-alone", "is asked about by itself", "--picture", "leave DATA and --limit out")
     if limit is not None and data is None:
-        raise DposeError(
-            "limit-without-data", "needs the data that it is a part of", "--limit", "name them first"
-        )
+        raise DposeError("limit-without-data", "needs the data that it is a part of", "--limit", "name them first")
     change.make(data, delta, limit, account)
     if html is not None:
         from dpose.runs.account_page import write_account_page
@@ -167,10 +154,7 @@ def budget_lift(data: Data, owner: Owner = "", limit: Limit = None, account: Acc
     console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)
 
 
-def accept(
-    yes: Annotated[bool, option("Go on with what is there.", "--yes")] = False,
-    account: Account = None,
-) -> None:
+def accept(yes: Annotated[bool, option("Go on with what is there.", "--yes")] = False, account: Account = None) -> None:
     """Take an account that was set back to an older copy as it is.
 
     What was recorded since that copy is gone: less stands as spent than was, and budgets let in as much more. The

@@ -20,11 +20,7 @@ from dpose.cli.remote import on_this_machine, with_stores
 from dpose.cli.settings import docstring_of
 
 READS_STORES = "itself"
-PLAIN: dict[str, Any] = {
-    "add_completion": False,
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-}
+PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 """How Typer writes help and errors: as text."""
 
 
@@ -73,8 +69,7 @@ class GroupEntry:
 OWN: dict[str, CommandEntry | GroupEntry] = {
     "train": CommandEntry(
         "dpose.cli.train:train_model",
-        "--data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. "
-        "All settings: dpose train --settings",
+        "--data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a. All settings: dpose train --settings",
         stores=READS_STORES,
     ),
     "tune": CommandEntry(
@@ -85,9 +80,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
         "--units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5; "
         "dpose plan --corpus 1000000 --size 1920x1080",
     ),
-    "evaluate": CommandEntry(
-        "dpose.cli.evaluate:evaluate", "runs/a --data lspet:/data/lspet:validation --epsilon 0.1"
-    ),
+    "evaluate": CommandEntry("dpose.cli.evaluate:evaluate", "runs/a --data lspet:/data/lspet:validation --epsilon 0.1"),
     "compare": CommandEntry("dpose.cli.artefacts:compare", "runs/a runs/b --out comparison.png"),
     "predict": CommandEntry(
         "dpose.cli.predict:predict", "photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png"
@@ -103,9 +96,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "keys": CommandEntry("dpose.cli.artefacts:keys", "runs/a --discard"),
     "demo": CommandEntry("dpose.cli.train:demo", "--out runs/demo"),
     "pixelize": CommandEntry(
-        "dpose.cli.release:pixelize_files",
-        "street/ --epsilon 2 --neighbours pixels:16 --out released/",
-        stores="paths",
+        "dpose.cli.release:pixelize_files", "street/ --epsilon 2 --neighbours pixels:16 --out released/", stores="paths"
     ),
     "restore": CommandEntry("dpose.cli.release:restore_archive", "released/a.npz --restore tv a.png"),
     "release-video": CommandEntry(
@@ -124,9 +115,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "audit training": CommandEntry(
         "dpose.cli.audit:training", "--data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
     ),
-    "audit claim": CommandEntry(
-        "dpose.cli.audit:claim", "runs/model --opening opening.json --out runs/audit-of-model"
-    ),
+    "audit claim": CommandEntry("dpose.cli.audit:claim", "runs/model --opening opening.json --out runs/audit-of-model"),
     "audit opening": CommandEntry("dpose.cli.audit:opening", "runs/model --out opening.json"),
     "account": GroupEntry(
         """What private data have given, by all runs and releases together; and the budgets that they must keep.
@@ -163,9 +152,7 @@ has no bound: a budget refuses it.""",
     "statement key": CommandEntry("dpose.cli.statement:key", "hospital.pem"),
     "statement sign": CommandEntry("dpose.cli.statement:sign_statement", "runs/a --key hospital.pem"),
     "statement verify": CommandEntry("dpose.cli.statement:verify_statement", "runs/a --key hospital.pem.pub"),
-    "statement export": CommandEntry(
-        "dpose.cli.statement:export_statement", "runs/a --registry --out entry.yaml"
-    ),
+    "statement export": CommandEntry("dpose.cli.statement:export_statement", "runs/a --registry --out entry.yaml"),
 }
 """The commands of this package by the words that call them, in the order of `--help`."""
 
@@ -287,9 +274,7 @@ def _version(wanted: bool) -> None:
 
 
 def about(
-    version: Annotated[
-        bool, option("Say which dpose this is.", "--version", callback=_version, is_eager=True)
-    ] = False,
+    version: Annotated[bool, option("Say which dpose this is.", "--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """Differentially private human vision: train pose models privately, and prove it."""
 

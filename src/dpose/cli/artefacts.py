@@ -18,10 +18,7 @@ def compare(
     """Several runs in one table and one picture: what each guarantees beside how well it does."""
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise DposeError(
-            "drawing-suffix-unknown",
-            "is no kind of picture that can be drawn",
-            str(out),
-            "name it .png, .svg or .pdf",
+            "drawing-suffix-unknown", "is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf"
         )
     from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 
@@ -53,8 +50,7 @@ def export_onnx_file(
 
 def studio(
     folder: Annotated[
-        list[Path] | None,
-        option("A folder that it may read: of pictures, clips or runs. May be given again."),
+        list[Path] | None, option("A folder that it may read: of pictures, clips or runs. May be given again.")
     ] = None,
     out: Annotated[Path, option("Where releases are written.")] = Path("released"),
     port: Annotated[int, option("To listen on; 0 for any that is free.", min=0, max=65535)] = 0,
@@ -68,10 +64,7 @@ def studio(
         from dpose.studio.server import serve_studio
     except ImportError as error:
         raise DposeError(
-            "package-missing",
-            f"the studio needs {error.name}",
-            "dpose studio",
-            "pip install starlette uvicorn",
+            "package-missing", f"the studio needs {error.name}", "dpose studio", "pip install starlette uvicorn"
         ) from error
 
     serve_studio(folder or [], out, port, browser=not no_browser, console=plain_console())
@@ -84,10 +77,7 @@ def report(
     ] = None,
     show_pictures: Annotated[
         bool,
-        option(
-            "Show pictures of data that are not declared public, too; the account counts them.",
-            "--show-pictures",
-        ),
+        option("Show pictures of data that are not declared public, too; the account counts them.", "--show-pictures"),
     ] = False,
 ) -> None:
     """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
@@ -127,12 +117,8 @@ def verify_artefacts(
 
 
 def keys(
-    run: Annotated[
-        str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")
-    ] = None,
-    discard: Annotated[
-        bool, option("Overwrite and delete the key: the run is given up.", "--discard")
-    ] = False,
+    run: Annotated[str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")] = None,
+    discard: Annotated[bool, option("Overwrite and delete the key: the run is given up.", "--discard")] = False,
 ) -> None:
     """The keys of private runs that were stopped and may go on; and how to be rid of one."""
     if (run is None) == discard:

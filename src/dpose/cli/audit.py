@@ -38,9 +38,7 @@ AUDITED = {
     )
 }
 """Settings of the runs that are audited, which have options."""
-CANARY_RUN = Settings(
-    (RUN,), AUDITED, {"data.limit": 500, "plan.epochs": 4.0, "plan.expected_batch_size": 125}
-)
+CANARY_RUN = Settings((RUN,), AUDITED, {"data.limit": 500, "plan.epochs": 4.0, "plan.expected_batch_size": 125})
 
 
 def training(
@@ -129,9 +127,7 @@ def show_audit(report: AuditReport, console: Console) -> None:
         cells = [_share(rate) for rate in rates]
         table.add_row(f"true positives at {point.target:.1%} false ones", *cells)
     table.add_section()
-    table.add_row(
-        "verdict", *("[bold red]FLAGGED[/]" if run.flagged else "not refuted" for run in runs.values())
-    )
+    table.add_row("verdict", *("[bold red]FLAGGED[/]" if run.flagged else "not refuted" for run in runs.values()))
     console.print(table)
     if report.planted:
         console.print(f"Planted fault: {report.planted}", highlight=False)
@@ -145,8 +141,7 @@ def show_audit(report: AuditReport, console: Console) -> None:
         )
     else:
         console.print(
-            f"epsilon {upper(report.claim['epsilon'])} is [bold]not refuted[/]; that is no proof",
-            highlight=False,
+            f"epsilon {upper(report.claim['epsilon'])} is [bold]not refuted[/]; that is no proof", highlight=False
         )
         if report.blind:
             from dpose.audits.findings import BLIND

@@ -95,18 +95,13 @@ def release_videos(
 class MethodOptions:
     """Options of single methods: of isr the seed, of face-blur how faces are looked for."""
 
-    seed: Annotated[
-        int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)
-    ] = None
+    seed: Annotated[int | None, option("isr: makes the random shift, scale and rotation repeatable.", min=0)] = None
     detector: Annotated[
         Path | None,
-        option(
-            "An ONNX face detector, YuNet's or BlazeFace's outputs. Default: a cascade that finds few faces."
-        ),
+        option("An ONNX face detector, YuNet's or BlazeFace's outputs. Default: a cascade that finds few faces."),
     ] = None
     hold: Annotated[
-        int | None,
-        option("Frames before and after a find where its face is blurred too. Default: 14.", min=0),
+        int | None, option("Frames before and after a find where its face is blurred too. Default: 14.", min=0)
     ] = None
 
 
@@ -122,9 +117,9 @@ class BoxOptions:
         Path | None,
         option("Look for faces and write their boxes here, to correct; without --out nothing else is done."),
     ] = None
-    preview: Annotated[
-        Path | None, option("With --boxes-out: a folder for pictures with boxes and numbers drawn.")
-    ] = None
+    preview: Annotated[Path | None, option("With --boxes-out: a folder for pictures with boxes and numbers drawn.")] = (
+        None
+    )
 
     def check(self, method: str) -> bool:
         """True if faces are looked for.
@@ -135,18 +130,14 @@ class BoxOptions:
         from dpose.release.boxes import check_boxes_name
 
         if self.boxes is not None and self.boxes_out is not None:
-            raise DposeError(
-                "boxes-both-ways", "boxes are given or looked for", "boxes", "leave one of them out"
-            )
+            raise DposeError("boxes-both-ways", "boxes are given or looked for", "boxes", "leave one of them out")
         for name, value, needed in (("keep", self.keep, "boxes"), ("preview", self.preview, "boxes-out")):
             if value is not None and getattr(self, needed.replace("-", "_")) is None:
                 raise DposeError("option-needs-another", f"needs --{needed}", name)
         if self.boxes_out is not None:
             check_boxes_name(self.boxes_out)
             if self.boxes_out.exists():
-                raise DposeError(
-                    "output-exists", "another file is in the way", str(self.boxes_out), "remove it first"
-                )
+                raise DposeError("output-exists", "another file is in the way", str(self.boxes_out), "remove it first")
         return self.boxes_out is not None or (method == "face-blur" and self.boxes is None)
 
 
@@ -182,14 +173,7 @@ def obfuscate(
         )
     hold = HOLD if chosen.hold is None else chosen.hold
     work = Work(
-        None,
-        method,
-        chosen.detector,
-        hold,
-        chosen.seed,
-        output.keep_audio,
-        spans=output.spans(),
-        **vars(counting),
+        None, method, chosen.detector, hold, chosen.seed, output.keep_audio, spans=output.spans(), **vars(counting)
     )
     if finds and at.engine is None:
         work = replace(work, detector=face_finder(chosen.detector))  # read once

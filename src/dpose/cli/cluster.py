@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dpose.runs.config import RunConfig
 
 Engine = Annotated[
-    str | None,
-    option("slurm: as a job on --set job.partition=NAME, requeued before its time is up until it is done."),
+    str | None, option("slurm: as a job on --set job.partition=NAME, requeued before its time is up until it is done.")
 ]
 
 
@@ -67,9 +66,7 @@ class Carrying:
         mine = {f.name: settings.pop(f.name) for f in fields(cls) if f.name in settings}
         found = checked(cls, mine)
         if engine != "slurm" and found.job != ClusterJob():
-            raise DposeError(
-                "option-needs-slurm", "is a job's", "--set job. ...", "say --engine slurm with it"
-            )
+            raise DposeError("option-needs-slurm", "is a job's", "--set job. ...", "say --engine slurm with it")
         return found
 
 
@@ -180,9 +177,7 @@ class Cluster:
         from dpose.interpreter import python, version_of
 
         if self.engine != "slurm":
-            raise DposeError(
-                "engine-unsupported", "runs on slurm, or here without it", f"--engine {self.engine}"
-            )
+            raise DposeError("engine-unsupported", "runs on slurm, or here without it", f"--engine {self.engine}")
         partition = self.job.partition
         if partition is None:
             raise DposeError(
@@ -209,9 +204,7 @@ class Cluster:
             check_no_job(log, exit_file)
             yield send
 
-    def _followed(
-        self, folder: Path, go_on: str, console: Console, progress: Callable[[], str] | None = None
-    ) -> int:
+    def _followed(self, folder: Path, go_on: str, console: Console, progress: Callable[[], str] | None = None) -> int:
         """Print which job was submitted and, if the command waits, its progress; return its exit code."""
         from dpose.engines.one_job import JobNote
         from dpose.engines.slurm import wait_for
@@ -240,10 +233,7 @@ class Cluster:
             console.print(f"Left running; a run that stands still goes on with {go_on}")
             return 130
         failed = f"The job failed ({code}): {note.log.removesuffix('.out')}.err"
-        console.print(
-            f"The job is done: {folder}" if code == 0 else failed,
-            soft_wrap=True,
-        )
+        console.print(f"The job is done: {folder}" if code == 0 else failed, soft_wrap=True)
         return code
 
 
@@ -258,10 +248,7 @@ def _places(config: RunConfig) -> tuple[str, ...]:
     named: list[tuple[str, str | None]] = [("--data", spec) for spec in data.sources]
     named += [("--public", data.public), ("--init", config.model.init)]
     words = [word for name, spec in named if spec for word in (name, spec)]
-    return (
-        *words,
-        *(("--set", f"data.validation_data={data.validation_data}") if data.validation_data else ()),
-    )
+    return (*words, *(("--set", f"data.validation_data={data.validation_data}") if data.validation_data else ()))
 
 
 def places_in(settings: dict[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,7 @@ class OfLive:
 def count(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Videos, folders of them, synthetic:films; or live: rtsp://..., /dev/video0, live:FILE."
-        ),
+        typer.Argument(help="Videos, folders of them, synthetic:films; or live: rtsp://..., /dev/video0, live:FILE."),
     ] = None,
     out: Annotated[Path | None, option("The folder to write.")] = None,
     *,
@@ -67,9 +65,7 @@ def count(
     files: OfFiles,
     live: OfLive,
     protect: Annotated[str, option("Whom to hide: person, or subject:K by --subjects.")] = "person",
-    explain: Annotated[
-        bool, option("Say what the numbers will be worth; read nothing.", "--explain")
-    ] = False,
+    explain: Annotated[bool, option("Say what the numbers will be worth; read nothing.", "--explain")] = False,
     again: Annotated[bool, option("Count once more what was counted; epsilons add up.", "--again")] = False,
 ) -> None:
     """Count what people do in video, by windows of a day, with noise that hides every person's stays in view.
@@ -85,10 +81,7 @@ def count(
     preset, colon, chunks = protect.partition(":")
     if preset + colon not in ("person", "subject:"):
         raise DposeError(
-            "protect-unknown",
-            f"no preset is called {protect[:40]!r}",
-            "--protect",
-            "say person, or subject:K",
+            "protect-unknown", f"no preset is called {protect[:40]!r}", "--protect", "say person, or subject:K"
         )
     if colon:
         settings["subject_chunks"] = chunks
@@ -99,9 +92,7 @@ def count(
             console.print(line, highlight=False, soft_wrap=True)
         return
     if not sources or out is None:
-        raise DposeError(
-            "command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain"
-        )
+        raise DposeError("command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain")
     for line in drowned(whole_day(config, files.day)):
         console.print(f"Warning: {line}", highlight=False)
     request = CountRequest(config, files.day, again=again, about=about)
@@ -111,9 +102,7 @@ def count(
         _count_files(sources, request, out, files, console)
 
 
-def _count_files(
-    sources: list[str], request: CountRequest, out: Path, files: OfFiles, console: Console
-) -> None:
+def _count_files(sources: list[str], request: CountRequest, out: Path, files: OfFiles, console: Console) -> None:
     from rich.progress import Progress
 
     from dpose.measure.counter import count_footage
@@ -129,9 +118,7 @@ def _count_files(
     finder = bundled_predictor(flip_test=False).finder
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting", total=float(sum(one.end - one.begin for one in footage)))
-        statement = count_footage(
-            footage, request, out, finder, lambda done: bar.update(task, completed=float(done))
-        )
+        statement = count_footage(footage, request, out, finder, lambda done: bar.update(task, completed=float(done)))
     console.print(statement.words().printed(), highlight=False)
     console.print(f"Written: {out}", soft_wrap=True)
 
@@ -146,7 +133,5 @@ def _count_live(sources: list[str], request: CountRequest, out: Path, live: OfLi
     until = None if live.until is None else seconds(live.until, "--until")
     finder = bundled_predictor(flip_test=False).finder
     console.print("Counting, until " + (live.until or "Ctrl-C"), highlight=False)
-    count_live(
-        source, request, out, finder, until=until, tell=lambda line: console.print(line, highlight=False)
-    )
+    count_live(source, request, out, finder, until=until, tell=lambda line: console.print(line, highlight=False))
     console.print(f"Written: {out}", soft_wrap=True)

@@ -90,9 +90,7 @@ def convert(
     console.print(f"{count:,} pictures, as yolo:{out}:{to}")
 
 
-def cache(
-    clear: Annotated[bool, option("Delete it.", "--clear")] = False,
-) -> None:
+def cache(clear: Annotated[bool, option("Delete it.", "--clear")] = False) -> None:
     """What dpose keeps on this disk: decoded pictures, data from object stores; and how to be rid of them."""
     from dpose.fetched import fetched_folder, forget_stored, stored_size, unpacked_folder
     from dpose.pose.data.cache import SWITCH, picture_cache

@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 class NoisedScore:
     """What a noised score may cost; without `epsilon` there is no noise, and nothing else may be given."""
 
-    epsilon: Annotated[str | None, option("Adds noise: the price for each unit, such as 0.1 or 1/3.")] = (
-        unset("no noise, not covered")
+    epsilon: Annotated[str | None, option("Adds noise: the price for each unit, such as 0.1 or 1/3.")] = unset(
+        "no noise, not covered"
     )
     delta: Annotated[float | None, option("Above 0: Gaussian noise. Default: Laplace noise.")] = None
     relation: Annotated[str | None, option("zero-out, add-or-remove or replace.")] = unset("zero-out")
-    pooled: Annotated[bool, option("All joints of all units together, found and missed noised apart.")] = (
-        False
+    pooled: Annotated[bool, option("All joints of all units together, found and missed noised apart.")] = False
+    joints_per_unit: Annotated[int | None, option("With --pooled: at most so many joints of a unit count.", min=1)] = (
+        None
     )
-    joints_per_unit: Annotated[
-        int | None, option("With --pooled: at most so many joints of a unit count.", min=1)
-    ] = None
 
     def query(self) -> NoisedQuery | None:
         """The query that releases the score; None for a score without noise.
@@ -43,9 +41,7 @@ class NoisedScore:
         if self.epsilon is None:
             if self != NoisedScore():
                 raise DposeError(
-                    "epsilon-missing",
-                    "a score with noise needs a price",
-                    fix="give --epsilon, as in --epsilon 0.1",
+                    "epsilon-missing", "a score with noise needs a price", fix="give --epsilon, as in --epsilon 0.1"
                 )
             return None
         if self.pooled != (self.joints_per_unit is not None):
@@ -80,21 +76,19 @@ class NoisedScore:
 class ScoreChoice:
     """What is scored besides people in the labels' boxes by a model."""
 
-    whole_pictures: Annotated[
-        bool, option("Look for people in whole pictures; use no boxes.", "--whole-pictures")
-    ] = False
+    whole_pictures: Annotated[bool, option("Look for people in whole pictures; use no boxes.", "--whole-pictures")] = (
+        False
+    )
     detections: Annotated[
         str | None, option("For AP: a file with a detector's boxes (COCO results), relative to ROOT.")
     ] = None
     predictions: Annotated[
         Path | None, option("Score this file instead of a model: COCO's JSON, or MPII's .mat or JSON.")
     ] = None
-    groups: Annotated[
-        bool, option("Score each group of people; private data need --epsilon.", "--groups")
-    ] = False
-    before: Annotated[
-        Path | None, option("With --groups: a model to compare with, such as one without privacy.")
-    ] = None
+    groups: Annotated[bool, option("Score each group of people; private data need --epsilon.", "--groups")] = False
+    before: Annotated[Path | None, option("With --groups: a model to compare with, such as one without privacy.")] = (
+        None
+    )
 
     def check(self, run: Path | None, out: Path | None, *, with_noise: bool) -> None:
         """Raise a DposeError if options do not go together."""
@@ -110,9 +104,7 @@ class ScoreChoice:
                 "leave out the other option",
             )
         if out is not None and (self.predictions or (self.groups and not with_noise)):
-            raise DposeError(
-                "out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out"
-            )
+            raise DposeError("out-with-predictions", "holds a score of a model", f"--out {out}", "leave it out")
         files = self.predictions is not None or self.detections is not None
         if self.groups or self.before:
             if files or not self.groups or (with_noise and self.before):

@@ -93,10 +93,7 @@ class Settings:
             option("Any other setting of --settings; may be repeated.", "--set", metavar="PATH=VALUE"),
         )
         listing = option(
-            "List all settings with their types and defaults.",
-            "--settings",
-            callback=self._listed,
-            is_eager=True,
+            "List all settings with their types and defaults.", "--settings", callback=self._listed, is_eager=True
         )
         yield _parameter("list_settings", bool, listing, False)
 
@@ -134,9 +131,7 @@ def _key(path: str) -> str:
 
 
 def _parameter(name: str, kind: Any, info: Any, default: Any = None) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -219,9 +214,7 @@ def command_line() -> str:
 
 
 RUN = ("", "dpose.runs.config:RunConfig")
-Limit = Annotated[
-    int | None, option("Use only so many units: a fixed choice by name, always the same.", min=1)
-]
+Limit = Annotated[int | None, option("Use only so many units: a fixed choice by name, always the same.", min=1)]
 Seed = Annotated[int | None, option("Makes the run reproducible and takes its guarantee away.", min=0)]
 
 TRAIN = Settings(
@@ -254,9 +247,7 @@ def check_given(settings: dict[str, Any]) -> None:
     from dpose.pose.backbones import check_strategy, shipped_for
 
     if not settings.get("data", {}).get("private"):
-        raise DposeError(
-            "data-missing", "training needs data", fix="give --data, or --config; see dpose train --help"
-        )
+        raise DposeError("data-missing", "training needs data", fix="give --data, or --config; see dpose train --help")
     model = settings.get("model", {})
     # the recipe's public stage makes first weights
     if settings.get("recipe") is None and settings.get("task") in (None, "pose"):

@@ -30,16 +30,13 @@ PLAN = Settings(
 class CorpusOptions:
     """A corpus, and who would release it."""
 
-    corpus: Annotated[
-        int | None, option("How many pictures or videos: time, memory, disk and cost.", min=1)
-    ] = None
+    corpus: Annotated[int | None, option("How many pictures or videos: time, memory, disk and cost.", min=1)] = None
     size: Annotated[str | None, option("Of each, WxH in pixels.")] = unset("1920x1080")
     mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.")] = unset("pixelize")
     frames: Annotated[int | None, option("Of each video.", min=1)] = unset("250")
     workers: Annotated[str | None, option("Comma-separated numbers.")] = unset("1,2,8,64")
     price_hour: Annotated[
-        float | None,
-        option("Of one processor for an hour, in your money: adds what it costs.", min=0),
+        float | None, option("Of one processor for an hour, in your money: adds what it costs.", min=0)
     ] = None
     measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.")] = unset(
         "those that come with dpose"
@@ -61,16 +58,11 @@ def plan(
     With --corpus: how long a release of so many pictures or videos would take, by engine and number of workers.
     """
     if (units is None) == (corpus.corpus is None):
-        raise DposeError(
-            "plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them"
-        )
+        raise DposeError("plan-kind-unclear", "plans a training or a release", "--units, --corpus", "give one of them")
     if corpus.corpus is not None:
         if settings or expect:
             raise DposeError(
-                "option-of-trainings",
-                "a corpus has no such plan",
-                "--corpus",
-                "leave the options of trainings out",
+                "option-of-trainings", "a corpus has no such plan", "--corpus", "leave the options of trainings out"
             )
         _plan_corpus(corpus)
         return
@@ -80,10 +72,7 @@ def plan(
 
     if corpus != CorpusOptions():
         raise DposeError(
-            "option-needs-corpus",
-            "is for --corpus",
-            "--size, --workers, ...",
-            "leave it out, or give --corpus",
+            "option-needs-corpus", "is for --corpus", "--size, --workers, ...", "leave it out, or give --corpus"
         )
     console = plain_console()
     given = settings.get("plan", {})
@@ -108,23 +97,16 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
     size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", corpus_options.size or "1920x1080")
     if size is None or not int(size[1]) * int(size[2]):
         raise DposeError(
-            "size-malformed",
-            f"must be WxH in pixels, not {corpus_options.size!r}",
-            "--size",
-            "say --size 1920x1080",
+            "size-malformed", f"must be WxH in pixels, not {corpus_options.size!r}", "--size", "say --size 1920x1080"
         )
     mechanism = corpus_options.mechanism or "pixelize"
     if corpus_options.frames is not None and mechanism == "pixelize":
         raise DposeError(
             "frames-of-pictures", "pictures have none", "--frames", "say --mechanism release-video with it"
         )
-    corpus = Corpus(
-        corpus_options.corpus, int(size[1]), int(size[2]), mechanism, corpus_options.frames or FRAMES
-    )
+    corpus = Corpus(corpus_options.corpus, int(size[1]), int(size[2]), mechanism, corpus_options.frames or FRAMES)
     figures = Figures.read(corpus_options.measured or SHIPPED)
-    rows = list(
-        forecast(figures, corpus, _counts(corpus_options.workers or "1,2,8,64"), corpus_options.price_hour)
-    )
+    rows = list(forecast(figures, corpus, _counts(corpus_options.workers or "1,2,8,64"), corpus_options.price_hour))
     far = beyond(figures, corpus)
     if corpus_options.json:
         found = {"corpus": asdict(corpus), "measured": figures.source, "extrapolated": far}
@@ -138,11 +120,7 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
     lines = [
         f"On disk: originals {_bytes(first.read_bytes)}, each read twice; released files "
         f"{_bytes(first.written_bytes)}; account and list {_bytes(first.account_bytes)}.",
-        *(
-            ["An asterisk: the command itself is the limit; more workers are of no use."]
-            if _any_limit(rows)
-            else []
-        ),
+        *(["An asterisk: the command itself is the limit; more workers are of no use."] if _any_limit(rows) else []),
         *([far] if far else []),
         f"Measured on {figures.source}.",
         "Each worker has a processor to itself, and disk and network keep up: docs/guide/planning.md.",
@@ -180,10 +158,7 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
         raise DposeError(
-            "workers-malformed",
-            f"cannot be {text!r}",
-            "--workers",
-            "write numbers with commas between them: 1,2,8,64",
+            "workers-malformed", f"cannot be {text!r}", "--workers", "write numbers with commas between them: 1,2,8,64"
         )
     return tuple(dict.fromkeys(map(int, parts)))
 

@@ -26,20 +26,15 @@ class People:
 
     box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.")] = None
     labels: Annotated[
-        str | None,
-        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo."),
+        str | None, option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, lspet, mpii or yolo.")
     ] = None
     detections: Annotated[
-        Path | None,
-        option("From COCO's results JSON, by the number a picture is called, or of a frame."),
+        Path | None, option("From COCO's results JSON, by the number a picture is called, or of a frame.")
     ] = None
     detector: Annotated[
-        str | None,
-        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision."),
+        str | None, option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision.")
     ] = None
-    detector_kind: Annotated[
-        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.")
-    ] = None
+    detector_kind: Annotated[str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.")] = None
     least: Annotated[float, option("Leave out detected people with a lower score.", min=0, max=1)] = 0.5
 
     def check(self) -> None:
@@ -53,16 +48,11 @@ class People:
         given = [name for name, value in ways.items() if value]
         if len(given) > 1:
             raise DposeError(
-                "boxes-given-twice",
-                f"{given[0]} and {given[1]} both say where people are",
-                fix="give one of them",
+                "boxes-given-twice", f"{given[0]} and {given[1]} both say where people are", fix="give one of them"
             )
         if self.detector_kind and self.detector in (None, TORCHVISION):
             raise DposeError(
-                "detector-kind-without-file",
-                "is of an ONNX file",
-                "--detector-kind",
-                "give --detector FILE.onnx",
+                "detector-kind-without-file", "is of an ONNX file", "--detector-kind", "give --detector FILE.onnx"
             )
 
     def boxes(self, console: Console) -> Boxes:
@@ -83,9 +73,7 @@ class People:
             known = open_labels(self.labels)
             if known is None:
                 having = ", ".join(name for name, source in SOURCES.items() if source.labels)
-                raise DposeError(
-                    "boxes-missing", "these data have no boxes to give", self.labels, f"use {having}"
-                )
+                raise DposeError("boxes-missing", "these data have no boxes to give", self.labels, f"use {having}")
             return LabelledBoxes(known)
         if self.detector == TORCHVISION:
             from dpose.pose.boxes import PersonDetector
@@ -106,8 +94,7 @@ class Drawing:
     """Options for what is drawn."""
 
     skeleton: Annotated[
-        str | None,
-        option("coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own."),
+        str | None, option("coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own.")
     ] = None
     threshold: Annotated[float, option("Do not draw joints with a lower score.", min=0, max=1)] = 0.0
     canvas: Annotated[str, option("picture, or blank: the skeletons alone.")] = "picture"
@@ -115,9 +102,7 @@ class Drawing:
         bool, option("Fill the face of everybody who is found. Guarantees nothing.", "--hide-faces")
     ] = False
     smooth: Annotated[bool, option("Smooth the joints of videos (one-euro filter).", "--smooth")] = False
-    flip: Annotated[
-        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.")
-    ] = True
+    flip: Annotated[bool, option("Of a model folder: average with the mirrored picture, at twice the cost.")] = True
 
     def check(self) -> None:
         """Refuse what the words alone show to be wrong."""
@@ -126,9 +111,7 @@ class Drawing:
                 "canvas-unknown", f"no canvas is called {self.canvas!r}", "--canvas", "give picture or blank"
             )
         if self.canvas == "blank" and self.hide_faces:
-            raise DposeError(
-                "canvas-without-faces", "a blank canvas shows no face", "--hide-faces", "leave it out"
-            )
+            raise DposeError("canvas-without-faces", "a blank canvas shows no face", "--hide-faces", "leave it out")
         if self.skeleton:
             from dpose.pose.skeletons import check_skeleton
 
@@ -182,13 +165,7 @@ def predict(
         out,
         boxes,
         labels=LabelFiles(**vars(written)),
-        look=Look(
-            drawing.threshold,
-            drawing.canvas == "blank",
-            drawing.hide_faces,
-            drawing.skeleton,
-            drawing.smooth,
-        ),
+        look=Look(drawing.threshold, drawing.canvas == "blank", drawing.hide_faces, drawing.skeleton, drawing.smooth),
         called=chosen.called,
         console=console,
     )
@@ -216,9 +193,7 @@ def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     if not (on_hub or named or first.suffix in SUFFIXES or (first / CONFIG).exists()):
         return None, paths
     if len(paths) == 1:
-        raise DposeError(
-            "pictures-missing", "is a model, and no picture is named", paths[0], "name pictures behind it"
-        )
+        raise DposeError("pictures-missing", "is a model, and no picture is named", paths[0], "name pictures behind it")
     return find_model(paths[0]) if on_hub or named else first, paths[1:]
 
 

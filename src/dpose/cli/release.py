@@ -47,11 +47,7 @@ class RegionChoice:
 
 
 PIXELIZE = Settings(
-    (
-        ("", "dpose.release.config:Pixelization"),
-        ("regions.", "dpose.cli.release:RegionChoice"),
-        ABOUT_CLASS,
-    ),
+    (("", "dpose.release.config:Pixelization"), ("regions.", "dpose.cli.release:RegionChoice"), ABOUT_CLASS),
     {"epsilon": (), "neighbours": (), "block": (), "delta": (), "restoration": ("--restore",)},
     required=("epsilon",),
     texts=("block", "delta"),
@@ -108,10 +104,7 @@ def pixelize_files(
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
     if at.engine is not None and hiding.explain_picture is not None:
         raise DposeError(
-            "drawing-with-engine",
-            "an engine's releases are not drawn on",
-            "explain-picture",
-            "leave one of them out",
+            "drawing-with-engine", "an engine's releases are not drawn on", "explain-picture", "leave one of them out"
         )
     if done := release_jobs(work, jobs, output, console, at):
         hiding.draw(done, config, spans, released=True)
@@ -148,9 +141,7 @@ def _regions(choice: RegionChoice) -> Regions | None:
     text, segmenter = choice.kind, choice.segmenter
     kind, _, mask = (text or "").partition(":")
     if kind != "private" and (choice.threshold is not None or segmenter is not None):
-        raise DposeError(
-            "regions-missing", "regions.threshold and regions.segmenter need regions.kind=private"
-        )
+        raise DposeError("regions-missing", "regions.threshold and regions.segmenter need regions.kind=private")
     if text is None:
         return None
     if text == "private":
@@ -167,6 +158,4 @@ def _regions(choice: RegionChoice) -> Regions | None:
         return PaperRegions()
     if kind == "paper" and mask:
         return PaperRegions(PublicRegions.from_file(mask).pixels)
-    raise DposeError(
-        "regions-malformed", f"must be private, public:MASK or paper:MASK, not {text!r}", "regions.kind"
-    )
+    raise DposeError("regions-malformed", f"must be private, public:MASK or paper:MASK, not {text!r}", "regions.kind")

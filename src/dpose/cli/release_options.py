@@ -26,10 +26,7 @@ Public = Annotated[bool, option("The files need no protection: the account does 
 
 EngineName = Annotated[
     str | None,
-    option(
-        "Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.",
-        "--engine",
-    ),
+    option("Who works on many files: local, ray (started here) or ray://HOST:PORT. Default: this process.", "--engine"),
 ]
 EngineWorkers = Annotated[int, option("An engine's processes.", "--workers", min=1)]
 
@@ -47,8 +44,7 @@ class Hiding:
     """Options for what a release hides: by a preset, told and drawn."""
 
     protect: Annotated[
-        str | None,
-        option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says."),
+        str | None, option("Instead of --neighbours: detail (16 pixels), face or person, as large as --face-size says.")
     ] = None
     face_size: Annotated[
         str | None, option("WxH pixels of a face for --protect and --explain-picture, or 100x100.")
@@ -79,9 +75,7 @@ class Hiding:
 
             console.print(preset_line(self.protect, self.face_size or FACE_SIZE), highlight=False)
 
-    def draw(
-        self, jobs: Sequence[Job], config: ReleaseConfig, spans: Sequence[Span], *, released: bool
-    ) -> None:
+    def draw(self, jobs: Sequence[Job], config: ReleaseConfig, spans: Sequence[Span], *, released: bool) -> None:
         """Draw what the release of one file hides, if a drawing is wanted.
 
         Args:
@@ -111,10 +105,7 @@ class Hiding:
         (job,) = jobs
         if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
             raise DposeError(
-                "drawing-over-picture",
-                "would take the place of the picture itself",
-                str(file),
-                "choose another name",
+                "drawing-over-picture", "would take the place of the picture itself", str(file), "choose another name"
             )
         plan, rate = plan_of(job.source, config, spans)
         is_picture = job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
@@ -127,18 +118,14 @@ class Counting:
     """Options for how the account counts releases."""
 
     public: Public = False
-    again: Annotated[
-        bool, option("Release once more what was released before; epsilons add up.", "--again")
-    ] = False
+    again: Annotated[bool, option("Release once more what was released before; epsilons add up.", "--again")] = False
 
 
 @dataclass(frozen=True)
 class CountingNoised(Counting):
     """Options for how the account counts releases, and where their noise is from."""
 
-    seed: Annotated[int | None, option("Makes the noise repeatable and takes the guarantee away.", min=0)] = (
-        None
-    )
+    seed: Annotated[int | None, option("Makes the noise repeatable and takes the guarantee away.", min=0)] = None
 
 
 ABOUT_CLASS = ("about.", "dpose.privacy.sections:About")
@@ -157,17 +144,13 @@ def about_of(settings: dict[str, Any]) -> About:
 class OutputOptions:
     """The options for what is written, and of how much of a film."""
 
-    out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = (
-        None
-    )
+    out: Annotated[Path | None, option("A folder, or the name of one file: a picture, archive or video.")] = None
     keep_audio: Annotated[bool, option("Copy a video's sound, unprotected.", "--keep-audio")] = False
     keep_names: Annotated[
-        bool,
-        option("Keep the files' names, which may identify; else they are numbered.", "--keep-names"),
+        bool, option("Keep the files' names, which may identify; else they are numbered.", "--keep-names")
     ] = False
     starts: Annotated[
-        list[str] | None,
-        option("Of a film, only from here (12.5, 1:02); repeat with --to for several.", "--from"),
+        list[str] | None, option("Of a film, only from here (12.5, 1:02); repeat with --to for several.", "--from")
     ] = None
     ends: Annotated[list[str] | None, option("And to here; the rest is left out.", "--to")] = None
 
@@ -200,8 +183,7 @@ class OutputOptions:
         """Say where the originals' names are written down, or that they travel."""
         if names is not None:
             console.print(
-                "The files are numbered in the order of their names; which is which stands in "
-                f"{names}, for you alone.",
+                f"The files are numbered in the order of their names; which is which stands in {names}, for you alone.",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -246,9 +228,7 @@ def tell_each(
                 bar.console.print(text, highlight=False)
                 whole = f"The whole statement: dpose statement show {job.outputs[0]}\n"
                 bar.console.print(whole, highlight=False, soft_wrap=True)
-            bar.console.print(
-                f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
-            )
+            bar.console.print(f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True)
             for note in job.notes:
                 bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
     return released
@@ -291,12 +271,7 @@ def release_jobs(
     names = record_names(todo, output.folder())
     if not any(job.video for job in todo):
         frames = 0
-    tell_each(
-        lambda advance: release_all(todo, work, workers=at.workers, progress=advance),
-        len(todo),
-        frames,
-        console,
-    )
+    tell_each(lambda advance: release_all(todo, work, workers=at.workers, progress=advance), len(todo), frames, console)
     if work.config is not None:
         say_sum(len(todo), console)
     output.say_names(names, console)
@@ -320,10 +295,7 @@ def release_with(
     out = output.folder()
     if jobs[0].target.parent != out and jobs[0].target == out:
         raise DposeError(
-            "out-not-folder",
-            "an engine releases into a folder",
-            str(out),
-            "name a folder, or leave --engine out",
+            "out-not-folder", "an engine releases into a folder", str(out), "name a folder, or leave --engine out"
         )
     with engine(name, workers=workers) as at:
         released = tell_each(

@@ -100,9 +100,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
 
 
 @contextlib.contextmanager
-def stored_run(
-    out: Path | None, resume: Path | None, console: Console
-) -> Iterator[tuple[Path | None, Path | None]]:
+def stored_run(out: Path | None, resume: Path | None, console: Console) -> Iterator[tuple[Path | None, Path | None]]:
     """A run folder in a store, for `out` or `resume`: the run is made here, and put there when it is complete.
 
     Checkpoints stay here: they are overwritten as the run goes on, and nothing in a store is.

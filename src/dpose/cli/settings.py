@@ -95,9 +95,7 @@ def parsed(known: Mapping[str, Setting], text: str) -> tuple[str, Any]:
         while parent and parent not in known:
             parent = parent.rpartition(".")[0]
         if not parent or known[parent].kind != "values":
-            raise DposeError(
-                "setting-unknown", f"unknown setting {path}", f"--set {text}", _nearest(path, known)
-            )
+            raise DposeError("setting-unknown", f"unknown setting {path}", f"--set {text}", _nearest(path, known))
         setting = replace(known[parent], path=path)
     return path, setting.value(typed)
 
@@ -248,12 +246,7 @@ def _kind(module: str, annotation: ast.AST) -> tuple[str, tuple[str, ...], str, 
             if isinstance(found, ast.ClassDef):
                 if any("Enum" in ast.unparse(base) for base in found.bases):
                     values = [n.value for n in found.body if isinstance(n, ast.Assign)]
-                    return (
-                        "str",
-                        tuple(str(v.value) for v in values if isinstance(v, ast.Constant)),
-                        where,
-                        None,
-                    )
+                    return ("str", tuple(str(v.value) for v in values if isinstance(v, ast.Constant)), where, None)
                 return "", (), where, found
             return _kind(where, found) if found is not None else ("str", (), module, None)
         case ast.Constant(value=str(text)):

@@ -11,17 +11,13 @@ from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
 Artefact = Annotated[
-    Path,
-    typer.Argument(help="A run or model folder, a privacy.json, or a released picture, archive or video."),
+    Path, typer.Argument(help="A run or model folder, a privacy.json, or a released picture, archive or video.")
 ]
 
 Out = Annotated[Path | None, option("The file to write. Default: print it.")]
 
 
-def show_statement(
-    artefact: Artefact,
-    json: Annotated[bool, option("As JSON.", "--json")] = False,
-) -> None:
+def show_statement(artefact: Artefact, json: Annotated[bool, option("As JSON.", "--json")] = False) -> None:
     """The statement in words."""
     from dpose.runs.statement_files import open_statement
 
@@ -71,8 +67,7 @@ def key(file: Annotated[Path, typer.Argument(help="The file of the private key t
 
 
 def sign_statement(
-    artefact: Artefact,
-    key: Annotated[Path, option("The private key, from dpose statement key.", "--key")],
+    artefact: Artefact, key: Annotated[Path, option("The private key, from dpose statement key.", "--key")]
 ) -> None:
     """Sign a statement, after checking that it adds up; the signature goes into a file beside it."""
     from dpose.privacy import signing
@@ -119,9 +114,7 @@ def verify_statement(
 
 def export_statement(
     artefact: Artefact,
-    registry: Annotated[
-        bool, option("As an entry of OpenDP's Deployments Registry, in YAML.", "--registry")
-    ] = False,
+    registry: Annotated[bool, option("As an entry of OpenDP's Deployments Registry, in YAML.", "--registry")] = False,
     model_card: Annotated[bool, option("As the metadata of a model card, in YAML.", "--model-card")] = False,
     name: Annotated[str | None, option("Of the artefact. Default: its folder's or file's.")] = None,
     date: Annotated[str | None, option("Of publication, YYYY-MM-DD. Default: the statement's.")] = None,

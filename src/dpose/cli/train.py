@@ -24,12 +24,8 @@ def train_model(
     settings: Annotated[dict[str, Any], TRAIN],
     *,
     out: Annotated[Path | None, option("The run folder to make; must not exist.")] = None,
-    config: Annotated[
-        Path | None, option("A YAML file with the run's settings; what is typed overrides it.")
-    ] = None,
-    explain: Annotated[
-        bool, option("Say what the run would do, protect and cost, and stop.", "--explain")
-    ] = False,
+    config: Annotated[Path | None, option("A YAML file with the run's settings; what is typed overrides it.")] = None,
+    explain: Annotated[bool, option("Say what the run would do, protect and cost, and stop.", "--explain")] = False,
     resume: Annotated[
         Path | None,
         option("A stopped run to go on with, with its own settings; on another machine give its data again."),
@@ -44,18 +40,14 @@ def train_model(
     carrying = Carrying.taken_from(settings, engine)
     if resume is None:
         if out is None and not explain and engine is None:
-            raise DposeError(
-                "out-missing", "training needs a folder for the run", fix="give --out, or --explain alone"
-            )
+            raise DposeError("out-missing", "training needs a folder for the run", fix="give --out, or --explain alone")
         if out is not None and not explain and not url_of(out):
             check_free(out, may_be_empty=True, may_be_locked=True)
         if config is None:
             check_given(settings)
     if engine is not None and not explain:
         if url_of(resume or out or ""):
-            raise DposeError(
-                "out-in-store", "a job trains into a folder", "--out", "copy it into the store when done"
-            )
+            raise DposeError("out-in-store", "a job trains into a folder", "--out", "copy it into the store when done")
         cluster = Cluster(engine, carrying.job)
         raise typer.Exit(cluster.train(settings, config, out, resume, carrying.microbatch_size, console))
     from dpose.runs.config import RunConfig
@@ -73,9 +65,7 @@ def train_model(
             return
         assert here is not None
         assert run is not None
-        _print_result(
-            train_task(run, here, console, carrying.microbatch_size, command=command_line()), console
-        )
+        _print_result(train_task(run, here, console, carrying.microbatch_size, command=command_line()), console)
 
 
 LAWS_HELP = (
@@ -93,9 +83,7 @@ class TuningBudget:
         float | None,
         option("Of everything: every trial, every score and the choice. Default: plan.epsilon of the file."),
     ] = None
-    delta: Annotated[
-        float | None, option("Of everything, well below 1 / number of units. Default: the file's.")
-    ] = None
+    delta: Annotated[float | None, option("Of everything, well below 1 / number of units. Default: the file's.")] = None
 
 
 def tune(
@@ -129,9 +117,7 @@ def tune(
     console = plain_console()
     carrying = Carrying.taken_from(settings, engine)
     if config is None and not discard:
-        raise DposeError(
-            "grid-missing", "choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml"
-        )
+        raise DposeError("grid-missing", "choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml")
     from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs

@@ -207,8 +207,7 @@ def run_items(
                 except WorkerDiedError as error:
                     if attempt == ATTEMPTS:
                         yield ItemEnd(
-                            item,
-                            failure=Failure("worker-died", f"its worker died, {ATTEMPTS} times ({error})"),
+                            item, failure=Failure("worker-died", f"its worker died, {ATTEMPTS} times ({error})")
                         )
                         continue
                     try:

@@ -132,9 +132,7 @@ def began(pid: int) -> str | None:
 
 def _listed_by_ps(pid: int) -> str | None:
     """The same where there is no /proc."""
-    answer = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return answer.stdout.strip() or None
 
 
@@ -143,9 +141,7 @@ def _queued(job_id: str, _when: int) -> bool:
     command = ["squeue", "--noheader", "--format=%T", f"--jobs={job_id}"]
     plain = {**os.environ, "LC_ALL": "C"}
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=plain
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DposeError(
             "job-state-unknown", f"whether job {job_id} is still at work squeue does not say", fix="try again"

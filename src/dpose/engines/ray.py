@@ -59,9 +59,7 @@ class RayEngine:
             try:
                 import ray
             except ImportError as error:
-                raise DposeError(
-                    "package-missing", "is not installed", "ray", "pip install 'ray[client]'"
-                ) from error
+                raise DposeError("package-missing", "is not installed", "ray", "pip install 'ray[client]'") from error
             self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
             _connect(ray, workers, address)
             self._actor = ray.remote(_worker_class()).options(num_cpus=1, max_restarts=0, max_task_retries=0)
@@ -86,9 +84,7 @@ class RayEngine:
             DposeError: the item would go into Ray's object store: it may hold a key.
         """
         if (size := len(pickle.dumps(item))) > ITEM_BYTES:
-            raise DposeError(
-                "item-too-large", f"an item of {size:,} bytes is too large to stay in memory", self._where
-            )
+            raise DposeError("item-too-large", f"an item of {size:,} bytes is too large to stay in memory", self._where)
         loads = Counter(map(id, self._at.values()))
         actor = min(self._actors, key=lambda one: loads[id(one)])
         with self._reached():

@@ -60,9 +60,7 @@ class CommandJob:
         if Path(self.exit_file).exists():  # it ended while the job was being stopped
             sys.exit(exit_code(Path(self.exit_file)))
         if (here := version_of("dpose")) != self.version:
-            print(
-                f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr
-            )
+            print(f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr)
             code = 2
         else:
             command = self.go_on if Path(self.begun).exists() else self.begin
@@ -136,9 +134,7 @@ def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str,
     return submitted
 
 
-def submit_all(
-    jobs: Sequence[CommandJob], folder: Path, partition: str, settings: Mapping[str, Any]
-) -> list[Any]:
+def submit_all(jobs: Sequence[CommandJob], folder: Path, partition: str, settings: Mapping[str, Any]) -> list[Any]:
     """Submit several jobs at once: on a cluster as an array, of which so many as `slurm_array_parallelism` run.
 
     As `submit`; submitit's jobs, in their order.
@@ -147,26 +143,19 @@ def submit_all(
         import submitit
         from submitit.core.utils import FailedJobError
     except ImportError as error:
-        raise DposeError(
-            "package-missing", "needs submitit", "--engine slurm", "pip install submitit"
-        ) from error
+        raise DposeError("package-missing", "needs submitit", "--engine slurm", "pip install submitit") from error
     here = partition == LOCAL
     private_folder(folder)
     try:
         cluster = LOCAL if here else "slurm"
         # -P: a job begins in the folder that it was submitted from, and need not see this process's variables
-        limits = {
-            f"{cluster}_max_num_timeout": REQUEUES,
-            f"{cluster}_python": f"{shlex.quote(sys.executable)} -P",
-        }
+        limits = {f"{cluster}_max_num_timeout": REQUEUES, f"{cluster}_python": f"{shlex.quote(sys.executable)} -P"}
         executor = submitit.AutoExecutor(str(folder), cluster=cluster, **limits)
         executor.update_parameters(**({} if here else {"slurm_partition": partition}), **settings)
         with safe_path(), contextlib.nullcontext() if len(jobs) == 1 else executor.batch():
             return [executor.submit(job) for job in jobs]
     except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
-        raise DposeError(
-            "job-refused", f"cannot be submitted: {error}", f"job.partition={partition}"
-        ) from error
+        raise DposeError("job-refused", f"cannot be submitted: {error}", f"job.partition={partition}") from error
 
 
 def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -183,10 +172,7 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
         key, equals, value = word.partition("=")
         if not (key and equals and value):
             raise DposeError(
-                "slurm-setting-malformed",
-                "must be KEY=VALUE",
-                f"job.slurm: {word}",
-                "write timeout_min=240",
+                "slurm-setting-malformed", "must be KEY=VALUE", f"job.slurm: {word}", "write timeout_min=240"
             )
         try:
             found[key] = int(value) if value.isdecimal() else float(value)
@@ -222,9 +208,7 @@ def wait_for(
         time.sleep(refresh)
     if exit_file.exists():
         return exit_code(exit_file)
-    raise DposeError(
-        "job-ended-early", f"job {note.id} ended before its command did", note.log, f"go on with {go_on}"
-    )
+    raise DposeError("job-ended-early", f"job {note.id} ended before its command did", note.log, f"go on with {go_on}")
 
 
 def is_over(note: JobNote, exit_file: Path) -> bool:

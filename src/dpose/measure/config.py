@@ -88,10 +88,7 @@ class CountConfig(StatementPart):
             if name not in QUERIES:
                 near = did_you_mean(name, QUERIES)
                 raise DposeError(
-                    "query-unknown",
-                    f"no query is called {name[:40]!r}",
-                    "query",
-                    near or f"known are {known}",
+                    "query-unknown", f"no query is called {name[:40]!r}", "query", near or f"known are {known}"
                 )
         if extra := set(self.most) - set(self.queries):
             raise DposeError("query-not-counted", "has a range and is not counted", f"most.{min(extra)}")
@@ -208,17 +205,13 @@ def seconds(text: Any, where: str) -> Fraction:
     if not str(text).strip():
         return Fraction(0)
     if found is None:
-        raise DposeError(
-            "duration-malformed", f"{str(text)[:40]!r} is no duration", where, "say 30s or 20min"
-        )
+        raise DposeError("duration-malformed", f"{str(text)[:40]!r} is no duration", where, "say 30s or 20min")
     return parse_exact(found[1], where) * UNITS[found[2] or "s"]
 
 
 def _whole(value: Any, where: str) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,7}", str(value)) or int(value) < 1:
-        raise DposeError(
-            "count-not-whole", f"must be a whole number of at least 1, not {str(value)[:40]!r}", where
-        )
+        raise DposeError("count-not-whole", f"must be a whole number of at least 1, not {str(value)[:40]!r}", where)
     return int(value)
 
 

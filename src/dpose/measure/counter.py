@@ -107,9 +107,7 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
             pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
             yield TimedFrame(begin + frame.pts * info.time_base, pixels)
 
-    return Footage(
-        str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames
-    )
+    return Footage(str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames)
 
 
 def count_charge(
@@ -151,12 +149,7 @@ def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
     if before and not again:
         both = sum(float(event.pure()) for other in (*before, entry) for event in other.events)
         said = f": all together cost epsilon {upper(both)}" if entry.events and math.isfinite(both) else ""
-        raise DposeError(
-            "counted-before",
-            f"was counted before{said}",
-            entry.data,
-            "leave it, or say --again",
-        )
+        raise DposeError("counted-before", f"was counted before{said}", entry.data, "leave it, or say --again")
     outputs: list[str] = []
     with alive(entry.id):
         charge_all([entry], known=[{other.id: other.state for other in seen}])
@@ -196,9 +189,7 @@ def count_footage(
             "say --protect subject:K and --subjects FILE",
         )
     if len({one.digest for one in footage}) < len(footage):
-        raise DposeError(
-            "source-named-twice", "names the same footage twice", footage[0].name, "name each source once"
-        )
+        raise DposeError("source-named-twice", "names the same footage twice", footage[0].name, "name each source once")
     begin, end = min(one.begin for one in footage), max(one.end for one in footage)
     plan = bind_count(config, Schedule(request.day, len(footage), begin, end))
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"

@@ -75,9 +75,7 @@ def read_folder(folder: Path) -> Count:
         values = file_json(folder / NUMBERS)
         text = file_text(folder / STATEMENT)
     except (OSError, ValueError) as error:
-        raise DposeError(
-            "count-unreadable", f"holds no count that can be read ({error})", str(folder)
-        ) from error
+        raise DposeError("count-unreadable", f"holds no count that can be read ({error})", str(folder)) from error
     statement = PrivacyStatement.from_json(text, str(folder / STATEMENT))
     plan = check_recorded_count(statement, str(folder / STATEMENT))
     try:
@@ -90,9 +88,7 @@ def read_folder(folder: Path) -> Count:
     except (KeyError, TypeError, ValueError) as error:
         raise DposeError("count-malformed", f"is no list of counts ({error})", where) from error
     if [one.number for one in shown] != sorted({one.number for one in shown}):
-        raise DposeError(
-            "windows-out-of-order", "shows a window twice, or out of order", where, "do not rely on it"
-        )
+        raise DposeError("windows-out-of-order", "shows a window twice, or out of order", where, "do not rely on it")
     return Count(plan, statement, shown, gaps)
 
 
@@ -184,9 +180,7 @@ def _texts(count: Count, read: Sequence[CountReading]) -> dict[str, bytes]:
             table.writerow((*times, r.name, f"{r.value:g}", low, high, r.unit))
         given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
         begin, end = times
-        windows.append(
-            {"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given}
-        )
+        windows.append({"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given})
     gaps = [list(gap) for gap in count.gaps]
     numbers = json_text({"format": FORMAT, "windows": windows, "gaps": gaps}, 1) + "\n"
     return {TABLE: text.getvalue().encode(), NUMBERS: numbers.encode()}

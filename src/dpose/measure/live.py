@@ -142,9 +142,7 @@ class _Work:
         return tuple((float(a), float(b)) for a, b in inside if a < b)
 
     def _hear(self) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # a transport that is broken for good: windows go on without frames
+        with contextlib.suppress(Exception):  # a transport that is broken for good: windows go on without frames
             for frame in sampled(self._noted(), self._config.rate):
                 with contextlib.suppress(queue.Full):
                     self._frames.put_nowait(frame)

@@ -61,13 +61,9 @@ def open_live(sources: Sequence[str], name: str | None) -> Live:
         DposeError: there are several, it may not be read, or it has no declared name.
     """
     if len(sources) > 1:
-        raise DposeError(
-            "sources-several", "one live source is counted at a time", fix="start a counter for each"
-        )
+        raise DposeError("sources-several", "one live source is counted at a time", fix="start a counter for each")
     if not name or len(name) > 100:
-        raise DposeError(
-            "name-missing", "a live source is counted under a declared name", "--name", "say ward-3"
-        )
+        raise DposeError("name-missing", "a live source is counted under a declared name", "--name", "say ward-3")
     (place,) = sources
     check_live(place)
     return Live(name, partial(live_frames, place))

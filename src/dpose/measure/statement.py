@@ -120,10 +120,7 @@ def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
     for name in sorted({*found, *needed}):
         if found.get(name) != needed.get(name):
             raise DposeError(
-                "record-value-differs",
-                f"its {name} does not follow from what it records",
-                where,
-                "do not rely on it",
+                "record-value-differs", f"its {name} does not follow from what it records", where, "do not rely on it"
             )
     return plan
 

@@ -83,10 +83,7 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
         raise DposeError("subjects-unreadable", f"cannot be read ({error})", str(file)) from error
     if table.fieldnames != COLUMNS:
         raise DposeError(
-            "subjects-columns-differ",
-            "has other columns",
-            str(file),
-            f"let its first line be {','.join(COLUMNS)}",
+            "subjects-columns-differ", "has other columns", str(file), f"let its first line be {','.join(COLUMNS)}"
         )
     found = []
     for line, row in enumerate(rows, 2):
@@ -96,9 +93,7 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
             raise DposeError("subjects-name-missing", "names no subject", where)
         if len(near) != 1:
             raise DposeError(
-                "subjects-source-unknown",
-                f"names {len(near)} of the sources that are counted, not one",
-                where,
+                "subjects-source-unknown", f"names {len(near)} of the sources that are counted, not one", where
             )
         begin, end = seconds(row["begin"] or "", where), seconds(row["end"] or "", where)
         if not 0 <= begin <= end <= DAY:

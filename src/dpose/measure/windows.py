@@ -95,9 +95,7 @@ class Windows:
         for name, mechanism in self._plan.mechanisms.items():
             zeros = np.zeros(mechanism.query.width, np.int64)
             raw[name] = [
-                mechanism.noised(
-                    self._sums.pop((name, level, node), zeros), self._noise, node, level
-                ).tolist()
+                mechanism.noised(self._sums.pop((name, level, node), zeros), self._noise, node, level).tolist()
                 for level, node in ended_nodes(place, mechanism.levels)
             ]
         return ShownWindow(number, raw)
@@ -141,9 +139,7 @@ def _window_readings(plan: CountPlan, mechanism: Mechanism, shown: ShownWindow) 
         yield CountReading(shown.number, name, value, low, high, query.unit)
 
 
-def _total_readings(
-    plan: CountPlan, mechanism: Mechanism, shown: Sequence[ShownWindow]
-) -> Iterator[CountReading]:
+def _total_readings(plan: CountPlan, mechanism: Mechanism, shown: Sequence[ShownWindow]) -> Iterator[CountReading]:
     """Running totals: sums of the fewest nodes that make up the windows so far."""
     nodes: list[tuple[int, Sequence[int]]] = []
     least = [0.0] * mechanism.query.width
@@ -159,6 +155,4 @@ def _total_readings(
             total = sum(values[k] for _, values in nodes)
             low, high = max(total - half, 0), max(total + half, 0)
             least[k] = max(least[k], total)  # what happened stays counted
-            yield CountReading(
-                one.number, f"{name} total", least[k], float(low), float(high), mechanism.query.unit
-            )
+            yield CountReading(one.number, f"{name} total", least[k], float(low), float(high), mechanism.query.unit)

@@ -46,17 +46,12 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
     tolerant = {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
     try:
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
-        container = av.open(
-            os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant
-        )
+        container = av.open(os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant)
     except FileNotFoundError as error:
         raise DposeError("file-missing", "there is no such file", str(path)) from error
     except av.error.ArgumentError as error:  # FFmpeg's word for a container that is not among those allowed
         raise DposeError(
-            "video-kind-unknown",
-            "is no video of a kind that is read",
-            str(path),
-            f"give {CONTAINERS}",
+            "video-kind-unknown", "is no video of a kind that is read", str(path), f"give {CONTAINERS}"
         ) from error
     except av.error.FFmpegError as error:
         raise DposeError(
@@ -81,9 +76,7 @@ def picture_stream(container: Any, path: Path) -> Any:
     if not streams:
         raise DposeError("video-missing-in-file", "has no video in it", str(path))
     if getattr(streams[0], "codec_context", None) is None:
-        raise DposeError(
-            "video-undecodable", "the video cannot be decoded: nothing here knows how", str(path)
-        )
+        raise DposeError("video-undecodable", "the video cannot be decoded: nothing here knows how", str(path))
     return streams[0]
 
 

@@ -16,9 +16,7 @@ DEFAULT_COLOUR: Colour = (80, 200, 120)
 _OUTLINE: Colour = (20, 20, 20)
 _PLATE: Colour = (245, 245, 245)
 _SHIFT = 4  # OpenCV's fixed-point bits: joints land between pixels instead of jumping from one to the next
-_REACH = (
-    8  # joints further out than this many picture sizes are not drawn: fixed-point coordinates would overflow
-)
+_REACH = 8  # joints further out than this many picture sizes are not drawn: fixed-point coordinates would overflow
 
 
 def draw_skeleton(
@@ -120,12 +118,7 @@ def draw_box(image: Image, box: ArrayLike, number: int) -> Image:
     return draw_number(canvas, (left + wide / 2, top), number)
 
 
-def picture_grid(
-    images: Sequence[Image],
-    columns: int,
-    pad: int = 4,
-    labels: Sequence[str] | None = None,
-) -> Image:
+def picture_grid(images: Sequence[Image], columns: int, pad: int = 4, labels: Sequence[str] | None = None) -> Image:
     """Pictures in rows on a white sheet, each centred in a cell of the largest picture's size.
 
     Args:
@@ -166,9 +159,7 @@ def _fixed(point: NDArray[np.float64]) -> tuple[int, int]:
     return x, y
 
 
-def _line(
-    canvas: Image, start: NDArray[np.float64], end: NDArray[np.float64], colour: Colour, width: int
-) -> None:
+def _line(canvas: Image, start: NDArray[np.float64], end: NDArray[np.float64], colour: Colour, width: int) -> None:
     cv2.line(canvas, _fixed(start), _fixed(end), colour, width, cv2.LINE_AA, _SHIFT)
 
 

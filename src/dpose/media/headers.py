@@ -17,11 +17,7 @@ from dpose.media.heif import brand, read_heif
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {
-    0xC4,
-    0xC8,
-    0xCC,
-}  # start-of-frame markers; the rest are tables
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start-of-frame markers; the rest are tables
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM and restarts
 _JPEG_END = 0xD9
 _ORIENTATION = 0x0112
@@ -244,9 +240,7 @@ def _png(data: bytes) -> Header:
         key = tuple((level & most) * ((1 << depth) - 1) // most for level in _levels(clear, channels))
     alpha = kind in (4, 6) or clear is not None
     frames = int.from_bytes(chunks.get(b"acTL", b"")[:4], "big")
-    return Header(
-        "png", width, height, b"IEND" in chunks, channels, depth, images=max(1, frames), alpha=alpha, key=key
-    )
+    return Header("png", width, height, b"IEND" in chunks, channels, depth, images=max(1, frames), alpha=alpha, key=key)
 
 
 def _levels(clear: bytes, channels: int) -> tuple[int, ...]:
@@ -284,9 +278,7 @@ def _webp(data: bytes) -> Header:
         for name, body in chunks
     )
     frames = sum(name == b"ANMF" for name, _ in chunks)
-    return Header(
-        "webp", width, height, len(data) >= declared + 8, lossy=lossy, images=max(1, frames), alpha=alpha
-    )
+    return Header("webp", width, height, len(data) >= declared + 8, lossy=lossy, images=max(1, frames), alpha=alpha)
 
 
 def _webp_chunks(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:

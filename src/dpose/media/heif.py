@@ -66,9 +66,7 @@ def read_heif(data: bytes) -> HeifHeader:
         raise ValueError("its picture has no properties")
     properties = list(_boxes(data, *parts[b"ipco"]))
     own = [
-        properties[index - 1]
-        for index in _associated(data, parts[b"ipma"][0], primary)
-        if 0 < index <= len(properties)
+        properties[index - 1] for index in _associated(data, parts[b"ipma"][0], primary) if 0 < index <= len(properties)
     ]
     found = {name: start for name, start, _ in own}
     if b"ispe" not in found:

@@ -209,16 +209,11 @@ def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
         raise DposeError("picture-undecodable", "the picture cannot be decoded", name) from error
     if decoded is None:
         raise DposeError(
-            "picture-undecodable",
-            "the picture cannot be decoded",
-            name,
-            "it is damaged; copy or download it again",
+            "picture-undecodable", "the picture cannot be decoded", name, "it is damaged; copy or download it again"
         )
     if decoded.ndim == 2:
         return np.asarray(decoded)
-    return np.asarray(
-        cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB if decoded.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
-    )
+    return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB if decoded.shape[2] == 3 else cv2.COLOR_BGRA2RGBA))
 
 
 def _heic(data: bytes, name: str, flags: int) -> NDArray[Any]:
@@ -227,10 +222,7 @@ def _heic(data: bytes, name: str, flags: int) -> NDArray[Any]:
         import pillow_heif
     except ImportError as error:
         raise DposeError(
-            "package-missing",
-            "a HEIC picture needs pillow-heif",
-            name,
-            "pip install pillow-heif, or save it as JPEG",
+            "package-missing", "a HEIC picture needs pillow-heif", name, "pip install pillow-heif, or save it as JPEG"
         ) from error
     wanted = "RGBA" if flags == cv2.IMREAD_UNCHANGED else "RGB"
     try:
@@ -273,9 +265,7 @@ def _checked_header(data: bytes, name: str) -> Header:
     return header
 
 
-def encode_image(
-    image: NDArray[Any], suffix: str, quality: int = 95, compression: int | None = None
-) -> bytes:
+def encode_image(image: NDArray[Any], suffix: str, quality: int = 95, compression: int | None = None) -> bytes:
     """A picture's file content.
 
     Args:
@@ -288,11 +278,7 @@ def encode_image(
         DposeError: another suffix.
         ValueError: the array is not such a picture.
     """
-    if (
-        image.dtype not in (np.uint8, np.uint16)
-        or image.ndim not in (2, 3)
-        or image.shape[2:] not in ((), (3,))
-    ):
+    if image.dtype not in (np.uint8, np.uint16) or image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)):
         raise ValueError(f"expected uint8 or uint16, (H, W, 3) or (H, W), got {image.dtype} {image.shape}")
     if image.size == 0:
         raise ValueError("an empty picture cannot be written")

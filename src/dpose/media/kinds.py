@@ -68,10 +68,7 @@ def left_out(names: Sequence[str]) -> list[str]:
 def unknown_kind(path: Path | str) -> DposeError:
     """Return the error for a file that is neither."""
     return DposeError(
-        "file-kind-unknown",
-        "is neither picture nor video",
-        str(path),
-        f"pictures: {KINDS}; videos: {CONTAINERS}",
+        "file-kind-unknown", "is neither picture nor video", str(path), f"pictures: {KINDS}; videos: {CONTAINERS}"
     )
 
 

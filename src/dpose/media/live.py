@@ -76,9 +76,7 @@ def check_live(source: str) -> None:
         raise DposeError("file-unreadable", "may not be read", place, "ask for the right to read it")
 
 
-def live_frames(
-    source: str, stopped: Callable[[], bool], now: Callable[[], Fraction]
-) -> Iterator[TimedFrame]:
+def live_frames(source: str, stopped: Callable[[], bool], now: Callable[[], Fraction]) -> Iterator[TimedFrame]:
     """Times and frames of a live source, uint8 (H, W, 3) RGB; None where nothing came.
 
     Args:

@@ -29,9 +29,7 @@ PEAK = 1_000.0
 """Brightness that the brightest value shown stands for: a constant, whatever a file declares."""
 KNEE = 0.75
 """Values up to here are kept as they are; brighter ones are compressed into what is left."""
-_TO_709 = np.array(
-    [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], np.float32
-)
+_TO_709 = np.array([[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], np.float32)
 
 
 @dataclass(frozen=True)
@@ -126,9 +124,7 @@ def tone_mapped(pixels: NDArray[np.uint16], transfer: int) -> NDArray[np.uint8]:
         transfer: `PQ` or `HLG`.
     """
     light: NDArray[np.floating[Any]] = _light(transfer)[pixels]
-    if (
-        transfer == HLG
-    ):  # its system gamma brightens by the pixel's own luminance (ITU-R BT.2100, 1,000 cd/m2)
+    if transfer == HLG:  # its system gamma brightens by the pixel's own luminance (ITU-R BT.2100, 1,000 cd/m2)
         luminance = light @ np.array([0.2627, 0.678, 0.0593], np.float32)
         light = light * (np.maximum(luminance, 1e-6) ** 0.2)[:, :, None] * np.float32(PEAK / WHITE)
     light = np.maximum(light @ _TO_709.T, 0)

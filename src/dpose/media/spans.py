@@ -59,9 +59,7 @@ def spans_of(pairs: Iterable[tuple[Time, Time | None]]) -> tuple[Span, ...]:
     for first, last in pairs:
         span = Span(_seconds(first), None if last is None or last == END else _seconds(last))
         if span.end is not None and span.end <= span.start:
-            raise DposeError(
-                "span-reversed", "the end of a span must be later than its beginning", span.words()
-            )
+            raise DposeError("span-reversed", "the end of a span must be later than its beginning", span.words())
         found.append(span)
     merged: list[Span] = []
     for span in sorted(found, key=lambda one: one.start):
@@ -123,9 +121,7 @@ def cut(info: VideoInfo, spans: Sequence[Span]) -> VideoInfo:
         at, kept = at + stop - start, kept + last - first
     note = f"{kept:,} of {info.frames:,} frames, from {and_words(spans)}; the rest is left out"
     late = (f"the film ends at {_words(end * base)}, before the last span does",) if beyond else ()
-    return replace(
-        info, frames=kept, parts=tuple(parts), film=info, length=at * base, notes=(*info.notes, note, *late)
-    )
+    return replace(info, frames=kept, parts=tuple(parts), film=info, length=at * base, notes=(*info.notes, note, *late))
 
 
 def and_words(spans: Sequence[Span]) -> str:
@@ -137,15 +133,9 @@ def _seconds(time: Time) -> Fraction:
     if isinstance(time, Fraction) and time >= 0:
         return time
     match = _TIME.fullmatch(str(time).strip())
-    if (
-        match is None
-        or (match[2] and float(match[3].replace(",", ".")) >= 60)
-        or (match[1] and int(match[2]) >= 60)
-    ):
+    if match is None or (match[2] and float(match[3].replace(",", ".")) >= 60) or (match[1] and int(match[2]) >= 60):
         raise DposeError(
-            "span-malformed",
-            f"a time must be seconds, M:SS or H:MM:SS, not {str(time)!r}",
-            fix="such as 1:02.5",
+            "span-malformed", f"a time must be seconds, M:SS or H:MM:SS, not {str(time)!r}", fix="such as 1:02.5"
         )
     hours, minutes, seconds = match.groups()
     return 3600 * int(hours or 0) + 60 * int(minutes or 0) + Fraction(seconds.replace(",", "."))

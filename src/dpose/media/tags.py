@@ -43,15 +43,9 @@ def extract_text(data: bytes, name: str) -> tuple[str | None, bytes]:
     """
     mark = name.encode("latin-1") + b"\0"
     if data.startswith(_PNG):
-        found = [
-            (start, end, body[len(mark) + 4 :])
-            for start, end, body in _png_texts(data)
-            if body.startswith(mark)
-        ]
+        found = [(start, end, body[len(mark) + 4 :]) for start, end, body in _png_texts(data) if body.startswith(mark)]
     else:
-        found = [
-            (start, end, body[len(mark) :]) for start, end, body in _comments(data) if body.startswith(mark)
-        ]
+        found = [(start, end, body[len(mark) :]) for start, end, body in _comments(data) if body.startswith(mark)]
     if not found:
         return None, data
     if len(found) > 1:

@@ -96,9 +96,7 @@ class VideoInfo:
         """When what the film shows at a tick is shown, in ticks; None if that is left out."""
         if not self.parts:
             return tick
-        return next(
-            (tick - part.start + part.at for part in self.parts if part.start <= tick < part.stop), None
-        )
+        return next((tick - part.start + part.at for part in self.parts if part.start <= tick < part.stop), None)
 
     @property
     def first_tick(self) -> int:
@@ -143,17 +141,10 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         size = stream.codec_context
         if size.width * size.height > MAX_FRAME_PIXELS:
             raise DposeError(
-                "frame-too-large",
-                f"frames of {size.width} x {size.height} are larger than allowed",
-                str(path),
+                "frame-too-large", f"frames of {size.width} x {size.height} are larger than allowed", str(path)
             )
         first = next(
-            (
-                frame
-                for packet in _packets_of(container, [stream], damage)
-                for frame in _decoded(packet, damage)
-            ),
-            None,
+            (frame for packet in _packets_of(container, [stream], damage) for frame in _decoded(packet, damage)), None
         )
         if first is None:
             raise DposeError("video-without-frames", "has no frame that can be decoded", str(path))
@@ -260,9 +251,7 @@ class SoundWriter(Protocol):
         """Copy a packet of sound."""
 
 
-def read_frames(
-    info: VideoInfo, writer: SoundWriter | None = None, damage: Damage | None = None
-) -> Iterator[Frame]:
+def read_frames(info: VideoInfo, writer: SoundWriter | None = None, damage: Damage | None = None) -> Iterator[Frame]:
     """All frames in order; a `writer` that keeps sound receives the sound's packets on the way.
 
     Args:
@@ -387,10 +376,7 @@ def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
     if stream.codec_context.name == "gif":
         return  # each pixel shows or not, and `shown_array` lays them on white
     # some containers keep alpha in a track of its own, which the decoder does not look at
-    if (
-        any(part.is_alpha for part in picture.format.components)
-        or stream.metadata.get("alpha_mode", "0") != "0"
-    ):
+    if any(part.is_alpha for part in picture.format.components) or stream.metadata.get("alpha_mode", "0") != "0":
         raise DposeError(
             "video-transparent",
             "has transparency, and what that hides would be shown",

@@ -50,9 +50,7 @@ def video_hashes(info: VideoInfo, damage: Damage | None = None) -> tuple[str, ..
     shape = (info.frames, info.height, info.width)
     hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info, damage=damage)), shape))
     if checked_digest(info.path) != digest:
-        raise DposeError(
-            "file-changed", "was changed while it was read", str(info.path), "run the command again"
-        )
+        raise DposeError("file-changed", "was changed while it was read", str(info.path), "run the command again")
     # a cache that cannot be written only costs the next run its time
     with contextlib.suppress(DposeError):
         if ours:

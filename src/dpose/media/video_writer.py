@@ -46,12 +46,7 @@ class VideoWriter:
         stream.pix_fmt = "yuv420p"
         # or players guess, and take BT.601's red for BT.709's
         coded = stream.codec_context
-        coded.colorspace, coded.color_primaries, coded.color_trc, coded.color_range = (
-            BT709,
-            BT709,
-            BT709,
-            LIMITED,
-        )
+        coded.colorspace, coded.color_primaries, coded.color_trc, coded.color_range = (BT709, BT709, BT709, LIMITED)
         stream.codec_context.time_base = info.time_base
         stream.time_base = info.time_base
         # no reordering: time stamps leave as they came
@@ -202,9 +197,7 @@ def open_writer(
                     writer = VideoWriter(path, container, info, quality, sound)
                 except (av.error.FFmpegError, ValueError) as error:
                     raise DposeError(
-                        "video-format-unwritable",
-                        "this format cannot be written: " + ffmpeg_words(error),
-                        str(path),
+                        "video-format-unwritable", "this format cannot be written: " + ffmpeg_words(error), str(path)
                     ) from error
                 yield writer, temporary
                 writer.finish()
@@ -213,9 +206,7 @@ def open_writer(
             raise
         except av.error.FFmpegError as error:
             _remove(temporary)
-            raise DposeError(
-                "video-write-failed", "cannot be written: " + ffmpeg_words(error), str(path)
-            ) from error
+            raise DposeError("video-write-failed", "cannot be written: " + ffmpeg_words(error), str(path)) from error
         except OSError as error:
             _remove(temporary)
             raise explain_os_error(error, path) from error

@@ -161,10 +161,7 @@ class KeypointAP:
         scores, evaluation = _evaluate(truth, self.results, images, self.skeleton)
         groups = {}
         for group, ids in self.groups.items():
-            groups[group] = (
-                _evaluate(truth, self.results, list(ids), self.skeleton)[0],
-                _count(truth, set(ids)),
-            )
+            groups[group] = (_evaluate(truth, self.results, list(ids), self.skeleton)[0], _count(truth, set(ids)))
         return APResult(
             scores,
             _by_joint(truth, evaluation, self.skeleton),
@@ -191,17 +188,11 @@ class KeypointAP:
         return truth, names
 
 
-def coco_results(
-    image: int, keypoints: ArrayLike, joint_scores: ArrayLike, scores: ArrayLike
-) -> list[dict[str, Any]]:
+def coco_results(image: int, keypoints: ArrayLike, joint_scores: ArrayLike, scores: ArrayLike) -> list[dict[str, Any]]:
     """Convert N people to entries of a COCO results file; joints that are not finite become 0, 0 with score 0."""
     points, sure = np.asarray(keypoints, np.float64), np.asarray(joint_scores, np.float64)
     there: NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=-1))
-    rows = (
-        np.dstack([np.where(there[..., None], points, 0), np.where(there, sure, 0)])
-        if len(points)
-        else points
-    )
+    rows = np.dstack([np.where(there[..., None], points, 0), np.where(there, sure, 0)]) if len(points) else points
     return [
         {"image_id": int(image), "category_id": 1, "keypoints": row.ravel().tolist(), "score": float(score)}
         for row, score in zip(rows, np.asarray(scores, np.float64), strict=True)
@@ -262,9 +253,7 @@ def _by_joint(truth: Mapping[str, Any], evaluation: Any, skeleton: Skeleton) -> 
                 continue
             for person, match in zip(entry["gtIds"], entry["gtMatches"][0], strict=True):
                 if match:
-                    matched[person] = np.asarray(predictions[int(match)]["keypoints"], np.float64).reshape(
-                        -1, 3
-                    )
+                    matched[person] = np.asarray(predictions[int(match)]["keypoints"], np.float64).reshape(-1, 3)
     total, count = np.zeros(len(skeleton)), np.zeros(len(skeleton))
     for key, person in people.items():
         rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)

@@ -143,12 +143,7 @@ def _build_blazepose(kind: str, size: tuple[int, int], norm: str, pretrained: bo
 
 
 VITPOSE = "vitpose:"
-VITPOSE_SIZES = {
-    "small": (384, 12, 12),
-    "base": (768, 12, 12),
-    "large": (1024, 24, 16),
-    "huge": (1280, 32, 16),
-}
+VITPOSE_SIZES = {"small": (384, 12, 12), "base": (768, 12, 12), "large": (1024, 24, 16), "huge": (1280, 32, 16)}
 """Channels, blocks and heads of ViTPose's four networks."""
 
 
@@ -185,13 +180,7 @@ def _build_vitpose(*how: Any) -> Built:
     return build_vitpose(*how)
 
 
-RTMPOSE_SIZES = {
-    "t": (0.167, 0.375),
-    "s": (0.33, 0.5),
-    "m": (0.67, 0.75),
-    "l": (1.0, 1.0),
-    "x": (1.33, 1.25),
-}
+RTMPOSE_SIZES = {"t": (0.167, 0.375), "s": (0.33, 0.5), "m": (0.67, 0.75), "l": (1.0, 1.0), "x": (1.33, 1.25)}
 """Depth and width of RTMPose's networks, relative to the one called "l"."""
 
 
@@ -258,9 +247,7 @@ def check_strategy(strategy: str, temperature: float | None, *, started: bool, m
         )
     if started and strategy == "scratch":
         raise DposeError(
-            "init-with-scratch",
-            "strategy scratch takes no --init",
-            fix="use finetune or full, or leave --init out",
+            "init-with-scratch", "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
         )
     if not started and strategy != "scratch":
         raise DposeError(
@@ -278,10 +265,7 @@ def register_backbone(backbone: Backbone) -> None:
     """
     if backbone.name in (*BACKBONES, *ALIASES) or backbone.name.startswith(tuple(FAMILIES)):
         raise DposeError(
-            "backbone-exists",
-            "there is a backbone of this name already",
-            backbone.name,
-            "choose another name",
+            "backbone-exists", "there is a backbone of this name already", backbone.name, "choose another name"
         )
     BACKBONES[backbone.name] = backbone
 
@@ -295,10 +279,7 @@ def backbone_named(name: str, stride: int = 0) -> Backbone:
     if known not in BACKBONES:
         names = ", ".join([*BACKBONES, "lite0", *(VITPOSE + size for size in VITPOSE_SIZES)])
         raise DposeError(
-            "preset-unknown",
-            "there is no such preset",
-            f"preset {name}",
-            f"choose from {names}, or timm:NAME",
+            "preset-unknown", "there is no such preset", f"preset {name}", f"choose from {names}, or timm:NAME"
         )
     return BACKBONES[known].at(stride)
 
@@ -344,9 +325,5 @@ def _of_hrnet(rest: str) -> Backbone:
     )
 
 
-FAMILIES: dict[str, Callable[[str], Backbone]] = {
-    "timm:hrnet_": _of_hrnet,
-    TIMM: _of_timm,
-    VITPOSE: _vitpose,
-}
+FAMILIES: dict[str, Callable[[str], Backbone]] = {"timm:hrnet_": _of_hrnet, TIMM: _of_timm, VITPOSE: _vitpose}
 """Backbones that are made from the rest of their names, by prefix; the first match counts."""

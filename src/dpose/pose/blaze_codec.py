@@ -84,16 +84,12 @@ class BlazePoseCodec:
         """See `Codec`."""
         coordinates, heat, _ = outputs
         seen = visible > 0
-        wanted = torch.where(
-            seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2])
-        )
+        wanted = torch.where(seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2]))
         apart = (self._matrix(coordinates) @ coordinates[..., :2] - wanted) / SIDE
         far = F.huber_loss(apart, torch.zeros_like(apart), reduction="none", delta=BEND).sum(-1) / BEND
         sources, targets = (list(side) for side in zip(*self._map.shared, strict=True))
         surprise, inside = heat_loss(heat[..., sources, :, :], wanted[..., targets, :])
-        maps = torch.zeros_like(far).index_copy(
-            -1, torch.tensor(targets, device=far.device), surprise * inside
-        )
+        maps = torch.zeros_like(far).index_copy(-1, torch.tensor(targets, device=far.device), surprise * inside)
         return ((far + HEAT_SHARE * maps) * seen).sum(-1) / seen.shape[-1]
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
@@ -144,9 +140,7 @@ def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     inside = ((cell > -1) & (cell < torch.tensor([columns, rows], device=cell.device))).all(-1)
     x, y = (torch.arange(n, dtype=heat.dtype, device=heat.device) for n in (columns, rows))
     near = cell.clamp(-2.0, float(max(rows, columns)) + 1)
-    distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[
-        ..., None, :
-    ]
+    distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[..., None, :]
     wanted = torch.exp(-distance / (2 * HEAT_SIGMA**2))
     surprise = F.binary_cross_entropy_with_logits(heat, wanted, reduction="none")
     least = torch.special.entr(wanted) + torch.special.entr(1 - wanted)

@@ -79,12 +79,8 @@ class PersonRegions:
         if not regions or regions[0].score < UNSURE:
             # the detector rarely recognises people who stand on their heads
             turned = self.detect(image, [around.corners] * len(TURNS), TURNS)
-            regions = sorted(
-                [*regions, *(r for r in turned if _within(r, low, high))], key=lambda r: -r.score
-            )
-        return (
-            replace(regions[0], score=box.score) if regions else square_about(box.corners, box.score, padding)
-        )
+            regions = sorted([*regions, *(r for r in turned if _within(r, low, high))], key=lambda r: -r.score)
+        return replace(regions[0], score=box.score) if regions else square_about(box.corners, box.score, padding)
 
     @torch.inference_mode()
     def detect(
@@ -221,9 +217,7 @@ class BlazePeople:
         base = base_of(codec)
         if not isinstance(base, BlazePoseCodec):
             raise DposeError(
-                "codec-finds-no-people",
-                "does not say where in a picture people are",
-                f"codec {model.config.codec}",
+                "codec-finds-no-people", "does not say where in a picture people are", f"codec {model.config.codec}"
             )
         # a copy on the detector's device
         self._codec, self._base = codec, base
@@ -238,10 +232,7 @@ class BlazePeople:
         return cls(load_model(find_model(name)))
 
     def __call__(
-        self,
-        image: NDArray[np.uint8],
-        boxes: Sequence[Box] | None = None,
-        before: Sequence[FoundPerson] | None = None,
+        self, image: NDArray[np.uint8], boxes: Sequence[Box] | None = None, before: Sequence[FoundPerson] | None = None
     ) -> list[FoundPerson]:
         """See `PeopleFinder`.
 
@@ -298,9 +289,7 @@ class BlazePeople:
         people = known + [_agreed(reading, again) for reading, again in zip(first, second, strict=True)]
         chosen: list[_Reading] = []
         for person in sorted(people, key=lambda p: -p.score):
-            if person.score >= self.settings.present and not any(
-                _same_person(person, other) for other in chosen
-            ):
+            if person.score >= self.settings.present and not any(_same_person(person, other) for other in chosen):
                 chosen.append(person)
         return list(chosen)
 
@@ -316,9 +305,7 @@ class BlazePeople:
             points, (joints, scores) = self._base.points(outputs[:3]), self._codec.decode(outputs)
             seen, there = torch.sigmoid(outputs[0][..., 3]), torch.sigmoid(outputs[2]).tolist()
             arrays = (each.double().numpy() for each in (points, seen, joints, scores))
-            for region, matrix, sure, place, visible, joint, score in zip(
-                part, matrices, there, *arrays, strict=True
-            ):
+            for region, matrix, sure, place, visible, joint, score in zip(part, matrices, there, *arrays, strict=True):
                 back = invert(matrix)
                 places = transform_points(back, place)
                 following = region_of(places[CENTRE], places[TOP], sure)
@@ -343,10 +330,7 @@ def _tiles(size: tuple[int, ...], settings: SearchSettings) -> Iterator[NDArray[
         counts = [1 + math.ceil((extent - side) / (side * settings.step)) for extent in (width, height)]
         if counts == [1, 1] or side < SMALLEST:
             continue  # the whole picture, or too small to read
-        xs, ys = (
-            np.linspace(0, extent - side, count)
-            for extent, count in zip((width, height), counts, strict=True)
-        )
+        xs, ys = (np.linspace(0, extent - side, count) for extent, count in zip((width, height), counts, strict=True))
         for y in ys:
             for x in xs:
                 yield np.array([x, y, x + side, y + side]) - 0.5

@@ -45,13 +45,7 @@ class ScaledConv(nn.Module):
     scale: Tensor
 
     def __init__(
-        self,
-        into: int,
-        out: int,
-        kernel: int = 1,
-        stride: int = 1,
-        groups: int = 1,
-        padding: int | None = None,
+        self, into: int, out: int, kernel: int = 1, stride: int = 1, groups: int = 1, padding: int | None = None
     ) -> None:
         super().__init__()
         around = kernel // 2 if padding is None else padding
@@ -100,9 +94,7 @@ class SeparableConv(nn.Module):
         activations: Two flags: an activation between the convolutions, and one after them.
     """
 
-    def __init__(
-        self, into: int, out: int, stride: int = 1, activations: tuple[bool, bool] = (True, True)
-    ) -> None:
+    def __init__(self, into: int, out: int, stride: int = 1, activations: tuple[bool, bool] = (True, True)) -> None:
         super().__init__()
         self.depthwise = ScaledConv(into, into, 3, stride, groups=into)
         self.pointwise = ScaledConv(into, out)
@@ -282,9 +274,7 @@ class BlazePoseTrunk(nn.Module):
         taps.append(F.relu6(self.top_depthwise(F.relu6(self.top_expand(x)))))
         pyramid = self.lateral[3](taps[3])
         for level in (2, 1, 0):
-            pyramid = F.interpolate(pyramid, scale_factor=2.0, mode="bilinear") + self.lateral[level](
-                taps[level]
-            )
+            pyramid = F.interpolate(pyramid, scale_factor=2.0, mode="bilinear") + self.lateral[level](taps[level])
         if not self.from_pyramid:
             y = self.entries[0](taps[3])
             for step in self.tower:
@@ -363,9 +353,7 @@ class BlazePoseDetector(nn.Module):
         self.stem_depthwise = ScaledConv(24, 24, 3, groups=24)
         self.stem_project = ScaledConv(24, 16)
         widths = [stage.width for stage in self.STAGES]
-        self.stages = nn.ModuleList(
-            stage.build(into) for stage, into in zip(self.STAGES, (16, *widths), strict=False)
-        )
+        self.stages = nn.ModuleList(stage.build(into) for stage, into in zip(self.STAGES, (16, *widths), strict=False))
         self.top_expand = ScaledConv(192, 1152)
         self.top_depthwise = ScaledConv(1152, 1152, 3, groups=1152)
         self.lateral = nn.ModuleList(

@@ -135,10 +135,7 @@ def read_detections(
     content = read_json(path, problems)
     if not isinstance(content, list):
         raise DposeError(
-            "detections-malformed",
-            "should be a JSON list of boxes",
-            str(path),
-            "give a file of COCO's results format",
+            "detections-malformed", "should be a JSON list of boxes", str(path), "give a file of COCO's results format"
         )
     boxes: dict[int, list[Box]] = {}
     for where, entry in results_of(content, path, "box", problems):
@@ -148,9 +145,7 @@ def read_detections(
         elif not holds_something(np.concatenate([box[:2], box[:2] + box[2:]])):
             problems.add("an empty box", where)
         elif known is not None and entry["image_id"] not in known:
-            problems.add(
-                "a box of a picture that is not among the labels", where, detail=f"image {entry['image_id']}"
-            )
+            problems.add("a box of a picture that is not among the labels", where, detail=f"image {entry['image_id']}")
         elif score[0] >= least:
             corners = np.array([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             boxes.setdefault(entry["image_id"], []).append(Box(corners, float(score[0])))
@@ -180,9 +175,7 @@ class PersonDetector:
         weights = detection.FasterRCNN_MobileNet_V3_Large_320_FPN_Weights.COCO_V1
         try:
             # the backbone's own weights would be downloaded first, and then overwritten
-            self._model: Any = detection.fasterrcnn_mobilenet_v3_large_320_fpn(
-                weights=weights, weights_backbone=None
-            )
+            self._model: Any = detection.fasterrcnn_mobilenet_v3_large_320_fpn(weights=weights, weights_backbone=None)
         except (URLError, OSError, RuntimeError) as error:
             folder = Path(torch.hub.get_dir()) / "checkpoints"
             raise DposeError(
@@ -201,10 +194,7 @@ class PersonDetector:
         with torch.inference_mode():
             (output,) = self._model([picture])
         people = (output["labels"] == PERSON) & (output["scores"] >= self._least)
-        corners, scores = (
-            output["boxes"][people].double().cpu().numpy(),
-            output["scores"][people].cpu().numpy(),
-        )
+        corners, scores = (output["boxes"][people].double().cpu().numpy(), output["scores"][people].cpu().numpy())
         return [Box(c, float(s)) for c, s in zip(corners, scores, strict=True) if c[2] > c[0] and c[3] > c[1]]
 
 

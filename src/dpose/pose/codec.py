@@ -208,10 +208,7 @@ def codec_of(config: CodecSettings) -> Codec:
     """Return the codec of a configuration."""
     if config.codec not in CODECS:
         raise DposeError(
-            "codec-unknown",
-            "there is no such codec",
-            f"codec {config.codec}",
-            f"choose from {', '.join(CODECS)}",
+            "codec-unknown", "there is no such codec", f"codec {config.codec}", f"choose from {', '.join(CODECS)}"
         )
     codec = CODECS[config.codec].make(config)
     if not config.directions:

@@ -55,9 +55,7 @@ def crop_transform(
     """
     x0, y0, x1, y1 = (float(v) for v in np.asarray(box, np.float64))
     if not (math.isfinite(x0 + y0 + x1 + y1) and x1 > x0 and y1 > y0 and padding * scale > 0):
-        raise ValueError(
-            f"box ({x0}, {y0}, {x1}, {y1}) with padding {padding} and scale {scale} holds nothing"
-        )
+        raise ValueError(f"box ({x0}, {y0}, {x1}, {y1}) with padding {padding} and scale {scale} holds nothing")
     enlarged, turned, mirrored = (np.array([value]) for value in (padding * scale, rotation, flip))
     matrix: Matrix = crop_transforms(np.array([[x0, y0, x1, y1]]), size, enlarged, turned, mirrored)[0]
     return matrix

@@ -144,10 +144,7 @@ def _of_mmpose(file: Path) -> PoseModel:
     if "backbone.stem.2.conv.weight" in tensors and "head.gau.gamma" in tensors:
         return _rtmpose(tensors, file)
     raise DposeError(
-        "model-unknown",
-        "holds another pose model than ViTPose, HRNet and RTMPose",
-        str(file),
-        "choose one of these",
+        "model-unknown", "holds another pose model than ViTPose, HRNet and RTMPose", str(file), "choose one of these"
     )
 
 
@@ -158,10 +155,7 @@ def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
     known = {(int(64 * w), max(round(6 * d), 1)): name for name, (d, w) in RTMPOSE_SIZES.items()}
     if (width, depth) not in known:
         raise DposeError(
-            "rtmpose-size-unknown",
-            "is an RTMPose of another size",
-            str(file),
-            f"known: {', '.join(RTMPOSE_SIZES)}",
+            "rtmpose-size-unknown", "is an RTMPose of another size", str(file), f"known: {', '.join(RTMPOSE_SIZES)}"
         )
     from dpose.pose.rtmpose import BETA
 
@@ -174,17 +168,13 @@ def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
 def _vitpose(tensors: dict[str, Tensor], size: tuple[int, int], heads: int, where: str) -> PoseModel:
     """Build ViTPose from renamed tensors; 0 heads stands for the number in the published network of these sizes."""
     width = _needed(tensors, "backbone.patch_embed.weight", where).shape[0]
-    depth = 1 + max(
-        (int(m[1]) for name in tensors if (m := re.match(r"backbone\.blocks\.(\d+)\.", name))), default=-1
-    )
+    depth = 1 + max((int(m[1]) for name in tensors if (m := re.match(r"backbone\.blocks\.(\d+)\.", name))), default=-1)
     known = {sizes[:2]: (name, sizes[2]) for name, sizes in VITPOSE_SIZES.items()}
     name, own = known.get((width, depth), ("", 0))
     heads = heads or own
     if not (depth and heads):
         raise DposeError(
-            "vitpose-size-unknown",
-            f"is a ViTPose of {width} channels and {depth} blocks, which is none",
-            where,
+            "vitpose-size-unknown", f"is a ViTPose of {width} channels and {depth} blocks, which is none", where
         )
     preset = VITPOSE + (name if name and heads == own else f"{width}x{depth}x{heads}")
     _one_position_a_token(tensors, size)
@@ -208,18 +198,14 @@ def _hrnet(tensors: dict[str, Tensor], file: Path, settings: str) -> PoseModel:
     }
     name = name_of_trunk(trunk)
     if not name:
-        raise DposeError(
-            "hrnet-size-unknown", "is an HRNet that timm does not have", str(file), "choose another model"
-        )
+        raise DposeError("hrnet-size-unknown", "is an HRNet that timm does not have", str(file), "choose another model")
     # the positions of cells in pixels are settings, and not in the tensors
     unbiased = "udp" in re.split(r"[^a-z0-9]+", file.name.lower()) or "UDPHeatmap" in settings
     codec = "heatmap-udp" if unbiased or re.search(r"use_udp\s*=\s*True", settings) else "heatmap-msra"
     return _filled(TIMM + name, _size(file.name), codec, tensors, str(file))
 
 
-def _filled(
-    preset: str, size: tuple[int, int], codec: str, tensors: Mapping[str, Tensor], where: str
-) -> PoseModel:
+def _filled(preset: str, size: tuple[int, int], codec: str, tensors: Mapping[str, Tensor], where: str) -> PoseModel:
     """Build the model with exactly these tensors."""
     last = "head.final_layer.weight" if codec == "rtmpose" else "head.joints.weight"
     joints = _needed(tensors, last, where).shape[0]
@@ -249,9 +235,7 @@ def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _needed(tensors: Mapping[str, Tensor], name: str, where: str) -> Tensor:
     if name not in tensors:
-        raise DposeError(
-            "tensor-missing", f"has no tensor that stands for {name}", where, "choose another model"
-        )
+        raise DposeError("tensor-missing", f"has no tensor that stands for {name}", where, "choose another model")
     return tensors[name]
 
 

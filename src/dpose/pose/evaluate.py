@@ -74,9 +74,7 @@ def keypoint_ap(
     return metric.compute()
 
 
-def whole_picture_ap(
-    finder: PeopleFinder, labels: Labels, *, advance: Callable[[], None] = lambda: None
-) -> APResult:
+def whole_picture_ap(finder: PeopleFinder, labels: Labels, *, advance: Callable[[], None] = lambda: None) -> APResult:
     """Compute AP and AR of everybody who is found in whole pictures, on labels in COCO's format, without boxes.
 
     Each person found is a detection with the finder's score. False detections in pictures without labelled people
@@ -137,17 +135,10 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
         elif score is None:
             problems.add("no finite score", where)
         elif entry["image_id"] not in known:
-            problems.add(
-                "a person in a picture that is not among the labels", where, detail=f"{entry['image_id']}"
-            )
+            problems.add("a person in a picture that is not among the labels", where, detail=f"{entry['image_id']}")
         else:
             usable.append(
-                {
-                    "image_id": entry["image_id"],
-                    "category_id": 1,
-                    "keypoints": flat.tolist(),
-                    "score": float(score[0]),
-                }
+                {"image_id": entry["image_id"], "category_id": 1, "keypoints": flat.tolist(), "score": float(score[0])}
             )
     if content and not usable:
         why = "none is of category 1, a person"
@@ -165,9 +156,7 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
         entries = [dict(entry) for entry in content["annotations"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DposeError(
-            "predictions-malformed",
-            "should be a list of people, or what dpose predict --json writes",
-            str(path),
+            "predictions-malformed", "should be a list of people, or what dpose predict --json writes", str(path)
         ) from error
     if joints != labels.skeleton.joints:
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
@@ -218,9 +207,7 @@ def _json_points(path: Path) -> NDArray[np.float64]:
         rows = entry.get("joints", entry.get("keypoints")) if isinstance(entry, dict) else entry
         pairs = [numbers(row) for row in rows] if isinstance(rows, list) else []
         if len(pairs) != len(MPII) or any(p is None or len(p) not in (2, 3) for p in pairs):
-            raise DposeError(
-                "prediction-entry-invalid", f"entry {number} is not 16 pairs of finite numbers", str(path)
-            )
+            raise DposeError("prediction-entry-invalid", f"entry {number} is not 16 pairs of finite numbers", str(path))
         people.append([p[:2] for p in pairs if p is not None])
     return np.array(people).reshape(-1, len(MPII), 2)
 
@@ -244,11 +231,7 @@ def finder_of(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
 
 
 def whole_picture_pckh(
-    finder: WholePictures,
-    pictures: Sequence[Picture],
-    labels: Skeleton,
-    *,
-    advance: Callable[[], None] = lambda: None,
+    finder: WholePictures, pictures: Sequence[Picture], labels: Skeleton, *, advance: Callable[[], None] = lambda: None
 ) -> PCKhResult:
     """Compute PCKh of people who are found without boxes, on MPII's joints: every labelled person counts, found or not.
 
@@ -299,9 +282,7 @@ def whole_picture_pckh(
     return replace(metric.compute(), whole_pictures=True, not_found=not_found)
 
 
-def nearest(
-    detected: NDArray[np.float64], true: NDArray[np.float64], seen: NDArray[np.bool_]
-) -> list[int | None]:
+def nearest(detected: NDArray[np.float64], true: NDArray[np.float64], seen: NDArray[np.bool_]) -> list[int | None]:
     """Assign to each labelled person a found one, each for one person at most.
 
     The distance between a labelled and a found person is the mean distance, in pixels of the picture, of the joints

@@ -59,10 +59,7 @@ class Exported:
 
 
 def export_onnx(
-    model: PoseModel,
-    path: Path,
-    pictures: Sequence[NDArray[np.uint8]],
-    facts: Mapping[str, str] | None = None,
+    model: PoseModel, path: Path, pictures: Sequence[NDArray[np.uint8]], facts: Mapping[str, str] | None = None
 ) -> Exported:
     """Write a model as ONNX.
 
@@ -212,9 +209,7 @@ def _compare(data: bytes, model: PoseModel, crops: torch.Tensor, where: str) -> 
     (places, _), (others, _) = codec.decode(ours), codec.decode(theirs)
     # written so that a position that is nan differs, too
     if not bool(((places - others).abs() <= ELSEWHERE).all()):
-        raise DposeError(
-            "export-differs", "the exported model finds a joint elsewhere than the model does", where
-        )
+        raise DposeError("export-differs", "the exported model finds a joint elsewhere than the model does", where)
     return max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True))
 
 
@@ -263,7 +258,6 @@ def _windows(height: int, width: int) -> list[NDArray[np.uint8]]:
     side = min(photograph.shape[:2]) * 3 // 4
     high, wide = side * height // max(height, width), side * width // max(height, width)
     tops, lefts = (
-        np.linspace(0, n - k, WINDOWS).astype(int)
-        for n, k in zip(photograph.shape[:2], (high, wide), strict=True)
+        np.linspace(0, n - k, WINDOWS).astype(int) for n, k in zip(photograph.shape[:2], (high, wide), strict=True)
     )
     return [photograph[top : top + high, left : left + wide] for top in tops for left in lefts]

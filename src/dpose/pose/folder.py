@@ -72,10 +72,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
     if (folder / CONFIG).exists():
         if _read_config(folder / CONFIG) != model.config:
             raise DposeError(
-                "model-of-other-kind",
-                "describes another model",
-                str(folder / CONFIG),
-                "choose another folder",
+                "model-of-other-kind", "describes another model", str(folder / CONFIG), "choose another folder"
             )
     else:
         values = {"task": "pose", "model": model.config.to_dict()}
@@ -101,9 +98,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     try:
         model = PoseModel(config)
     except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
-        raise DposeError(
-            "config-invalid", "describes no model that can be made", str(folder / CONFIG)
-        ) from error
+        raise DposeError("config-invalid", "describes no model that can be made", str(folder / CONFIG)) from error
     path = folder / WEIGHTS
     tensors = read_tensors(path)
     fill(model, tensors, str(path), "its config.json is of another model")
@@ -121,13 +116,9 @@ def _read_config(path: Path) -> PoseConfig:
     except (ValueError, RecursionError) as error:
         raise DposeError("json-invalid", "is no JSON", str(path)) from error
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
-        raise DposeError(
-            "config-without-model", 'has no "model" section', str(path), "is this a model folder?"
-        )
+        raise DposeError("config-without-model", 'has no "model" section', str(path), "is this a model folder?")
     if values.get("task") != "pose":
-        raise DposeError(
-            "model-of-other-task", f"is of the task {values.get('task')!r}, not 'pose'", str(path)
-        )
+        raise DposeError("model-of-other-task", f"is of the task {values.get('task')!r}, not 'pose'", str(path))
     return PoseConfig.from_dict(values["model"], str(path))
 
 

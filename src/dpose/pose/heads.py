@@ -172,8 +172,7 @@ def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> T
     if values.ndim == 1:
         return F.interpolate(values[None, None], size=bins, mode="linear")[0, 0]
     (h, w), (rows, columns) = (
-        tuple(n * config.upsample for n in config.backbone.map_size(config.input_size))
-        for config in (old, new)
+        tuple(n * config.upsample for n in config.backbone.map_size(config.input_size)) for config in (old, new)
     )
     cube = values.view(1, 1, -1, h, w)
     cube = F.interpolate(cube, size=(bins, rows, columns), mode="trilinear")
@@ -221,9 +220,7 @@ def fit_directions(model: PoseModel, people: Iterable[tuple[Tensor, Tensor, Tens
         outputs = model(crops)
         residual = codec.residuals(outputs, keypoints, visible)
         length = residual.norm(dim=-1, keepdim=True)
-        found.append(
-            (codec.features(outputs[:-1]), residual * (FAR / length.clamp_min(FAR)), (visible > 0).double())
-        )
+        found.append((codec.features(outputs[:-1]), residual * (FAR / length.clamp_min(FAR)), (visible > 0).double()))
     x, r, seen = (torch.cat(part).double() for part in zip(*found, strict=True))
     mean = x.mean(0)
     variances, vectors = torch.linalg.eigh((x - mean).T @ (x - mean) / len(x))

@@ -187,9 +187,7 @@ class HeatmapCodec:
     """Initial maps are near 0, as labels are in most places: Xiao et al. 2018 start from 0.001."""
 
     @classmethod
-    def of(
-        cls, config: CodecSettings, *, growth: Growth = "shuffled", places: Places = "middle"
-    ) -> HeatmapCodec:
+    def of(cls, config: CodecSettings, *, growth: Growth = "shuffled", places: Places = "middle") -> HeatmapCodec:
         """Create the codec of a configuration; the default sigma is 1 / 32 of the rows (Xiao et al. 2018), or 1."""
         upsample = config.upsample
         if growth == "transposed" and upsample & (upsample - 1):

@@ -94,8 +94,7 @@ class PCKhResult:
             "unit": "%",
             "columns": {k: for_json(v) for k, v in self.columns().items()},
             "joints": {
-                f"{t:g}": dict(zip(MPII.joints, map(for_json, self.joint(t)), strict=True))
-                for t in self.thresholds
+                f"{t:g}": dict(zip(MPII.joints, map(for_json, self.joint(t)), strict=True)) for t in self.thresholds
             },
             "visible": dict(zip(MPII.joints, map(int, self.visible), strict=True)),
             "people": self.people,
@@ -106,9 +105,7 @@ class PCKhResult:
     def __str__(self) -> str:
         cells = {name: f"{value:.2f}" for name, value in self.columns().items()}
         widths = [max(len(name), len(cell)) for name, cell in cells.items()]
-        rows = (
-            " ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in (cells, cells.values())
-        )
+        rows = (" ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in (cells, cells.values()))
         return "\n".join([*rows, self._footnote()])
 
     def __rich__(self) -> Table:
@@ -125,10 +122,7 @@ class PCKhResult:
         first = self.thresholds[0]
         joints = self.joint(first)
         return bar_panels(
-            [
-                (f"PCKh@{first:g}", self.columns()),
-                ("by joint", {MPII.joints[j]: float(joints[j]) for j in SCORED}),
-            ],
+            [(f"PCKh@{first:g}", self.columns()), ("by joint", {MPII.joints[j]: float(joints[j]) for j in SCORED})],
             top=100.0,
             title=f"PCKh@{first:g} {self.mean(first):.1f}",
         )
@@ -179,9 +173,7 @@ class PCKh:
         self._people = 0
         self._left_out = 0
 
-    def update(
-        self, predicted: ArrayLike, true: ArrayLike, visible: ArrayLike, head_length: ArrayLike
-    ) -> None:
+    def update(self, predicted: ArrayLike, true: ArrayLike, visible: ArrayLike, head_length: ArrayLike) -> None:
         """Add N people.
 
         Args:
@@ -216,9 +208,7 @@ class PCKh:
 
     def compute(self) -> PCKhResult:
         """Return the result over all people so far; the metric may be updated further."""
-        return PCKhResult(
-            self.thresholds, self._correct.copy(), self._visible.copy(), self._people, self._left_out
-        )
+        return PCKhResult(self.thresholds, self._correct.copy(), self._visible.copy(), self._people, self._left_out)
 
 
 def _percent(part: ArrayLike, whole: ArrayLike) -> NDArray[np.float64]:
@@ -263,9 +253,7 @@ def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, ti
         axis.spines[["top", "right"]].set_visible(False)
         for place, value in enumerate(table.values()):
             text = "-" if not math.isfinite(value) else f"{value:.1f}" if top > 1 else f"{value:.2f}"
-            axis.annotate(
-                text, (known[place], place), xytext=(3, 0), textcoords="offset points", va="center", size=8
-            )
+            axis.annotate(text, (known[place], place), xytext=(3, 0), textcoords="offset points", va="center", size=8)
     figure.suptitle(title)
     return figure
 
@@ -295,9 +283,7 @@ def joint_similarity(
     squared = np.where(np.isfinite(squared), squared, np.inf)
     variance = np.square(2 * np.asarray(sigmas, np.float64))
     # pycocotools adds the smallest spacing of doubles, so that an area of 0 divides
-    return np.asarray(
-        np.exp(-squared / variance / (np.asarray(area, np.float64)[..., None] + np.spacing(1)) / 2)
-    )
+    return np.asarray(np.exp(-squared / variance / (np.asarray(area, np.float64)[..., None] + np.spacing(1)) / 2))
 
 
 def oks(
@@ -400,12 +386,7 @@ class OKSResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON: nan becomes None."""
         columns = {k: for_json(v) for k, v in self.columns().items()}
-        return {
-            "metric": "OKS",
-            "columns": columns,
-            "people": len(self.similarities),
-            "left_out": self.left_out,
-        }
+        return {"metric": "OKS", "columns": columns, "people": len(self.similarities), "left_out": self.left_out}
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{k} {v:.3f}" for k, v in self.columns().items())

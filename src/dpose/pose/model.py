@@ -98,9 +98,7 @@ class PoseConfig:
             )
         if not (self.split_ratio >= 1 and float(self.split_ratio).is_integer()):
             raise DposeError(
-                "split-ratio-out-of-range",
-                "must be a whole number, at least 1",
-                f"split_ratio {self.split_ratio}",
+                "split-ratio-out-of-range", "must be a whole number, at least 1", f"split_ratio {self.split_ratio}"
             )
         upsample = self.upsample
         if type(upsample) is not int or upsample < 0:
@@ -137,11 +135,7 @@ class PoseConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the configuration, ready for JSON. The codec SimCC is left out."""
-        values = {
-            **asdict(self),
-            "input_size": list(self.input_size),
-            "skeleton": skeleton_to_dict(self.skeleton),
-        }
+        values = {**asdict(self), "input_size": list(self.input_size), "skeleton": skeleton_to_dict(self.skeleton)}
         if self.codec == DEFAULT:
             del values["codec"]
         if not self.directions:
@@ -224,9 +218,7 @@ class PoseModel(nn.Module):
         if images.ndim != 4 or tuple(images.shape[1:]) != (3, *self.config.input_size):
             wanted = ", ".join(map(str, (3, *self.config.input_size)))
             raise DposeError(
-                "pictures-of-wrong-shape",
-                f"the model takes pictures of shape (N, {wanted})",
-                f"{tuple(images.shape)}",
+                "pictures-of-wrong-shape", f"the model takes pictures of shape (N, {wanted})", f"{tuple(images.shape)}"
             )
         dtype = next(self.head.parameters()).dtype
         pictures = (images.to(dtype) - self.mean.to(dtype)) / self.std.to(dtype)
@@ -304,10 +296,7 @@ def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise DposeError(
-            "choice-unknown",
-            "there is no such " + what,
-            f"{what} {value}",
-            f"choose from {', '.join(allowed)}",
+            "choice-unknown", "there is no such " + what, f"{what} {value}", f"choose from {', '.join(allowed)}"
         )
 
 

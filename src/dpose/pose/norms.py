@@ -57,9 +57,7 @@ def group_norm(bn: nn.Module) -> nn.GroupNorm:
     groups = next(n for n in range(max(1, channels // GROUP_CHANNELS), 0, -1) if channels % n == 0)
     norm = nn.GroupNorm(groups, channels)
     if bn.weight is not None:
-        norm.load_state_dict(
-            {"weight": cast(Tensor, bn.weight).detach(), "bias": cast(Tensor, bn.bias).detach()}
-        )
+        norm.load_state_dict({"weight": cast(Tensor, bn.weight).detach(), "bias": cast(Tensor, bn.bias).detach()})
     return norm
 
 

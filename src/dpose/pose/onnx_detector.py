@@ -297,10 +297,7 @@ class OnnxDetector:
     def __init__(self, path: Path, least: float = 0.5, kind: str | None = None) -> None:
         if kind is not None and kind not in KINDS:
             raise DposeError(
-                "detector-kind-unknown",
-                f"no kind of detector is called {kind!r}",
-                "--detector-kind",
-                _known(),
+                "detector-kind-unknown", f"no kind of detector is called {kind!r}", "--detector-kind", _known()
             )
         self._path, self._least = path, least
         self._session, self._input = _opened(path)
@@ -340,9 +337,7 @@ class OnnxDetector:
         try:
             return dict(zip(self._names, self._session.run(None, given), strict=True))
         except Exception as error:  # onnxruntime's own classes share no base but this
-            raise DposeError(
-                "onnx-run-failed", "the detector cannot be run on one picture", str(self._path)
-            ) from error
+            raise DposeError("onnx-run-failed", "the detector cannot be run on one picture", str(self._path)) from error
 
     def _boxes(
         self, candidates: Candidates, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
@@ -385,9 +380,7 @@ def fit(
         # half a pixel goes to the right and below, as the exporters of these detectors have it
         left, top = ((size[1] - inner[1]) // 2, (size[0] - inner[0]) // 2) if how == "middle" else (0, 0)
     out = np.full((*size, 3), FILL, np.uint8)
-    out[top : top + inner[0], left : left + inner[1]] = cv2.resize(
-        image, inner[::-1], interpolation=cv2.INTER_LINEAR
-    )
+    out[top : top + inner[0], left : left + inner[1]] = cv2.resize(image, inner[::-1], interpolation=cv2.INTER_LINEAR)
     return out, (inner[1] / width, inner[0] / height), (float(left), float(top))
 
 
@@ -397,15 +390,10 @@ def _opened(path: Path) -> tuple[Any, _Input]:
         import onnxruntime
     except ImportError:
         raise DposeError(
-            "package-missing",
-            "a detector in an ONNX file needs onnxruntime",
-            str(path),
-            "pip install onnxruntime",
+            "package-missing", "a detector in an ONNX file needs onnxruntime", str(path), "pip install onnxruntime"
         ) from None
     if not path.is_file():
-        raise DposeError(
-            "file-missing", "there is no such file", str(path), "give torchvision, or an ONNX file"
-        )
+        raise DposeError("file-missing", "there is no such file", str(path), "give torchvision, or an ONNX file")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
@@ -418,10 +406,7 @@ def _opened(path: Path) -> tuple[Any, _Input]:
     shape, kind = list(entries[0].shape), types.get(entries[0].type)
     if len(entries) != 1 or len(shape) != 4 or kind is None or 3 not in (shape[1], shape[3]):
         raise DposeError(
-            "onnx-input-wrong",
-            f"takes {taken}, and not one picture",
-            str(path),
-            "export the detector for one picture",
+            "onnx-input-wrong", f"takes {taken}, and not one picture", str(path), "export the detector for one picture"
         )
     last = shape[1] != 3
     sides = [side if isinstance(side, int) else None for side in (shape[1:3] if last else shape[2:])]
@@ -441,9 +426,7 @@ def _classes(session: Any, path: Path) -> Mapping[int, str]:
     if len(names) > 1 and "person" not in names.values():
         some = ", ".join(list(names.values())[:5])
         raise DposeError(
-            "detector-without-person",
-            f"knows no person among its {len(names)} classes ({some}, ...)",
-            str(path),
+            "detector-without-person", f"knows no person among its {len(names)} classes ({some}, ...)", str(path)
         )
     return names
 

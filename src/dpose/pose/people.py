@@ -45,10 +45,7 @@ class PeopleFinder(Protocol):
     skeleton: Skeleton
 
     def __call__(
-        self,
-        image: NDArray[np.uint8],
-        boxes: Sequence[Box] | None = None,
-        before: Sequence[FoundPerson] | None = None,
+        self, image: NDArray[np.uint8], boxes: Sequence[Box] | None = None, before: Sequence[FoundPerson] | None = None
     ) -> list[FoundPerson]:
         """Return the people of a picture, best score first.
 
@@ -72,10 +69,7 @@ class FramesFinder(Protocol):
     skeleton: Skeleton
 
     def frames(
-        self,
-        images: Sequence[NDArray[np.uint8]],
-        boxes: Sequence[Sequence[Box] | None],
-        of: int = 0,
+        self, images: Sequence[NDArray[np.uint8]], boxes: Sequence[Sequence[Box] | None], of: int = 0
     ) -> list[list[FoundPerson]]:
         """Return the people of each picture, as `PeopleFinder` does.
 
@@ -99,10 +93,7 @@ class ModelPeople:
         self._runs, self._flip_test, self._prepared = model, flip_test, False
 
     def __call__(
-        self,
-        image: NDArray[np.uint8],
-        boxes: Sequence[Box] | None = None,
-        before: Sequence[FoundPerson] | None = None,
+        self, image: NDArray[np.uint8], boxes: Sequence[Box] | None = None, before: Sequence[FoundPerson] | None = None
     ) -> list[FoundPerson]:
         """Return the people of a picture (`PeopleFinder`); the frame before makes no difference."""
         return self.frames([image], [boxes])[0]
@@ -112,10 +103,7 @@ class ModelPeople:
         return self(image)[0]
 
     def frames(
-        self,
-        images: Sequence[NDArray[np.uint8]],
-        boxes: Sequence[Sequence[Box] | None],
-        of: int = 0,
+        self, images: Sequence[NDArray[np.uint8]], boxes: Sequence[Sequence[Box] | None], of: int = 0
     ) -> list[list[FoundPerson]]:
         """Return the people of several pictures (`FramesFinder`). ONNX Runtime, if installed, predicts long videos."""
         if of >= MANY_FRAMES and not self._prepared and self.model.mean.device.type == "cpu":
@@ -184,9 +172,7 @@ def head_circle(pose: Pose, skeleton: Skeleton) -> tuple[float, float, float] | 
     return None
 
 
-def hide_faces(
-    image: NDArray[np.uint8], poses: Sequence[Pose], skeleton: Skeleton
-) -> tuple[NDArray[np.uint8], int]:
+def hide_faces(image: NDArray[np.uint8], poses: Sequence[Pose], skeleton: Skeleton) -> tuple[NDArray[np.uint8], int]:
     """Return a copy of a picture with the face of every pose filled with grey, and how many faces were in the picture.
 
     Faces of people who were not found stay as they were, and bodies, clothes and places are always shown.

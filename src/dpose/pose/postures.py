@@ -103,9 +103,7 @@ def posture_of(pose: Pose, skeleton: Skeleton) -> str:
 def body_height(pose: Pose, skeleton: Skeleton) -> float:
     """A person's height in pixels, about, from the lengths of trunk, thighs and shanks."""
     places = [joint_middle(pose, skeleton, name) for name in ("shoulder", "hip", "knee", "ankle")]
-    lengths = [
-        float(np.hypot(*(one - two))) for one, two in pairwise(places) if one is not None and two is not None
-    ]
+    lengths = [float(np.hypot(*(one - two))) for one, two in pairwise(places) if one is not None and two is not None]
     if len(lengths) == 3:
         return TALL * sum(lengths)
     return TRUNKS * lengths[0] if lengths else 0.0

@@ -148,17 +148,13 @@ def to_supervision(people: Sequence[Pose]) -> KeyPoints:
     )
 
 
-def _predict(
-    model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
-) -> list[Pose]:
+def _predict(model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool) -> list[Pose]:
     inputs = torch.from_numpy(crops).permute(0, 3, 1, 2)  # channels last in memory, without a copy
     outputs = predict_outputs(model, inputs.to(model.mean.device), flip_test=flip_test)
     keypoints, scores = codec_of(model.config).decode(outputs)
     return [
         Pose(transform_points(invert(m), k), s)
-        for m, k, s in zip(
-            matrices, keypoints.double().cpu().numpy(), scores.double().cpu().numpy(), strict=True
-        )
+        for m, k, s in zip(matrices, keypoints.double().cpu().numpy(), scores.double().cpu().numpy(), strict=True)
     ]
 
 

@@ -132,9 +132,7 @@ class CspNext(nn.Module):
     def __init__(self, depth: float, width: float) -> None:
         super().__init__()
         into, half = int(64 * width), int(64 * width // 2)
-        self.stem = nn.Sequential(
-            ConvModule(3, half, 3, 2), ConvModule(half, half, 3), ConvModule(half, into, 3)
-        )
+        self.stem = nn.Sequential(ConvModule(3, half, 3, 2), ConvModule(half, half, 3), ConvModule(half, into, 3))
         for number, (channels, blocks) in enumerate(STAGES, 1):
             out, last = int(channels * width), number == len(STAGES)
             layers: list[nn.Module] = [ConvModule(into, out, 3, 2)]

@@ -52,9 +52,7 @@ def bins(extent: int, split_ratio: float) -> int:
 class SimccHead(nn.Module):
     """Maps features to the logits of every joint's bins, on two axes."""
 
-    def __init__(
-        self, channels: int, joints: int, map_size: tuple[int, int], upsample: int, counts: tuple[int, int]
-    ):
+    def __init__(self, channels: int, joints: int, map_size: tuple[int, int], upsample: int, counts: tuple[int, int]):
         super().__init__()
         cells = map_size[0] * map_size[1] * upsample**2
         self.upsample = upsample
@@ -66,9 +64,7 @@ class SimccHead(nn.Module):
         """(N, C, h, w) to x logits (N, J, counts[0]) and y logits (N, J, counts[1])."""
         maps = self.joints(features)
         if self.upsample > 1:
-            maps = F.interpolate(
-                maps, scale_factor=float(self.upsample), mode="bilinear", align_corners=False
-            )
+            maps = F.interpolate(maps, scale_factor=float(self.upsample), mode="bilinear", align_corners=False)
         flat = maps.flatten(2)
         return self.x(flat), self.y(flat)
 

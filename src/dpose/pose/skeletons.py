@@ -105,10 +105,7 @@ LSP = Skeleton(
     flip_pairs=((0, 5), (1, 4), (2, 3), (6, 11), (7, 10), (8, 9)),
 )  # fmt: skip
 
-_BLAZEPOSE_PAIRS = (
-    *((1, 4), (2, 5), (3, 6), (7, 8), (9, 10)),
-    *((left, left + 1) for left in range(11, 33, 2)),
-)
+_BLAZEPOSE_PAIRS = (*((1, 4), (2, 5), (3, 6), (7, 8), (9, 10)), *((left, left + 1) for left in range(11, 33, 2)))
 BLAZEPOSE = Skeleton(
     name="blazepose",
     joints=(
@@ -179,10 +176,7 @@ def skeleton_of(
     names = tuple(map(plain_joint, joints))
     if not names or len(set(names)) != len(names) or not all(names):
         raise DposeError(
-            "joints-invalid",
-            "names no joints, or one twice",
-            where or "skeleton",
-            "give each joint its own name",
+            "joints-invalid", "names no joints, or one twice", where or "skeleton", "give each joint its own name"
         )
     for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
         if names == known.joints and (flip_order is None or tuple(flip_order) == known.flip_order):
@@ -219,9 +213,7 @@ def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
     try:
         return skeleton_of(values["joints"], values["edges"], values["flip_order"], where=where).name
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(
-            "skeleton-malformed", "a skeleton has joints, edges and flip_order", where
-        ) from error
+        raise DposeError("skeleton-malformed", "a skeleton has joints, edges and flip_order", where) from error
 
 
 def plain_joint(name: str) -> str:
@@ -366,9 +358,7 @@ def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float
     source = np.asarray(joints, np.float32)
     seen = np.asarray(visible, bool)
     if source.shape != (*seen.shape, 2) or seen.shape[-1] != len(LSP):
-        raise ValueError(
-            f"expected joints (..., 14, 2) and visible (..., 14), got {source.shape}, {seen.shape}"
-        )
+        raise ValueError(f"expected joints (..., 14, 2) and visible (..., 14), got {source.shape}, {seen.shape}")
     way = joint_map(LSP, MPII)
     out = way.values(seen) > 0
     return np.where(out[..., None], way.points(source), 0).astype(np.float32), out

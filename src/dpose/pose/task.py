@@ -66,11 +66,7 @@ class PoseTask:
         return PoseModel(built)
 
     def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, Tensor],
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
+        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
     ) -> Tensor:
         """Return the codec's loss of each of V views, (V,), at `params`.
 
@@ -84,9 +80,7 @@ class PoseTask:
         `vmap(grad(...))`.
         """
         if not isinstance(model, PoseModel):
-            raise DposeError(
-                "model-of-other-task", f"the pose task trains a PoseModel, not a {type(model).__name__}"
-            )
+            raise DposeError("model-of-other-task", f"the pose task trains a PoseModel, not a {type(model).__name__}")
         self._check(model.config)
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, torch.bfloat16):
@@ -106,14 +100,10 @@ class PoseTask:
 
     def _check(self, config: PoseConfig) -> None:
         if config.skeleton != self.skeleton:
-            raise DposeError(
-                "skeleton-differs", f"the model is for {config.skeleton}", f"skeleton {self.skeleton}"
-            )
+            raise DposeError("skeleton-differs", f"the model is for {config.skeleton}", f"skeleton {self.skeleton}")
         actual, wanted = codec_of(config).explain(), self.codec.explain()
         if actual != wanted:
-            raise DposeError(
-                "codec-differs", f"the model's joints are found by {actual}", f"a task of {wanted}"
-            )
+            raise DposeError("codec-differs", f"the model's joints are found by {actual}", f"a task of {wanted}")
 
 
 class PoseMetric:

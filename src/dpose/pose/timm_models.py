@@ -229,9 +229,7 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
 
 
 def _no_map(name: str) -> DposeError:
-    return DposeError(
-        "feature-map-missing", "gives no map of features", f"timm:{name}", "choose a backbone that does"
-    )
+    return DposeError("feature-map-missing", "gives no map of features", f"timm:{name}", "choose a backbone that does")
 
 
 def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str, int, int]], Tensor]:
@@ -265,11 +263,7 @@ def _make_no_step(model: nn.Module, place: str) -> None:
     elif isinstance(layer, nn.Conv2d) and not isinstance(layer, Conv2dSame) and layer.kernel_size[0] % 2 == 0:
         # an even kernel has no middle: one row and column more, behind, keep the map's size
         same = Conv2dSame(
-            layer.in_channels,
-            layer.out_channels,
-            cast(Any, layer.kernel_size),
-            groups=layer.groups,
-            bias=False,
+            layer.in_channels, layer.out_channels, cast(Any, layer.kernel_size), groups=layer.groups, bias=False
         )
         same.weight, same.bias = layer.weight, layer.bias
         model.set_submodule(place, same)
@@ -332,9 +326,7 @@ def make_still(name: str, model: nn.Module) -> None:
         layer = cast(Any, module)
         if hasattr(layer, "attention_bias_cache"):
             raise DposeError(
-                "attention-cache-kept",
-                "keeps attention biases from one pass to the next",
-                f"timm:{name}, {place}",
+                "attention-cache-kept", "keeps attention biases from one pass to the next", f"timm:{name}, {place}"
             )
         if isinstance(getattr(layer, "inplace", None), bool):
             layer.inplace = False
@@ -357,17 +349,11 @@ def _refuse_mixing(name: str, model: Any, size: tuple[int, int]) -> None:
     for place, buffer in model.named_buffers():
         if buffers.get(place) != (buffer, buffer._version):
             raise DposeError(
-                "model-stores-state",
-                "stores what it sees",
-                f"timm:{name}, {place}",
-                "choose another backbone",
+                "model-stores-state", "stores what it sees", f"timm:{name}, {place}", "choose another backbone"
             )
     if not torch.allclose(first, second, rtol=1e-3, atol=1e-3 * float(first.abs().max())):
         raise DposeError(
-            "model-mixes-units",
-            "mixes pictures, or draws random numbers",
-            f"timm:{name}",
-            "choose another backbone",
+            "model-mixes-units", "mixes pictures, or draws random numbers", f"timm:{name}", "choose another backbone"
         )
 
 

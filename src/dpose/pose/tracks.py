@@ -86,11 +86,7 @@ class Tracker:
         chosen: dict[int, _Track] = {}
         if alike.size:
             rows, columns = linear_sum_assignment(np.where(alike < self._least, 0.0, alike), maximize=True)
-            chosen = {
-                int(c): self._tracks[r]
-                for r, c in zip(rows, columns, strict=True)
-                if alike[r, c] >= self._least
-            }
+            chosen = {int(c): self._tracks[r] for r, c in zip(rows, columns, strict=True) if alike[r, c] >= self._least}
         for track in self._tracks:
             track.missed += 1
         numbers = []

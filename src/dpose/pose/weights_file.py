@@ -68,9 +68,7 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         raise DposeError(
-            "weights-of-other-model",
-            f"holds weights of another model: {'; '.join(other[:3])}{more}",
-            str(file),
+            "weights-of-other-model", f"holds weights of another model: {'; '.join(other[:3])}{more}", str(file)
         )
     return tensors
 
@@ -105,11 +103,7 @@ _BESIDE: list[Any] = [
     (_Nothing, name)
     for name in (
         "mmengine.logging.history_buffer.HistoryBuffer",
-        *(
-            f"numpy.{core}multiarray.{made}"
-            for core in ("core.", "_core.")
-            for made in ("_reconstruct", "scalar")
-        ),
+        *(f"numpy.{core}multiarray.{made}" for core in ("core.", "_core.") for made in ("_reconstruct", "scalar")),
         "numpy.ndarray",
         "numpy.dtype",
     )
@@ -129,9 +123,7 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
         content = _unpickled(file)
     inner = content.get("state_dict", content) if isinstance(content, dict) else content
     if not _are_tensors(inner):
-        raise DposeError(
-            "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
-        )
+        raise DposeError("weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name")
     meta = content.get("meta") if isinstance(content, dict) else None
     texts = [meta.get(name) for name in ("cfg", "config")] if isinstance(meta, dict) else []
     return dict(inner), "\n".join(text for text in texts if isinstance(text, str))
@@ -144,9 +136,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
             return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))
     content = _unpickled(file)
     if not _are_tensors(content):
-        raise DposeError(
-            "weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name"
-        )
+        raise DposeError("weights-unsafe", "holds more than tensors", str(file), "save a dictionary of tensors by name")
     return dict(content)
 
 
@@ -156,9 +146,7 @@ def _unpickled(file: Path) -> Any:
 
 
 def _are_tensors(content: object) -> TypeGuard[dict[str, Tensor]]:
-    return isinstance(content, dict) and all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items()
-    )
+    return isinstance(content, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items())
 
 
 @contextmanager

@@ -126,10 +126,7 @@ def _epsilon(
 
 
 def cost(
-    events: Sequence[Event],
-    delta: float,
-    relation: Relation = Relation.ZERO_OUT,
-    accountant: Accountant | None = None,
+    events: Sequence[Event], delta: float, relation: Relation = Relation.ZERO_OUT, accountant: Accountant | None = None
 ) -> float | Fraction:
     """The total epsilon of events of any kind at `delta`: what a statement claims, or the account adds up.
 
@@ -152,9 +149,7 @@ def cost(
     if accountant in OF_RUNS:
         steps = [event for event in events if isinstance(event, SampledGaussian)]
         if len(steps) < len(events):
-            raise DposeError(
-                "accountant-unsuited", f'accountant "{accountant}" cannot count the events of a release'
-            )
+            raise DposeError("accountant-unsuited", f'accountant "{accountant}" cannot count the events of a release')
         return epsilon(steps, delta, relation, accountant)
     if accountant is Accountant.PURE:
         _check_counts(accountant, events, [event.pure() for event in events])
@@ -368,16 +363,11 @@ def epsilon_curve(
 
 
 @lru_cache(maxsize=256)
-def _curve(
-    q: float, sigma: float, delta: float, relation: Relation, points: tuple[int, ...]
-) -> tuple[float, ...]:
+def _curve(q: float, sigma: float, delta: float, relation: Relation, points: tuple[int, ...]) -> tuple[float, ...]:
     from dp_accounting.pld import privacy_loss_distribution
 
     single = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma,
-        value_discretization_interval=FINE,
-        sampling_prob=q,
-        neighboring_relation=library_relation(relation),
+        sigma, value_discretization_interval=FINE, sampling_prob=q, neighboring_relation=library_relation(relation)
     )
     return tuple(float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points)
 
@@ -421,9 +411,7 @@ def library_relation(relation: Relation) -> Any:
     }[relation]
 
 
-def _calibrate(
-    target: float, delta: float, q: float, steps: int, relation: Relation, accountant: Accountant
-) -> float:
+def _calibrate(target: float, delta: float, q: float, steps: int, relation: Relation, accountant: Accountant) -> float:
     def cost(sigma: float, grid: float = FINE) -> float:
         return _epsilon((SampledGaussian(q, sigma, steps, 1.0),), float(delta), relation, accountant, grid)
 

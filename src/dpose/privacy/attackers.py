@@ -125,9 +125,7 @@ class AttackerBound(StatementPart):
             )
 
 
-def bound_attackers(
-    events: Sequence[SampledGaussian], relation: Relation, delta: float
-) -> AttackerBound | None:
+def bound_attackers(events: Sequence[SampledGaussian], relation: Relation, delta: float) -> AttackerBound | None:
     """What no attacker can do, by the whole curve of `events`; None if it is not worth computing.
 
     One pair (epsilon, delta) overstates what an attacker can do nearly everywhere (Gomez et al. 2025, "(epsilon, delta)
@@ -146,9 +144,7 @@ def bound_attackers(
 
 
 @lru_cache(maxsize=256)
-def _bound(
-    events: tuple[SampledGaussian, ...], relation: Relation, delta: float, grid: float
-) -> AttackerBound:
+def _bound(events: tuple[SampledGaussian, ...], relation: Relation, delta: float, grid: float) -> AttackerBound:
     import numpy as np
 
     from dpose.privacy.tradeoff import composed_accountant, gaussian, of_events, profile

@@ -13,12 +13,7 @@ TOLERANCE = 1e-3
 
 
 def least_noise(
-    cost: Callable[[float], float],
-    target: float,
-    guess: float,
-    lowest: float,
-    highest: float,
-    growth: float = 0.1,
+    cost: Callable[[float], float], target: float, guess: float, lowest: float, highest: float, growth: float = 0.1
 ) -> float:
     """A noise multiplier whose cost is at most `target` and at most `TOLERANCE` below it.
 

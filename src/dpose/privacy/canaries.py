@@ -75,9 +75,7 @@ class Opening:
             raise DposeError("opening-scores-not-finite", "are not finite", "before")
 
     @classmethod
-    def drawn(
-        cls, kind: CanaryKind, count: int, made_from: Mapping[str, Any], before: Sequence[float]
-    ) -> Opening:
+    def drawn(cls, kind: CanaryKind, count: int, made_from: Mapping[str, Any], before: Sequence[float]) -> Opening:
         """An opening with fair, independent coins and a salt from the operating system."""
         words = secrets.token_bytes(count)
         coins = tuple(bool(word & 1) for word in words)
@@ -142,16 +140,12 @@ class Opening:
         except FileNotFoundError as error:
             raise DposeError("file-missing", "there is no such file", str(path)) from error
         except (OSError, ValueError) as error:
-            raise DposeError(
-                "opening-unreadable", "is no opening of a commitment to canaries", str(path)
-            ) from error
+            raise DposeError("opening-unreadable", "is no opening of a commitment to canaries", str(path)) from error
         return cls.of(values, str(path))
 
     def _content(self) -> dict[str, Any]:
         coins = "".join("1" if coin else "0" for coin in self.coins)
-        return _StoredOpening(
-            SCHEMA, self.kind, coins, dict(self.made_from), self.before, self.salt.hex()
-        ).to_dict()
+        return _StoredOpening(SCHEMA, self.kind, coins, dict(self.made_from), self.before, self.salt.hex()).to_dict()
 
 
 @statement_part

@@ -201,9 +201,7 @@ def exp_bounds(exponent: Fraction, width: int) -> tuple[int, int]:
     return low >> spare, -(-high >> spare)
 
 
-def compare_bits(
-    words: NDArray[np.uint16], digits: NDArray[np.uint16]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def compare_bits(words: NDArray[np.uint16], digits: NDArray[np.uint16]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Whole numbers whose bit i tells whether the word of row i is below that row's digits.
 
     Args:
@@ -226,10 +224,7 @@ def compare_bits(
 
 @kernel
 def _compare(
-    words: NDArray[np.uint16],
-    digits: NDArray[np.uint16],
-    values: NDArray[np.int64],
-    tied: NDArray[np.bool_],
+    words: NDArray[np.uint16], digits: NDArray[np.uint16], values: NDArray[np.int64], tied: NDArray[np.bool_]
 ) -> None:
     values[:] = 0
     for row in range(words.shape[0]):

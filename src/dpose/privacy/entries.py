@@ -34,16 +34,7 @@ from dpose.privacy.statement import PrivacyStatement
 GENESIS = "0" * 64
 """What stands as `prev` in the first line."""
 
-FIELDS = (
-    "seq",
-    "prev",
-    "type",
-    "event",
-    "first_step",
-    "steps",
-    "plan_sha256",
-    "key_id",
-)
+FIELDS = ("seq", "prev", "type", "event", "first_step", "steps", "plan_sha256", "key_id")
 
 
 class EntryType(StrEnum):
@@ -195,28 +186,20 @@ def read_line(line: bytes, before: Sequence[Entry], where: str, *, alone: bool =
         entry = Entry(**values, run_id=run_id)
         written = entry.line()  # JSON has no NaN, which Python reads all the same
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DposeError(
-            "ledger-entry-invalid", "is not a ledger entry; the ledger was altered", where
-        ) from error
+        raise DposeError("ledger-entry-invalid", "is not a ledger entry; the ledger was altered", where) from error
     # the same bytes again: no second spelling of a line, no field twice, no torn flag from outside
     if entry.torn or written != line + b"\n" or entry.sealed().sha256 != entry.sha256:
         raise DposeError("ledger-entry-altered", "does not match its own hash; the ledger was altered", where)
     if entry.seq != len(before) or entry.prev != (before[-1].sha256 if before else GENESIS):
         raise DposeError(
-            "ledger-order-broken",
-            "does not follow the line before it; lines were removed or reordered",
-            where,
+            "ledger-order-broken", "does not follow the line before it; lines were removed or reordered", where
         )
-    if not _well_formed(entry, first=not before and not alone) or (
-        alone and entry.type is not EntryType.SEAL
-    ):
+    if not _well_formed(entry, first=not before and not alone) or (alone and entry.type is not EntryType.SEAL):
         raise DposeError("ledger-field-invalid", "has a field of the wrong type or out of range", where)
     if entry.type is EntryType.RESERVE:
         event = event_from_dict(entry.event or {}, where, SampledGaussian)
         if event.steps != entry.steps:
-            raise DposeError(
-                "ledger-steps-differ", f"reserves {entry.steps} steps of an event of {event.steps}", where
-            )
+            raise DposeError("ledger-steps-differ", f"reserves {entry.steps} steps of an event of {event.steps}", where)
     return entry
 
 
@@ -292,11 +275,7 @@ class Seal:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {
-            "statement": dict(self.statement),
-            "digests": dict(self.digests),
-            "first_weights": self.first_weights,
-        }
+        return {"statement": dict(self.statement), "digests": dict(self.digests), "first_weights": self.first_weights}
 
     @classmethod
     def from_dict(cls, values: Any, where: str) -> Seal:
@@ -343,10 +322,7 @@ class Seal:
         for name, digest in digests.items():
             if name not in self.digests:
                 raise DposeError(
-                    "seal-item-added",
-                    f"{name} was not there when this was sealed",
-                    where,
-                    "do not rely on it",
+                    "seal-item-added", f"{name} was not there when this was sealed", where, "do not rely on it"
                 )
             if digest != self.digests[name]:
                 raise DposeError(
@@ -386,16 +362,11 @@ def open_seal(statement: PrivacyStatement, line: bytes | str, where: str) -> Sea
     """
     data = line.encode() if isinstance(line, str) else line
     if not data.strip():
-        raise DposeError(
-            "seal-missing", "the seal that its statement names is missing", where, "do not rely on it"
-        )
+        raise DposeError("seal-missing", "the seal that its statement names is missing", where, "do not rely on it")
     entry = read_line(data.removesuffix(b"\n"), (), f"{where}, its seal", alone=True)
     if entry.sha256 != statement.seal:
         raise DposeError(
-            "seal-of-other-statement",
-            "carries another seal than its statement names",
-            where,
-            "do not rely on it",
+            "seal-of-other-statement", "carries another seal than its statement names", where, "do not rely on it"
         )
     seal = Seal.from_dict(entry.event, f"{where}, its seal")
     seal.check_statement(statement, where)
@@ -434,9 +405,7 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
         raise DposeError(code, f"nothing binds the statement to its run: {which}", where, "do not rely on it")
     last = [entry for entry in entries if not entry.torn][-1]
     if (last.type, last.sha256, last.prev) != (EntryType.SEAL, statement.seal, statement.ledger_head):
-        raise DposeError(
-            "seal-not-last", "the seal that it names does not end its ledger", where, "do not rely on it"
-        )
+        raise DposeError("seal-not-last", "the seal that it names does not end its ledger", where, "do not rely on it")
     seal.check_statement(statement, where)
     found = run_digests(folder)
     seal.check_digests(found, str(folder))

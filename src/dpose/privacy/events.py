@@ -22,17 +22,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import Field
 
 from dpose.errors import DposeError
-from dpose.privacy.fields import (
-    Cost,
-    Decimal,
-    Exact,
-    Pixels,
-    StatementPart,
-    Steps,
-    optional,
-    read,
-    statement_part,
-)
+from dpose.privacy.fields import Cost, Decimal, Exact, Pixels, StatementPart, Steps, optional, read, statement_part
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import check_rate, check_sigma, not_below
 from dpose.privacy.renyi import in_two_steps, library_event, step_divergence
@@ -323,9 +313,7 @@ def event_from_dict(values: Any, where: str = "event", kind: type[E] | tuple[typ
     """
     event = read(AnyEvent, values, where)
     if not isinstance(event, kind):
-        raise DposeError(
-            "event-type-wrong", f"is no event of a kind that can stand here: {event.type}", where
-        )
+        raise DposeError("event-type-wrong", f"is no event of a kind that can stand here: {event.type}", where)
     return event
 
 

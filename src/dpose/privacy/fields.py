@@ -131,9 +131,7 @@ Steps = Annotated[int, PlainValidator(_steps), WithJsonSchema({"type": "integer"
 Pixels = Annotated[StrictInt, Field(ge=0)]
 """A number of pixels; 0 for all of them."""
 Text = Annotated[StrictStr, AfterValidator(_encodes)]
-DecimalText = Annotated[
-    Text, AfterValidator(_is_decimal), WithJsonSchema({"type": "string", "pattern": NUMBER})
-]
+DecimalText = Annotated[Text, AfterValidator(_is_decimal), WithJsonSchema({"type": "string", "pattern": NUMBER})]
 """A decimal number that stays as it was written."""
 Positive = Annotated[StrictInt, Field(ge=1)]
 Count = Annotated[StrictInt, WithJsonSchema({"type": "integer", "minimum": 1})]

@@ -69,9 +69,7 @@ def rounded_gaussian(scale: float, count: int, stream: Stream) -> Integers:
     if not 0 < scale <= MOST:
         raise ValueError(f"a scale must lie between 0 and 2^40, not {scale}")
     return draw_until(
-        count,
-        lambda left: left * 65 // 64 + 8,
-        lambda wanted: _draws(scale, stream.uint64((wanted, 2)), stream),
+        count, lambda left: left * 65 // 64 + 8, lambda wanted: _draws(scale, stream.uint64((wanted, 2)), stream)
     )
 
 
@@ -179,9 +177,7 @@ def _slowly(scale: Fraction, choice: int, x: int, v: int, negative: bool, stream
         x, x_bits = more(x), x_bits + _MORE
         v, v_bits = more(v), v_bits + _MORE
     half = Fraction(1, 2)
-    while (value := math.floor(scale * (left + place(x)) + half)) != math.floor(
-        scale * (left + place(x + 1)) + half
-    ):
+    while (value := math.floor(scale * (left + place(x)) + half)) != math.floor(scale * (left + place(x + 1)) + half):
         x, x_bits = more(x), x_bits + _MORE
     return -value if negative else value
 
@@ -263,10 +259,7 @@ class DrawnAhead:
 
 
 def add_gaussian(
-    sums: Mapping[str, Tensor],
-    stddev: float,
-    stream: Stream | DrawnAhead,
-    grid_step: float | None = None,
+    sums: Mapping[str, Tensor], stddev: float, stream: Stream | DrawnAhead, grid_step: float | None = None
 ) -> dict[str, Tensor]:
     """Add independent Gaussian noise to every coordinate of some tensors.
 
@@ -323,9 +316,7 @@ def add_gaussian(
     return noisy
 
 
-def _noise_of(
-    shapes: Mapping[str, Shape], stddev: float, stream: Stream, grid_step: float | None
-) -> Iterator[Tensor]:
+def _noise_of(shapes: Mapping[str, Shape], stddev: float, stream: Stream, grid_step: float | None) -> Iterator[Tensor]:
     """Noise of these shapes, in the order of their names: whole numbers of steps where there is a grid."""
     import torch
 

@@ -50,12 +50,7 @@ def keep_key(run_id: str, kept: StoredKey, state_dir: Path | None = None) -> Non
     Raises:
         DposeError: the state folder cannot be written.
     """
-    content = {
-        "schema": SCHEMA,
-        "key": kept.key.secret.hex(),
-        "data": kept.data,
-        "surroundings": kept.surroundings,
-    }
+    content = {"schema": SCHEMA, "key": kept.key.secret.hex(), "data": kept.data, "surroundings": kept.surroundings}
     write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
 

@@ -40,14 +40,7 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import PlantedCanaries
 
-__all__ = [
-    "Entry",
-    "EntryType",
-    "Ledger",
-    "read_ledger",
-    "spent",
-    "verify_ledger",
-]
+__all__ = ["Entry", "EntryType", "Ledger", "read_ledger", "spent", "verify_ledger"]
 
 
 class Ledger:
@@ -61,12 +54,7 @@ class Ledger:
 
     @classmethod
     def create(
-        cls,
-        path: Path,
-        plan_sha256: str,
-        key_id: str,
-        state_dir: Path | None = None,
-        run_id: str | None = None,
+        cls, path: Path, plan_sha256: str, key_id: str, state_dir: Path | None = None, run_id: str | None = None
     ) -> Ledger:
         """Start a ledger: it is there with its first line, or not at all.
 
@@ -237,10 +225,7 @@ class Ledger:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
 
@@ -353,10 +338,7 @@ def hold_run(run_id: str, state_dir: Path | None = None) -> Iterator[None]:
     lock = take_lock(heads / f".{run_id}.lock")
     if lock is None:
         raise DposeError(
-            "run-busy",
-            "another process is at work on this run, in another folder",
-            run_id,
-            "wait for it, or end it",
+            "run-busy", "another process is at work on this run, in another folder", run_id, "wait for it, or end it"
         )
     try:
         yield
@@ -401,9 +383,7 @@ def _lock(path: Path) -> FileLock:
     # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
     lock = take_lock(path.with_name(f".{path.name}.lock"))
     if lock is None:
-        raise DposeError(
-            "ledger-busy", "another process is writing this ledger", str(path), "wait for it, or end it"
-        )
+        raise DposeError("ledger-busy", "another process is writing this ledger", str(path), "wait for it, or end it")
     return lock
 
 
@@ -412,9 +392,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise DposeError(
-            "ledger-exists", "there is a ledger already", str(path), "choose another folder"
-        ) from error
+        raise DposeError("ledger-exists", "there is a ledger already", str(path), "choose another folder") from error
     except OSError as error:
         raise explain_os_error(error, path) from error
 
@@ -437,9 +415,7 @@ def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None
     except FileNotFoundError:
         return  # a run from another machine
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise DposeError(
-            "ledger-head-unreadable", "the head kept for this ledger cannot be read", str(file)
-        ) from error
+        raise DposeError("ledger-head-unreadable", "the head kept for this ledger cannot be read", str(file)) from error
     # the ledger may be ahead by the line after which a process died, never behind
     if seq >= len(whole):
         raise DposeError(
@@ -449,7 +425,5 @@ def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None
         )
     if whole[seq].sha256 != sha256:
         raise DposeError(
-            "ledger-line-replaced",
-            "is not the line that was written on this machine",
-            f"{path}, line {seq + 1}",
+            "ledger-line-replaced", "is not the line that was written on this machine", f"{path}, line {seq + 1}"
         )

@@ -147,9 +147,7 @@ class Neighbours:
             )
         object.__setattr__(self, "relation", Relation(self.relation))
         if self.of_units and self.scope not in UNIT_SCOPES:
-            raise DposeError(
-                "scope-not-of-training", f"is none of a training: {self.scope[:80]!r}", "neighbours.scope"
-            )
+            raise DposeError("scope-not-of-training", f"is none of a training: {self.scope[:80]!r}", "neighbours.scope")
         if self.unit is Unit.PIXEL:
             self._check_pixels()
         if self.unit is Unit.STAY:
@@ -157,14 +155,10 @@ class Neighbours:
         elif self.scope == BOX:
             self._check_box()
         elif (self.box, self.frames, self.seconds) != (None, None, None):
-            raise DposeError(
-                "box-not-allowed", f"neighbours of scope {self.scope!r} have no box", "neighbours.box"
-            )
+            raise DposeError("box-not-allowed", f"neighbours of scope {self.scope!r} have no box", "neighbours.box")
         unsettled = self.m is None and self.unit is Unit.PIXEL and (self.scope != BOX or self.frames is None)
         if not unsettled and (type(self.m) is not int or self.m < 1):
-            raise DposeError(
-                "m-not-positive", f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m"
-            )
+            raise DposeError("m-not-positive", f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m")
 
     def _check_pixels(self) -> None:
         if self.relation is not Relation.REPLACE:
@@ -177,32 +171,24 @@ class Neighbours:
         if self.scope not in (*PIXEL_SCOPES, BOX):
             choices = ", ".join((*PIXEL_SCOPES, BOX))
             raise DposeError(
-                "field-choice-unknown",
-                f"must be one of {choices}, not {self.scope[:80]!r}",
-                "neighbours.scope",
+                "field-choice-unknown", f"must be one of {choices}, not {self.scope[:80]!r}", "neighbours.scope"
             )
 
     def _check_stays(self) -> None:
         given = (self.relation, self.scope, self.box, self.frames)
         if given != (Relation.REPLACE, DAY, None, None) or self.seconds is None or self.seconds <= 0:
-            raise DposeError(
-                "stays-malformed", "stays of a day are replaced, and last some time", "neighbours"
-            )
+            raise DposeError("stays-malformed", "stays of a day are replaced, and last some time", "neighbours")
 
     def _check_box(self) -> None:
         sides = (*(self.box or ()), 1 if self.frames is None and self.seconds is not None else self.frames)
         if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
-            raise DposeError(
-                "box-malformed", "a box has a width, a height and a number of frames", "neighbours.box"
-            )
+            raise DposeError("box-malformed", "a box has a width, a height and a number of frames", "neighbours.box")
         if self.seconds is not None and self.seconds < 0:
             raise DposeError(
                 "seconds-negative", f"seconds are at least 0, not {exact_text(self.seconds)}", "neighbours"
             )
         if self.m != (None if self.frames is None else math.prod(sides)):
-            raise DposeError(
-                "m-not-of-box", "m is not the pixels of the box in all its frames", "neighbours.m"
-            )
+            raise DposeError("m-not-of-box", "m is not the pixels of the box in all its frames", "neighbours.m")
 
     @classmethod
     def of_pixels(cls, m: int | None, scope: str = "picture") -> Neighbours:
@@ -210,9 +196,7 @@ class Neighbours:
         return cls(Unit.PIXEL, Relation.REPLACE, m, scope)
 
     @classmethod
-    def of_box(
-        cls, width: int, height: int, frames: int | None = None, seconds: Fraction | None = None
-    ) -> Neighbours:
+    def of_box(cls, width: int, height: int, frames: int | None = None, seconds: Fraction | None = None) -> Neighbours:
         """Clips that differ in any `frames` frames, in each of them inside a box at any place.
 
         Args:
@@ -272,8 +256,7 @@ class Neighbours:
                 "neighbours-unknown",
                 f"{value!r} names no neighbours",
                 where,
-                did_you_mean(text, ACCOUNT_UNITS)
-                or f"say pixels:M, one of {known}, or one of these with :replace",
+                did_you_mean(text, ACCOUNT_UNITS) or f"say pixels:M, one of {known}, or one of these with :replace",
             )
         raise DposeError("neighbours-malformed", f"{value!r} is not of the form {', '.join(forms)}", where)
 
@@ -332,9 +315,7 @@ class Neighbours:
             some = f"each {self.unit}" if self.m == 1 else f"any {self.m:,} {self.unit}s"
             return f"what {some} holds beyond its public view" if self.scope == BEYOND else some
         where = PIXEL_SCOPES[self.scope]
-        return (
-            f"all pixels {where}" if self.m is None else f"any {self.m:,} pixel{'s' * (self.m > 1)} {where}"
-        )
+        return f"all pixels {where}" if self.m is None else f"any {self.m:,} pixel{'s' * (self.m > 1)} {where}"
 
     def describe(self) -> str:
         """What is protected against which difference, in words.
@@ -407,10 +388,7 @@ class Neighbours:
         m = most if self.m is None else self.m
         if m > most:
             raise DposeError(
-                "m-above-pixels",
-                f"m is {m:,}, but there are only {most:,} pixels",
-                "neighbours",
-                "choose a smaller m",
+                "m-above-pixels", f"m is {m:,}, but there are only {most:,} pixels", "neighbours", "choose a smaller m"
             )
         return Neighbours.of_pixels(m, "picture" if sizes.still else scope)
 
@@ -431,9 +409,7 @@ class Neighbours:
         if near.box != self.box:
             notes.append(f"the box that was asked for, {sides}, is cut to the frame's size")
         if near.frames != self.frames:
-            notes.append(
-                f"the box may be there in all {sizes.frames:,} frames: more than that were asked for"
-            )
+            notes.append(f"the box may be there in all {sizes.frames:,} frames: more than that were asked for")
         return tuple(notes)
 
     def stated(self) -> StatedNeighbours:
@@ -491,9 +467,5 @@ def _parse_box(text: str, where: str) -> Neighbours:
     if min(width, height, 1 if frames is None else frames) < 1:
         raise DposeError("box-empty", "a box has at least 1 pixel, and lasts for at least 1 frame", where)
     if found[3] is None:
-        raise DposeError(
-            "box-without-duration", "how long the box may be there is missing", where, f"say {BOX_FORM}"
-        )
-    return Neighbours.of_box(
-        width, height, frames, parse_exact(found[4], where) if found[3] == "seconds" else None
-    )
+        raise DposeError("box-without-duration", "how long the box may be there is missing", where, f"say {BOX_FORM}")
+    return Neighbours.of_box(width, height, frames, parse_exact(found[4], where) if found[3] == "seconds" else None)

@@ -300,13 +300,9 @@ class AesNoise:
         subkey = self._subkey(purpose, step, context)
         if purpose in ONCE:
             if os.getpid() != self._process:
-                raise RuntimeError(
-                    f"the {purpose} stream was asked for in a forked process; noise would repeat"
-                )
+                raise RuntimeError(f"the {purpose} stream was asked for in a forked process; noise would repeat")
             if subkey in self._given:
-                raise RuntimeError(
-                    f"the {purpose} stream of step {step} was asked for twice; noise would repeat"
-                )
+                raise RuntimeError(f"the {purpose} stream of step {step} was asked for twice; noise would repeat")
             self._given.add(subkey)
         return Stream(subkey)
 
@@ -314,9 +310,7 @@ class AesNoise:
         # lengths in front, so that no two different triples encode alike
         parts = (purpose.value.encode(), step.to_bytes(8, "big"), context)
         encoded = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hashlib.blake2b(
-            encoded, key=self._key.secret, digest_size=KEY_BYTES, person=b"dpose/stream/1"
-        ).digest()
+        return hashlib.blake2b(encoded, key=self._key.secret, digest_size=KEY_BYTES, person=b"dpose/stream/1").digest()
 
 
 def _size(shape: Shape) -> int:

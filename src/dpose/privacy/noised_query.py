@@ -83,9 +83,7 @@ class NoisedQuery:
             raise DposeError("groups-incomplete", "an attribute has groups", "--groups")
         if self.joints is not None and self.joints < 1:
             raise DposeError(
-                "joints-per-unit-too-few",
-                f"a unit must count at least 1 joint, not {self.joints}",
-                "--joints-per-unit",
+                "joints-per-unit-too-few", f"a unit must count at least 1 joint, not {self.joints}", "--joints-per-unit"
             )
         if self.delta is not None:
             check_delta(self.delta)
@@ -181,10 +179,7 @@ class NoisedQuery:
         members = np.asarray(values[0], np.int64).reshape(len(counts), -1)
         ends = np.cumsum([len(groups) for _, groups in self.groups])
         begins = np.append(0, ends[:-1])
-        if (
-            members.shape[1] != len(ends)
-            or ((members != -1) & ((members < begins) | (members >= ends))).any()
-        ):
+        if members.shape[1] != len(ends) or ((members != -1) & ((members < begins) | (members >= ends))).any():
             raise ValueError(f"a unit is in at most one group of each of {len(ends)} attributes")
         added = np.zeros((len(counts), len(self.names), PARTS), np.int64)
         ones = np.column_stack([counts, np.ones(len(counts), np.int64)])
@@ -221,9 +216,7 @@ class NoisedQuery:
             )
         of = f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored)"
         if self.counts_units:
-            return (
-                f"{of} and the number of {unit}s, noised with half of epsilon each; released is their ratio"
-            )
+            return f"{of} and the number of {unit}s, noised with half of epsilon each; released is their ratio"
         return f"{of}, noised; released is the sum divided by the public number of {unit}s"
 
 
@@ -246,9 +239,7 @@ class NoisedRatio:
 @lru_cache(maxsize=64)
 def _event(epsilon: Fraction, delta: float | None, l1: int, squared_l2: int) -> ExactEvent:
     if epsilon <= 0:
-        raise DposeError(
-            "epsilon-not-positive", f"epsilon must be a positive number, not {as_given(epsilon)}"
-        )
+        raise DposeError("epsilon-not-positive", f"epsilon must be a positive number, not {as_given(epsilon)}")
     if delta is None:
         scale = Fraction(l1) / epsilon
         if scale <= MAX_SCALE:
@@ -258,9 +249,7 @@ def _event(epsilon: Fraction, delta: float | None, l1: int, squared_l2: int) -> 
         if variance <= MAX_SCALE**2:
             return Gaussian(Fraction(variance), Fraction(squared_l2))
     raise DposeError(
-        "epsilon-too-small",
-        f"nothing is left of a score at epsilon {as_given(epsilon)}",
-        fix="choose a larger one",
+        "epsilon-too-small", f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one"
     )
 
 

@@ -187,19 +187,13 @@ def _content_reader(data: UnitDataset) -> Callable[[int], _Said]:
     return notes
 
 
-def _seen(
-    unit_id: str, hashes: Sequence[str], labels: str, copies: Sequence[str], files: Sequence[str]
-) -> bytes:
+def _seen(unit_id: str, hashes: Sequence[str], labels: str, copies: Sequence[str], files: Sequence[str]) -> bytes:
     parts = ((unit_id,), hashes, (labels,), copies, files)
     return hashlib.sha256(b"".join(map(_framed, parts))).digest()
 
 
 def _check_copies(
-    data: UnitDataset,
-    say: Callable[[int], _Said],
-    groups: Sequence[Sequence[int]],
-    seen: bytes,
-    readers: Readers,
+    data: UnitDataset, say: Callable[[int], _Said], groups: Sequence[Sequence[int]], seen: bytes, readers: Readers
 ) -> None:
     """Read the copies of this process's units that others have read, and refuse one that is something else here.
 

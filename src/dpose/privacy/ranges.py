@@ -229,9 +229,7 @@ def parse_exact(text: Any, where: str) -> Fraction:
     pattern = r"-?\d+(/\d+|(\.\d+)?([eE][+-]?\d{1,3})?)"
     if not isinstance(text, str) or len(text) > MAX_DIGITS or not re.fullmatch(pattern, text):
         raise DposeError(
-            "fraction-malformed",
-            f"must be a decimal or rational number in a string, not {str(text)[:40]!r}",
-            where,
+            "fraction-malformed", f"must be a decimal or rational number in a string, not {str(text)[:40]!r}", where
         )
     try:
         return Fraction(text)

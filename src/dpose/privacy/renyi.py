@@ -21,9 +21,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy.ranges import as_given, check_delta
 
-ORDERS = tuple(
-    [1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)]
-)
+ORDERS = tuple([1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)])
 """Orders that a budget or a bound is taken from: 1.125 to 16,384, whole above 9."""
 HIGHEST_SAMPLED = 1024
 """The highest order that a step of a replacement is asked for, which takes the longer the higher it is: beyond it, no

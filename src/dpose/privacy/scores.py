@@ -104,10 +104,7 @@ def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
         raise DposeError("score-invalid", f"is no score ({error})", where, "do not rely on it") from error
     if requested is None:
         raise DposeError(
-            "score-of-another-query",
-            "says one query, and has the noise of another",
-            where,
-            "do not rely on it",
+            "score-of-another-query", "says one query, and has the noise of another", where, "do not rely on it"
         )
     # noise from a seed bounds nothing: the score is then listed like one without noise
     spent = f"epsilon {upper(privacy.epsilon or 0)} at delta {as_given(privacy.delta or 0)}"
@@ -191,6 +188,4 @@ def check_scores(folder: Path, queries: Sequence[Query]) -> list[str]:
             )
         count += 1
     lines = [f"noised scores: {count}, each costs its data what it says"] if count else []
-    return lines + [
-        f"not here any more, and not checked: the noised score {FOLDER}/{name}" for name in sorted(known)
-    ]
+    return lines + [f"not here any more, and not checked: the noised score {FOLDER}/{name}" for name in sorted(known)]

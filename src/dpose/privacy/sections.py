@@ -296,9 +296,7 @@ class PlantedCanaries(StatementPart):
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[1-9][0-9]*", self.count):
-            raise DposeError(
-                "count-not-whole", f"must be a whole number, not {self.count!r}", "canaries.count"
-            )
+            raise DposeError("count-not-whole", f"must be a whole number, not {self.count!r}", "canaries.count")
         if not re.fullmatch("[0-9a-f]{64}", self.commitment):
             raise DposeError("commitment-malformed", "must be 64 hexadecimal digits", "canaries.commitment")
 
@@ -363,9 +361,7 @@ def check_groups(ours: Sequence[GroupEpsilon], true: Sequence[GroupEpsilon], sla
         DposeError: they do.
     """
     if len(ours) != len(true) or not all(map(_enough, ours, true, repeat(slack))):
-        raise DposeError(
-            "groups-understated", "says less than the recorded events cost", "groups", "do not rely on it"
-        )
+        raise DposeError("groups-understated", "says less than the recorded events cost", "groups", "do not rely on it")
 
 
 def _enough(ours: GroupEpsilon, true: GroupEpsilon, slack: float) -> bool:

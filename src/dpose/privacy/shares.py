@@ -64,9 +64,7 @@ def is_local(number: int, readers: Readers) -> bool:
     return number % readers.count == readers.index
 
 
-def read_shared(
-    of: Callable[[int], Any], numbers: Sequence[int], readers: Readers, threads: int = 2
-) -> Generator[Any]:
+def read_shared(of: Callable[[int], Any], numbers: Sequence[int], readers: Readers, threads: int = 2) -> Generator[Any]:
     """What `of` says of every unit, in their order, each asked in the process whose unit it is.
 
     Args:
@@ -90,8 +88,7 @@ def read_shared(
             said = {index: value for part in read for index, value in part}
             if said.keys() != set(block) or sum(map(len, read)) != len(block):
                 raise DposeError(
-                    "processes-read-differently",
-                    "a process of this run left out units of its own, or read others'",
+                    "processes-read-differently", "a process of this run left out units of its own, or read others'"
                 )
             yield from (said[index] for index in block)
 

@@ -74,9 +74,7 @@ class Signature(StatementPart):
         found = cls.read(values, str(path))
         if found.format != FORMAT:
             raise DposeError(
-                "signature-format-unknown",
-                f"is of a format that is not known, {found.format[:40]!r}",
-                str(path),
+                "signature-format-unknown", f"is of a format that is not known, {found.format[:40]!r}", str(path)
             )
         return found
 
@@ -102,9 +100,7 @@ def new_key(path: Path) -> Path:
     for file in (path, public):
         check_free(file)
     key = Ed25519PrivateKey.generate()
-    write_atomic(
-        path, key.private_bytes(to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption()), mode=0o600
-    )
+    write_atomic(path, key.private_bytes(to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption()), mode=0o600)
     write_atomic(public, key.public_key().public_bytes(to.Encoding.PEM, to.PublicFormat.SubjectPublicKeyInfo))
     return public
 
@@ -166,9 +162,7 @@ def check_signature(signed: Path, statement: PrivacyStatement, public_key: Path)
             "signature-of-other-key" if other else "signature-forged", what, where, "do not rely on it"
         ) from error
     if found.signs != file_digest(signed) or found.seal != statement.seal:
-        raise DposeError(
-            "signed-file-changed", "was changed after it was signed", str(signed), "do not rely on it"
-        )
+        raise DposeError("signed-file-changed", "was changed after it was signed", str(signed), "do not rely on it")
     return found
 
 

@@ -24,13 +24,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSc
 from dpose.errors import DposeError
 from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.attackers import (
-    FALSE_POSITIVES,
-    AttackerBound,
-    bound_attackers,
-    loss_grid,
-    true_positives,
-)
+from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attackers, loss_grid, true_positives
 from dpose.privacy.events import Event, Gaussian, Laplace, SampledGaussian, StatedEvent, merge
 from dpose.privacy.fields import (
     EXACT,
@@ -44,15 +38,7 @@ from dpose.privacy.fields import (
     statement_part,
 )
 from dpose.privacy.neighbours import BEYOND, BOX, Neighbours, StatedNeighbours
-from dpose.privacy.ranges import (
-    check_delta,
-    check_epsilon,
-    exact_text,
-    not_below,
-    parse_decimal,
-    parse_exact,
-    upper,
-)
+from dpose.privacy.ranges import check_delta, check_epsilon, exact_text, not_below, parse_decimal, parse_exact, upper
 from dpose.privacy.sections import (
     MOST,
     About,
@@ -109,9 +95,7 @@ def software_versions(*more: str) -> dict[str, str]:
 
 # both are read by `PrivacyStatement._json`, which knows unit and accountant
 NeighboursField = Annotated[
-    Neighbours,
-    PlainValidator(lambda value: value),
-    PlainSerializer(Neighbours.stated, return_type=StatedNeighbours),
+    Neighbours, PlainValidator(lambda value: value), PlainSerializer(Neighbours.stated, return_type=StatedNeighbours)
 ]
 EpsilonField = Annotated[
     float | Fraction,
@@ -229,24 +213,18 @@ class PrivacyStatement(StatementPart):
             check_delta(self.delta, self.n)
         if self.kind is Kind.NONE and (self.epsilon is not None or self.events):
             raise DposeError(
-                "statement-none-claims",
-                "a statement of kind none claims no epsilon and has no events",
-                "kind",
+                "statement-none-claims", "a statement of kind none claims no epsilon and has no events", "kind"
             )
         if self.kind in (Kind.PRIVATE, Kind.SEEDED):
             for name in ("neighbours", "epsilon", "delta", "accountant", "events"):
                 if getattr(self, name) in (None, ()):
                     raise DposeError(
-                        "statement-field-missing",
-                        f"is missing from a statement of kind {self.kind.value}",
-                        name,
+                        "statement-field-missing", f"is missing from a statement of kind {self.kind.value}", name
                     )
         for event in self.events:
             if isinstance(event, Laplace | Gaussian) and (event.pixels or event.points):
                 raise DposeError(
-                    "event-fields-wrong",
-                    "is for the statement's own neighbours, and says no pixels",
-                    "events",
+                    "event-fields-wrong", "is for the statement's own neighbours, and says no pixels", "events"
                 )
         if self.tuning is not None:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
@@ -254,10 +232,7 @@ class PrivacyStatement(StatementPart):
             check_choosable(self.neighbours.relation, self.accountant)
         if self.neighbours is not None:
             _check_neighbours(self)
-        if (
-            not all(event.rounded for event in self.sampled_events)
-            and FLOATING_POINT_CAVEAT not in self.caveats
-        ):
+        if not all(event.rounded for event in self.sampled_events) and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 
     @property
@@ -292,14 +267,10 @@ class PrivacyStatement(StatementPart):
             raise DposeError("statement-not-json", f"is not JSON ({error})", where) from error
         schema = values.pop("schema", None) if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-            raise DposeError(
-                "statement-without-schema", "is not a privacy statement: it has no schema number", where
-            )
+            raise DposeError("statement-without-schema", "is not a privacy statement: it has no schema number", where)
         if schema != SCHEMA:
             newer = "made by a newer dpose" if schema > SCHEMA else "made by a dpose that was never released"
-            raise DposeError(
-                "statement-newer", f"has schema {schema}: {newer}", where, "use the dpose that made it"
-            )
+            raise DposeError("statement-newer", f"has schema {schema}: {newer}", where, "use the dpose that made it")
         try:
             statement = cls.read(values)
         except DposeError as error:
@@ -377,9 +348,7 @@ class PrivacyStatement(StatementPart):
         counted, near, delta = self.sampled_events, self.neighbours, self.delta
         if self.tuning or len(counted) < len(self.events) or near is None or not delta:
             raise DposeError(
-                "sections-not-computable",
-                "its sections say more than can be computed again",
-                "privacy statement",
+                "sections-not-computable", "its sections say more than can be computed again", "privacy statement"
             )
         if self.attackers is not None:
             true = bound_attackers(counted, near.relation, delta)
@@ -398,16 +367,13 @@ class PrivacyStatement(StatementPart):
         """
         if self.neighbours is None or self.delta is None or self.accountant is None:
             raise DposeError(
-                "statement-without-epsilon",
-                f"a statement of kind {self.kind.value} has no epsilon to recompute",
+                "statement-without-epsilon", f"a statement of kind {self.kind.value} has no epsilon to recompute"
             )
         if self.tuning is None:
             return cost(events, self.delta, self.neighbours.relation, self.accountant)
         counted = [event for event in events if isinstance(event, SampledGaussian)]
         if len(counted) < len(events):
-            raise DposeError(
-                "accountant-unsuited", "choosing among trials cannot count the events of a release"
-            )
+            raise DposeError("accountant-unsuited", "choosing among trials cannot count the events of a release")
         return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
 
     def check_claim(self, spent: float | Fraction, what: str) -> None:
@@ -493,6 +459,4 @@ def _check_neighbours(statement: PrivacyStatement) -> None:
             "unit-differs", f"its neighbours differ in one {near.unit}, not in one {statement.unit}", "unit"
         )
     if not near.of_units and statement.sampled_events:
-        raise DposeError(
-            "scope-not-of-training", f"is none of a training: {near.scope!r}", "neighbours.scope"
-        )
+        raise DposeError("scope-not-of-training", f"is none of a training: {near.scope!r}", "neighbours.scope")

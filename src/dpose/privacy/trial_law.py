@@ -158,19 +158,14 @@ class TrialLaw:
         # a last bit of gamma may differ between builds; a smaller gamma has a longer tail and costs more
         if stated != ours or (gamma is not None and abs(gamma / law.gamma - 1) > Fraction(1, 10**9)):
             raise DposeError(
-                "trial-law-parameters-wrong",
-                f"its parameters are not those of {law}",
-                where,
-                "do not rely on it",
+                "trial-law-parameters-wrong", f"its parameters are not those of {law}", where, "do not rely on it"
             )
         return law
 
 
 StatedLaw = Annotated[
     TrialLaw,
-    PlainValidator(
-        lambda value: value if isinstance(value, TrialLaw) else TrialLaw.from_dict(value, "tuning.law")
-    ),
+    PlainValidator(lambda value: value if isinstance(value, TrialLaw) else TrialLaw.from_dict(value, "tuning.law")),
     PlainSerializer(TrialLaw.to_dict, return_type=dict[str, str]),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}, "required": ["law"]}),
 ]

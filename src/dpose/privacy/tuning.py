@@ -81,8 +81,7 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
     relation = whole.neighbours.relation
     if relation is not Relation.ZERO_OUT:
         raise DposeError(
-            "sides-relation-unsupported",
-            f"sides of data are fixed for zero-out, not for {relation.value}",
+            "sides-relation-unsupported", f"sides of data are fixed for zero-out, not for {relation.value}"
         )
     if not 0 < share < 1:
         raise DposeError("score-share-out-of-range", f"must lie between 0 and 1, not {share}", "score_share")
@@ -91,10 +90,7 @@ def split_sides(whole: Protected, share: float, *, threads: int = 2, console: Co
     known = data if isinstance(data, KnownPictures) else None
     people = [known.subjects(index) if known else () for index in range(len(data))]
     together = groups_of(
-        [
-            (f"unit {name}", *(f"person {who}" for who in shown))
-            for name, shown in zip(ids, people, strict=True)
-        ]
+        [(f"unit {name}", *(f"person {who}" for who in shown)) for name, shown in zip(ids, people, strict=True)]
     )
     apart: list[int] = []
     for group in sorted(together, key=lambda group: _place(ids[group[0]])):
@@ -176,9 +172,7 @@ class Tuning(StatementPart):
     def __post_init__(self) -> None:
         if not self.settings or len(self.settings) != len(self.events):
             raise DposeError(
-                "tuning-events-differ",
-                f"{len(self.settings)} settings and {len(self.events)} events",
-                "tuning",
+                "tuning-events-differ", f"{len(self.settings)} settings and {len(self.events)} events", "tuning"
             )
         if self.scored < 1:
             raise DposeError("scored-not-positive", f"must be at least 1, not {self.scored}", "tuning.scored")
@@ -199,18 +193,14 @@ class Tuning(StatementPart):
 
     def curves(self) -> tuple[Curve, Curve]:
         """(order, Renyi divergence) of everything, for a unit of the training side and for one that is scored on."""
-        training, scored = (
-            self._notes(selection_curve(events, self.law)) for events in (self.events, (self.score,))
-        )
+        training, scored = (self._notes(selection_curve(events, self.law)) for events in (self.events, (self.score,)))
         return training, scored
 
     def curve(self) -> Curve:
         """The same for a unit of whichever side costs more at each order."""
         import numpy as np
 
-        return self._notes(
-            np.maximum(selection_curve(self.events, self.law), selection_curve((self.score,), self.law))
-        )
+        return self._notes(np.maximum(selection_curve(self.events, self.law), selection_curve((self.score,), self.law)))
 
     @staticmethod
     def _notes(divergences: Any) -> Curve:
@@ -264,9 +254,7 @@ class Tuning(StatementPart):
         return self.epsilon(delta, relation)
 
 
-def calibrated(
-    law: TrialLaw, epsilon: float, delta: float, kinds: Sequence[tuple[float, int]]
-) -> list[float]:
+def calibrated(law: TrialLaw, epsilon: float, delta: float, kinds: Sequence[tuple[float, int]]) -> list[float]:
     """The noise of each kind of trial, so that the choice among all of them costs `epsilon`.
 
     Each kind alone, chosen from itself, costs the same; a common factor then makes room for what their curves differ
@@ -298,8 +286,7 @@ def calibrated(
 
     def together(factor: float) -> float:
         events = (
-            SampledGaussian(q, min(factor * sigma, MAX_SIGMA), steps, 1.0)
-            for (q, steps), sigma in single.items()
+            SampledGaussian(q, min(factor * sigma, MAX_SIGMA), steps, 1.0) for (q, steps), sigma in single.items()
         )
         return selection_epsilon(tuple(events), law, delta)
 
@@ -372,11 +359,7 @@ def _curve(event: SampledGaussian) -> Any:
     from dp_accounting.rdp import RdpAccountant
 
     with quiet_accountant():
-        return (
-            RdpAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT))
-            .compose(event.dp_event())
-            .rdp
-        )
+        return RdpAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT)).compose(event.dp_event()).rdp
 
 
 @cache

@@ -19,9 +19,7 @@ from dpose.privacy.sections import UNSTATED
 
 WARNING = "WARNING: "
 """The beginning of a text that stands before the guarantee that it restricts."""
-DETAILS_ONLY = (
-    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
-)
+DETAILS_ONLY = "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
 """A caveat of releases for so few pixels that a face covers many times as many."""
 
 

@@ -79,9 +79,7 @@ class Release:
         """
         path = Path(path)
         if len(self.frames) != 1 or self.statement.neighbours is None:
-            raise DposeError(
-                "clip-saved-as-picture", "a clip is released to a file by release_video", str(path)
-            )
+            raise DposeError("clip-saved-as-picture", "a clip is released to a file by release_video", str(path))
         (released,) = self.frames
         if path.suffix.lower() == ".npz" and not isinstance(released, ReleasedValues):
             write_atomic(path, pack_archive(released, self.statement))
@@ -260,8 +258,7 @@ def noised(
         import torch
 
         pictures = [one.picture(image.device) for one in released] or [
-            torch.from_numpy(one).to(image.device)
-            for one in plan.run((frame.cpu().numpy() for frame in frames), noise)
+            torch.from_numpy(one).to(image.device) for one in plan.run((frame.cpu().numpy() for frame in frames), noise)
         ]
         shown: Any = torch.stack(pictures)
     else:
@@ -339,9 +336,7 @@ def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
         DposeError: not a picture or clip of uint8 or uint16.
     """
     if not (isinstance(image, np.ndarray) or is_tensor(image)):
-        raise DposeError(
-            "image-not-array", f"must be an array or tensor, not {type(image).__name__}", "image"
-        )
+        raise DposeError("image-not-array", f"must be an array or tensor, not {type(image).__name__}", "image")
     kind = str(image.dtype).removeprefix("torch.")
     if kind not in PEAKS:
         raise DposeError(

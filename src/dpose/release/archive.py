@@ -103,9 +103,7 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             about = _about(file, where)
             # headers and members fill it: a picture in front of them or between them is shown by who looks for pictures
-            if len(data) != _END + sum(
-                _ENTRY + 2 * len(e.filename) + e.compress_size for e in file.infolist()
-            ):
+            if len(data) != _END + sum(_ENTRY + 2 * len(e.filename) + e.compress_size for e in file.infolist()):
                 raise ValueError("more than its members")
             layers, arrays = _content(file, about)
     except DposeError:
@@ -137,9 +135,7 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
         released = ReleasedSums(layers, sums, _variances(statement, layers, where), restoration)
     elif statement.kind in (Kind.PRIVATE, Kind.SEEDED):
-        raise DposeError(
-            "archive-without-sums", "holds gray levels in place of the sums that were released", where
-        )
+        raise DposeError("archive-without-sums", "holds gray levels in place of the sums that were released", where)
     else:
         released = Released(layers.cells, arrays["values"], restoration=restoration)
     check_seal(statement, line, {SUMS: sums_digest(released)}, where)
@@ -175,10 +171,7 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
         raise ValueError("no version")
     if version > VERSION:
         raise DposeError(
-            "archive-newer",
-            f"has version {version}: made by a newer dpose",
-            where,
-            "update dpose and try again",
+            "archive-newer", f"has version {version}: made by a newer dpose", where, "update dpose and try again"
         )
     more = _MORE if version > LEVELS else ()
     if set(about) != {"version", "statement", LINE, *SIZES, *more}:
@@ -190,11 +183,7 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
     for name in (*SIZES, *(_MORE[len(_WORDS) :] if version > LEVELS else ())):
         if not isinstance(about[name], int) or isinstance(about[name], bool) or about[name] < 1:
             raise ValueError(f"{name} is no size")
-    if (
-        about["height"] * about["width"] > MAX_PIXELS
-        or about["channels"] not in (1, 3)
-        or about["peak"] not in TYPES
-    ):
+    if about["height"] * about["width"] > MAX_PIXELS or about["channels"] not in (1, 3) or about["peak"] not in TYPES:
         raise ValueError("sizes out of range")
     # as for what is released: without it two numbers could ask for any amount of memory
     if about["block"] > min(about["height"], about["width"]) or about["block"] % about["subdivide"]:

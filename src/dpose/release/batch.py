@@ -280,11 +280,7 @@ class _Batch:
 
 
 def release_corpus(
-    jobs: Sequence[Job],
-    work: Work,
-    at: ItemEngine,
-    out: Path,
-    say: Callable[[str], None] = lambda _: None,
+    jobs: Sequence[Job], work: Work, at: ItemEngine, out: Path, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[tuple[Job, PrivacyStatement | None]]:
     """Release every file once, by an engine's workers, in any order; called again after it was cut short, go on.
 
@@ -310,10 +306,7 @@ def release_corpus(
         pickle.dumps(work)
     except Exception as error:
         raise DposeError(
-            "segmenter-not-sendable",
-            "a segmenter cannot be sent to workers",
-            "engine",
-            "leave one of them out",
+            "segmenter-not-sendable", "a segmenter cannot be sent to workers", "engine", "leave one of them out"
         ) from error
     parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
     corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
@@ -400,9 +393,7 @@ class PendingJobs:
     lines: list[str] = field(default_factory=list)
 
 
-def skip_finished(
-    jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console | None = None
-) -> PendingJobs:
+def skip_finished(jobs: Sequence[Job], work: Work, *, workers: int = 1, console: Console | None = None) -> PendingJobs:
     """Leave out files that are finished or twice there, and say what second releases cost, before any is released.
 
     Files are read and compared with the account; nothing is reserved or written. A file that cannot be read stays
@@ -459,9 +450,7 @@ def skip_finished(
             raise DposeError(error.code, what, error.where, error.fix) from error
     numbers = [job.number for job in jobs if job.number]
     if numbers:
-        found.todo = [
-            job.numbered(number) for job, number in zip(found.todo, numbers[: len(found.todo)], strict=True)
-        ]
+        found.todo = [job.numbered(number) for job, number in zip(found.todo, numbers[: len(found.todo)], strict=True)]
     return found
 
 

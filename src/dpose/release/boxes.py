@@ -100,9 +100,7 @@ def read_boxes(path: Path) -> tuple[FoundBox, ...]:
     check_boxes_name(path)
     try:
         raw = file_bytes(path, LONGEST_TEXT)
-        text = raw.decode(
-            "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-        )
+        text = raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
         rows = _json_rows(text) if path.suffix.lower() == ".json" else _csv_rows(text)
     except FileNotFoundError as error:
         raise DposeError("file-missing", "there is no such file", str(path)) from error
@@ -111,9 +109,7 @@ def read_boxes(path: Path) -> tuple[FoundBox, ...]:
     found = [_box(row, f"{path}, box {place}") for place, row in enumerate(rows, 1)]
     taken = {box.number for box in found if box.number}
     if len(taken) < sum(box.number > 0 for box in found):
-        raise DposeError(
-            "box-number-twice", "two boxes have one number", str(path), "number them 1, 2, 3 ..."
-        )
+        raise DposeError("box-number-twice", "two boxes have one number", str(path), "number them 1, 2, 3 ...")
     free = (number for number in range(1, 2 * len(found) + 1) if number not in taken)
     return tuple(box if box.number else replace(box, number=next(free)) for box in found)
 
@@ -151,9 +147,7 @@ def _box(row: Mapping[str, Any], where: str) -> FoundBox:
             "mend it or take it out",
         ) from error
     x, y = math.floor(left), math.floor(top)
-    return FoundBox(
-        file, int(number), int(frame), x, y, math.ceil(left + width) - x, math.ceil(top + height) - y
-    )
+    return FoundBox(file, int(number), int(frame), x, y, math.ceil(left + width) - x, math.ceil(top + height) - y)
 
 
 def leave_open(boxes: Sequence[FoundBox], kept: str) -> tuple[FoundBox, ...]:
@@ -171,9 +165,7 @@ def leave_open(boxes: Sequence[FoundBox], kept: str) -> tuple[FoundBox, ...]:
     return tuple(box for box in boxes if box.number not in numbers)
 
 
-def matched(
-    boxes: Sequence[FoundBox], jobs: JobList
-) -> tuple[dict[str, tuple[FoundBox, ...]], tuple[str, ...]]:
+def matched(boxes: Sequence[FoundBox], jobs: JobList) -> tuple[dict[str, tuple[FoundBox, ...]], tuple[str, ...]]:
     """The boxes of each file that is obscured, by its absolute path, and the files of other boxes.
 
     A file is found by its name below the folder that was named, else by the end of its path.
@@ -191,9 +183,7 @@ def matched(
     for file in dict.fromkeys(box.file for box in boxes):
         found = [by_name[file]] if file in by_name else _ending(file, ends)
         if len(found) > 1:
-            raise DposeError(
-                "box-file-ambiguous", f"{len(found)} files are called so", file, "write more of its path"
-            )
+            raise DposeError("box-file-ambiguous", f"{len(found)} files are called so", file, "write more of its path")
         if not found:
             left[file] = None
             continue
@@ -205,8 +195,4 @@ def matched(
 
 def _ending(file: str, ends: Mapping[str, Sequence[tuple[str, Path]]]) -> list[Path]:
     alike = ends.get(file.rpartition("/")[2], ())
-    return [
-        path
-        for name, path in alike
-        if f"/{file}".endswith(f"/{name}") or path.as_posix().endswith(f"/{file}")
-    ]
+    return [path for name, path in alike if f"/{file}".endswith(f"/{name}") or path.as_posix().endswith(f"/{file}")]

@@ -169,8 +169,7 @@ class Figures:
                 size = pixels // max(1, int(one["frames"])) if name == "mib" else pixels
                 of_it.setdefault(name, []).append((size, cost))
         lines = {
-            name: {cost: CostLine.through(found) for cost, found in costs.items()}
-            for name, costs in points.items()
+            name: {cost: CostLine.through(found) for cost, found in costs.items()} for name, costs in points.items()
         }
         small = min(found for found, _ in points["pixelize"]["seconds"])
         alone = next(cost for pixels, cost in points["pixelize"]["seconds"] if pixels == small)

@@ -190,8 +190,7 @@ def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: fl
 
     good = as_good * min(map(error, choices))
     return max(
-        (choice for choice in choices if error(choice) <= good),
-        key=lambda choice: (choice.block, -error(choice)),
+        (choice for choice in choices if error(choice) <= good), key=lambda choice: (choice.block, -error(choice))
     )
 
 
@@ -226,9 +225,7 @@ def _grid_choices(config: Projection, shape: Shape) -> tuple[Choice, ...]:
         if (grid, factor) in found:
             continue
         bound = make_planes("block", shape, grid, colour, factor).bound_for(near)
-        noise = (
-            math.sqrt(bound.l2_squared) / mu if mu else math.sqrt(2) * float(bound.in_l1() / config.epsilon)
-        )
+        noise = math.sqrt(bound.l2_squared) / mu if mu else math.sqrt(2) * float(bound.in_l1() / config.epsilon)
         rows, columns, groups = grid
         block = math.sqrt(shape.pixels / (rows * columns))
         one = expected_choice(colour, shape, block, factor, max(1, round(shape.frames / groups)), noise)
@@ -269,9 +266,7 @@ def factors(config: ReleaseConfig) -> tuple[int, ...]:
     return FACTORS if config.colour == "ycc" and config.chroma is None else (config.chroma or 1,)
 
 
-def expected_choice(
-    colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float
-) -> Choice:
+def expected_choice(colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float) -> Choice:
     """What is expected of cells that get so much noise.
 
     Args:
@@ -295,9 +290,7 @@ def _channels(colour: Colour, block: float, factor: int) -> list[tuple[Spectrum,
     """Each sum's spectrum, scale and cell, and what its error weighs in the mean of R's, G's and B's."""
     spectra = (LUMA, ORANGE, GREEN)
     if colour.name == "rgb":
-        mixed = tuple(
-            (a * w, slope) for spectrum, w in zip(spectra, ERRORS, strict=True) for a, slope in spectrum
-        )
+        mixed = tuple((a * w, slope) for spectrum, w in zip(spectra, ERRORS, strict=True) for a, slope in spectrum)
         return [(mixed, 1, block, 1.0)]
     cells = (block, block * factor, block * factor)
     return list(zip(spectra, colour.scales, cells, ERRORS, strict=False))
@@ -323,9 +316,7 @@ def curve_lines(choices: tuple[Choice, ...], taken: tuple[float, int, int]) -> l
             best[side] = choice
     shown = [best[side] for side in sorted(best)]
     high, low = max(c.psnr for c in shown), min(c.psnr for c in shown)
-    lines = [
-        "expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"
-    ]
+    lines = ["expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"]
     for choice in shown:
         bar = "#" * (1 + round((BAR - 1) * (choice.psnr - low) / max(high - low, 1e-9)))
         long = f", {choice.frames:>2} frames" if max(c.frames for c in shown) > 1 else ""

@@ -90,9 +90,7 @@ class Colour:
         if not self.times:
             size = range(self.channels)
             return tuple(tuple(int(i == j) for j in size) for i in size)
-        return tuple(
-            tuple(n * part for part in row) for n, row in zip(self.times, (LUMA, ORANGE, GREEN), strict=False)
-        )
+        return tuple(tuple(n * part for part in row) for n, row in zip(self.times, (LUMA, ORANGE, GREEN), strict=False))
 
     @property
     def luma(self) -> tuple[Row, ...]:
@@ -122,8 +120,7 @@ class Colour:
     def change_squared(self) -> tuple[int, int]:
         """The same as a sum of squares; and that of the chromas alone."""
         each = [
-            max((sum(n * n for n in moved) for moved in _moved(rows)), default=0)
-            for rows in (self.rows, self.chroma)
+            max((sum(n * n for n in moved) for moved in _moved(rows)), default=0) for rows in (self.rows, self.chroma)
         ]
         return each[0], each[1]
 
@@ -157,9 +154,7 @@ def settle_colour(name: str | None, channels: int, otherwise: str = "ycc") -> st
     """
     if channels == 1:
         if name == "ycc":
-            raise DposeError(
-                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
-            )
+            raise DposeError("chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey")
         return "grey"
     return name or otherwise
 

@@ -136,9 +136,7 @@ class ColourPlanes(GridOperator):
             )
             for change in product((-1, 1), repeat=self.colour.channels)
         )
-        return Sensitivity(
-            None, rounded_up(PEAK**2 * whole * near.change(neighbours, math.sqrt(one / whole)))
-        )
+        return Sensitivity(None, rounded_up(PEAK**2 * whole * near.change(neighbours, math.sqrt(one / whole))))
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         """The sensitivity for neighbours of scope `BOX`."""

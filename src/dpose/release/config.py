@@ -124,19 +124,12 @@ class Pixelization:
         _check_common(self, CELL_FORMS)
         if self.neighbours.m is None and self.neighbours.box is None:
             raise DposeError(
-                "neighbours-not-pixels",
-                "pixelization hides a number of pixels",
-                "neighbours",
-                "say pixels:16",
+                "neighbours-not-pixels", "pixelization hides a number of pixels", "neighbours", "say pixels:16"
             )
         if self.block is not None and self.block < 1:
-            raise DposeError(
-                "block-not-positive", f"the block must be at least 1 pixel, not {self.block}", "block"
-            )
+            raise DposeError("block-not-positive", f"the block must be at least 1 pixel, not {self.block}", "block")
         if self.subdivide < 1:
-            raise DposeError(
-                "subdivide-not-positive", f"must be at least 1, not {self.subdivide}", "subdivide"
-            )
+            raise DposeError("subdivide-not-positive", f"must be at least 1, not {self.subdivide}", "subdivide")
         if self.block is not None and self.block % self.subdivide:
             raise DposeError(
                 "subdivide-not-divisor",
@@ -165,15 +158,10 @@ class Pixelization:
                 "give paper 3 with regions paper:MASK, or neither",
             )
         if self.paper is not None and self.neighbours.box is not None:
-            raise DposeError(
-                "paper-with-box", "the paper's algorithms know no box", "neighbours", "say pixels:16"
-            )
+            raise DposeError("paper-with-box", "the paper's algorithms know no box", "neighbours", "say pixels:16")
         if self.paper is not None and (self.colour != "rgb" or self.block is None):
             raise DposeError(
-                "paper-colour-fixed",
-                "the paper's algorithms have a block, and three values alike",
-                "colour",
-                "say rgb",
+                "paper-colour-fixed", "the paper's algorithms have a block, and three values alike", "colour", "say rgb"
             )
         if self.paper is not None and self.delta:
             raise DposeError("paper-delta-given", "the paper's algorithms have no delta", "delta")
@@ -246,9 +234,7 @@ class Pixelization:
             DposeError: it is.
         """
         if self.colour == "ycc" and shape.channels == 1:
-            raise DposeError(
-                "chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey"
-            )
+            raise DposeError("chroma-of-grey", "a grey picture has no chroma", "colour", "leave it out, or say grey")
         side = min(shape.height, shape.width)
         if self.side > side:
             raise DposeError(
@@ -308,15 +294,11 @@ class Projection:
     def __post_init__(self) -> None:
         _check_common(self, RELEASE_FORMS)
         if self.operator not in OPERATORS:
-            raise DposeError(
-                "operator-unknown", f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator"
-            )
+            raise DposeError("operator-unknown", f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator")
         for name in ("k", "pool"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise DposeError(
-                    "setting-not-positive", f"must be a whole number of at least 1, not {value!r}", name
-                )
+                raise DposeError("setting-not-positive", f"must be a whole number of at least 1, not {value!r}", name)
         if self.clip_norm is not None and not 0 < self.clip_norm < 1e9:
             raise DposeError(
                 "clip-norm-not-positive", f"must be a positive number, not {self.clip_norm:g}", "clip-norm"
@@ -332,10 +314,7 @@ class Projection:
             )
         if (self.paper or self.clip_norm is not None) and self.colour not in ("rgb", "grey"):
             raise DposeError(
-                "colour-unsupported",
-                "what is clipped, or a paper's, has three values alike",
-                "colour",
-                "say rgb",
+                "colour-unsupported", "what is clipped, or a paper's, has three values alike", "colour", "say rgb"
             )
         if not 0 < self.split < 1:
             raise DposeError("split-out-of-range", f"b must lie between 0 and 1, not {self.split:g}", "split")
@@ -408,10 +387,7 @@ class Projection:
         """
         if shape.peak != projections.PEAK:
             raise DposeError(
-                "depth-unsupported",
-                "only pixelization takes 16-bit values",
-                "image",
-                "scale it to 0..255 before",
+                "depth-unsupported", "only pixelization takes 16-bit values", "image", "scale it to 0..255 before"
             )
         k = PAPER_K if self.paper and self.k is None else self.k
         if k is not None and k > shape.values:

@@ -53,9 +53,7 @@ RELEASE = "release"
 DELTA = 1e-5
 """The delta of costs if no release has a delta of its own, and not all are pure."""
 PUBLIC = "the original was declared public: this release is not counted"
-UNLINKED = (
-    f"the account knows this clip as a whole: of over {LINKED_FRAMES:,} frames none is counted by itself"
-)
+UNLINKED = f"the account knows this clip as a whole: of over {LINKED_FRAMES:,} frames none is counted by itself"
 
 
 def settings_digest(*settings: Any) -> str:
@@ -67,10 +65,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [value.shape, str(value.dtype), hashlib.sha256(value.tobytes()).hexdigest()]
     if is_dataclass(value):
-        return [
-            type(value).__name__,
-            *((part.name, _plain(getattr(value, part.name))) for part in fields(value)),
-        ]
+        return [type(value).__name__, *((part.name, _plain(getattr(value, part.name))) for part in fields(value))]
     return value.__qualname__ if callable(value) else repr(value)
 
 
@@ -216,9 +211,7 @@ class ReleaseHistory:
     def words(self) -> str:
         """What this release costs, and what all cost together."""
         if not self.charge.events:
-            return (
-                "nothing bounds what this release tells (seeded or without noise), nor what all tell together"
-            )
+            return "nothing bounds what this release tells (seeded or without noise), nor what all tell together"
         own, _ = together((self.charge,), self.pixels)
         both, delta = self.cost()
         at = f" (delta {upper(delta)})" if delta else ""
@@ -264,11 +257,7 @@ def release_history(charge: Charge, own: Sequence[str] | None = None) -> Release
     """
     before = tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE)
     copies = frozenset(map(attrgetter("id"), before))
-    if (
-        own is not None
-        and len(own) < len(charge.marks)
-        and any(e.settings == charge.settings for e in before)
-    ):
+    if own is not None and len(own) < len(charge.marks) and any(e.settings == charge.settings for e in before):
         copies &= {entry.id for entry in charges(of=marks_of(own))}
     return ReleaseHistory(charge, before, copies)
 
@@ -418,9 +407,7 @@ def alive(name: str) -> Iterator[None]:
     private_folder(file.parent)
     lock = take_lock(file)
     if lock is None:
-        raise DposeError(
-            "release-busy", "another process is at work on the same release", fix="wait for it, or end it"
-        )
+        raise DposeError("release-busy", "another process is at work on the same release", fix="wait for it, or end it")
     try:
         # durable before the reservation is: without it a reservation whose process died would look alive
         fsync_folder(file.parent)

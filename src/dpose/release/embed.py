@@ -99,9 +99,7 @@ def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, Seal]:
         seal, rest = extract_text(data, SEAL)
         text, rest = extract_text(rest, NAME)
     except ValueError as error:
-        raise DposeError(
-            "statement-unreadable", f"its privacy statement cannot be read: {error}", where
-        ) from error
+        raise DposeError("statement-unreadable", f"its privacy statement cannot be read: {error}", where) from error
     if text is None:
         raise DposeError("statement-missing", "carries no privacy statement", where)
     statement, digest = PrivacyStatement.from_json(text, where), hashlib.sha256(rest).hexdigest()
@@ -139,9 +137,7 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
     """
     sidecar = sidecar_of(video)
     if not sidecar.exists():
-        raise DposeError(
-            "statement-missing", "carries no privacy statement", str(video), f"{sidecar.name} is missing"
-        )
+        raise DposeError("statement-missing", "carries no privacy statement", str(video), f"{sidecar.name} is missing")
     try:
         text = file_text(sidecar)
         content = json.loads(text)
@@ -169,9 +165,7 @@ def bound_to(content: str, statement: PrivacyStatement) -> PrivacyStatement:
         statement: The statement. An earlier binding of it is ignored.
     """
     bare = replace(statement, artefact_sha256="")
-    return replace(
-        bare, artefact_sha256=hashlib.sha256((content + "\n" + bare.to_json()).encode()).hexdigest()
-    )
+    return replace(bare, artefact_sha256=hashlib.sha256((content + "\n" + bare.to_json()).encode()).hexdigest())
 
 
 def check_digest(statement: PrivacyStatement, content: str, where: str) -> None:
@@ -230,11 +224,7 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
         DposeError: the seal is missing, altered, or of another statement or content; names what differs.
     """
     if not statement.seal:
-        lost = (
-            "carries a seal that its statement does not name"
-            if line
-            else "has no seal: every release has one"
-        )
+        lost = "carries a seal that its statement does not name" if line else "has no seal: every release has one"
         raise DposeError("seal-unnamed" if line else "seal-missing", lost, where, "do not rely on it")
     # which file it lies in was settled after the seal
     seal = open_seal(replace(statement, artefact_sha256=""), line, where)

@@ -11,15 +11,7 @@ from dpose.privacy.ranges import as_given, exact_text, lower, upper
 from dpose.release.choosing import curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
-from dpose.release.objects import (
-    FACE,
-    box_epsilon,
-    face_in,
-    object_lines,
-    person_lines,
-    repeated_line,
-    warning_lines,
-)
+from dpose.release.objects import FACE, box_epsilon, face_in, object_lines, person_lines, repeated_line, warning_lines
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan, cell_choices
 from dpose.release.plans import AnyPlan
@@ -87,9 +79,7 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     if plan.frames and rate:
         minute = min(plan.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        lines.append(
-            f"epsilon for {thing} seen for {length}: {upper(box_epsilon(plan, face, frames=minute))}"
-        )
+        lines.append(f"epsilon for {thing} seen for {length}: {upper(box_epsilon(plan, face, frames=minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
     return [*lines, *person_lines(plan), repeated_line(plan), *warning_lines(plan)]
 

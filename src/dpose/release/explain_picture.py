@@ -25,16 +25,7 @@ from dpose.release.colour_planes import ColourPlanes
 from dpose.release.explain import explain_release
 from dpose.release.grid import even_edges
 from dpose.release.linear import LinearPlan
-from dpose.release.objects import (
-    FACE,
-    PERSON,
-    RECOGNISABLE,
-    TIMES,
-    SoundPlan,
-    box_epsilon,
-    person_in,
-    repeated_epsilon,
-)
+from dpose.release.objects import FACE, PERSON, RECOGNISABLE, TIMES, SoundPlan, box_epsilon, person_in, repeated_epsilon
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import AnyPlan
 from dpose.release.projections import BlockMeans
@@ -87,9 +78,7 @@ def draw_explanation(
     from matplotlib.figure import Figure
 
     shape = plan.shape
-    with rc_context(
-        {"font.family": "DejaVu Sans", "font.size": 11, "text.color": INK, "path.simplify": True}
-    ):
+    with rc_context({"font.family": "DejaVu Sans", "font.size": 11, "text.color": INK, "path.simplify": True}):
         figure = Figure((WIDTH, HEIGHT), dpi=DPI, facecolor="white")
         FigureCanvasAgg(figure)
         canvas = figure.add_axes((0.02, 0.09, 0.57, 0.80))
@@ -113,9 +102,7 @@ def draw_explanation(
             else "from the picture's size alone; none of its pixels is here"
         )
         what = "frame" if not shape.still else "picture"
-        figure.text(
-            0.02, 0.035, f"{what} of {shape.width:,} x {shape.height:,} pixels, drawn {drawn}", color=QUIET
-        )
+        figure.text(0.02, 0.035, f"{what} of {shape.width:,} x {shape.height:,} pixels, drawn {drawn}", color=QUIET)
         data = BytesIO()
         figure.savefig(data, format="png", metadata={"Software": None})
     write_atomic(path, data.getvalue())
@@ -173,9 +160,7 @@ def _draw_sizes(axes: Axes, plan: SoundPlan, face: tuple[int, int], dot: float) 
     axes.add_patch(Rectangle((head[0] - fw / 2, top), fw, fh, edgecolor=FACE_LINE, **line))
     axes.add_patch(Ellipse(head, fw * 0.74, fh * 0.92, edgecolor=FACE_LINE, **line))
     for eye in (-0.15, 0.15):
-        axes.add_patch(
-            Ellipse((head[0] + fw * eye, head[1] - fh * 0.06), fw * 0.08, fh * 0.05, color=FACE_LINE)
-        )
+        axes.add_patch(Ellipse((head[0] + fw * eye, head[1] - fh * 0.06), fw * 0.08, fh * 0.05, color=FACE_LINE))
     axes.add_patch(Rectangle((head[0] - fw * 0.1, head[1] + fh * 0.2), fw * 0.2, fh * 0.025, color=FACE_LINE))
     w, h = hidden_sides(plan)
     x = max(0, min(left + wide + 2 * gap, shape.width - w - gap))
@@ -220,9 +205,7 @@ def _write_legend(axes: Axes, plan: SoundPlan, face: tuple[int, int], rate: Frac
 
     axes.set(xlim=(0, 1), ylim=(1, 0))
     axes.axis("off")
-    entries = [
-        (colour, head, textwrap.wrap(text, PER_LINE)) for colour, head, text in legend(plan, face, rate)
-    ]
+    entries = [(colour, head, textwrap.wrap(text, PER_LINE)) for colour, head, text in legend(plan, face, rate)]
     step = 1 / sum(len(lines) + 1.8 for _, _, lines in entries)
     at, size = step / 2, min(11.0, 0.62 * step * 0.86 * HEIGHT * 72)
     step = min(step, 0.036)
@@ -235,9 +218,7 @@ def _write_legend(axes: Axes, plan: SoundPlan, face: tuple[int, int], rate: Frac
         at += step * (len(lines) + 1.8)
 
 
-def legend(
-    plan: SoundPlan, face: tuple[int, int], rate: Fraction | None = None
-) -> list[tuple[str, str, str]]:
+def legend(plan: SoundPlan, face: tuple[int, int], rate: Fraction | None = None) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
     near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, curve=False)
@@ -262,9 +243,7 @@ def legend(
                 "; ".join(words),
             )
         )
-    noise = [
-        line.removeprefix("noise: ").split("each sum, ")[-1] for line in about if line.startswith("noise")
-    ]
+    noise = [line.removeprefix("noise: ").split("each sum, ")[-1] for line in about if line.startswith("noise")]
     cells = _cells_words(plan)
     entries.append((QUIET, "blocks" if cells else "noise", cells + "; ".join(noise)))
     entries += [("", "over time", line) for line in about if " seen for " in line]

@@ -91,10 +91,7 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
         import onnxruntime
     except ImportError:
         raise DposeError(
-            "package-missing",
-            "a detector needs onnxruntime",
-            str(model),
-            "pip install scikit-image onnxruntime",
+            "package-missing", "a detector needs onnxruntime", str(model), "pip install scikit-image onnxruntime"
         ) from None
     if not model.is_file():
         raise DposeError("file-missing", "there is no such file", str(model))
@@ -103,10 +100,7 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
         (entry,) = session.get_inputs()
         names = [output.name for output in session.get_outputs()]
         last = entry.shape[1] != 3 and entry.shape[3] == 3
-        sides = [
-            side if isinstance(side, int) else None
-            for side in (entry.shape[1:3] if last else entry.shape[2:])
-        ]
+        sides = [side if isinstance(side, int) else None for side in (entry.shape[1:3] if last else entry.shape[2:])]
         given = sides[0], sides[1]
     except Exception as error:  # onnxruntime's own classes share no base but this
         raise DposeError("onnx-unreadable", "is not a readable ONNX detector of faces", str(model)) from error
@@ -117,19 +111,13 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
         blob = fitted[..., ::-1].astype(np.float32) if yunet else fitted.astype(np.float32) / 127.5 - 1
         blob = blob[None] if last else blob.transpose(2, 0, 1)[None]
         try:
-            outputs = dict(
-                zip(names, session.run(None, {entry.name: np.ascontiguousarray(blob)}), strict=True)
-            )
+            outputs = dict(zip(names, session.run(None, {entry.name: np.ascontiguousarray(blob)}), strict=True))
             found = (yunet_faces if yunet else blazeface_faces)(outputs, fitted.shape[:2])
         except DposeError as error:
             raise DposeError(error.code, error.what, str(model), error.fix) from error
         except Exception as error:
-            raise DposeError(
-                "onnx-run-failed", "the detector cannot be run on a frame", str(model)
-            ) from error
-        return [
-            (top / scale, left / scale, bottom / scale, right / scale) for top, left, bottom, right in found
-        ]
+            raise DposeError("onnx-run-failed", "the detector cannot be run on a frame", str(model)) from error
+        return [(top / scale, left / scale, bottom / scale, right / scale) for top, left, bottom, right in found]
 
     find(np.zeros((64, 64, 3), np.uint8))  # a file that is no detector is refused before a video is touched
     return find
@@ -174,9 +162,7 @@ def blazeface_faces(outputs: Mapping[str, NDArray[Any]], size: tuple[int, int]) 
     grids = ANCHORS.get(len(found.get(16, ())))
     if grids is None or set(found) != {1, 16} or len(found[1]) != len(found[16]):
         raise DposeError(
-            "face-detector-unknown",
-            "is neither YuNet nor BlazeFace by its outputs",
-            fix="give one of these two",
+            "face-detector-unknown", "is neither YuNet nor BlazeFace by its outputs", fix="give one of these two"
         )
     anchors = np.concatenate(
         [
@@ -200,9 +186,7 @@ def _best(boxes: NDArray[Any], scores: NDArray[Any]) -> list[Place]:
     )
     return [
         (float(top), float(left), float(top + tall), float(left + across))
-        for (left, top), (across, tall) in (
-            (corners[i], wide[i]) for i in np.asarray(chosen, int).reshape(-1)
-        )
+        for (left, top), (across, tall) in ((corners[i], wide[i]) for i in np.asarray(chosen, int).reshape(-1))
     ]
 
 
@@ -230,11 +214,7 @@ def cascade_faces(frame: Picture) -> list[Place]:
     colour = np.ascontiguousarray(frame.repeat(3, 2) if frame.shape[2] == 1 else frame)
     side = min(height, width)
     found = face_cascade().detect_multi_scale(
-        img=colour,
-        scale_factor=1.2,
-        step_ratio=1,
-        min_size=(SMALLEST_FACE, SMALLEST_FACE),
-        max_size=(side, side),
+        img=colour, scale_factor=1.2, step_ratio=1, min_size=(SMALLEST_FACE, SMALLEST_FACE), max_size=(side, side)
     )
     return [(f["r"], f["c"], f["r"] + f["height"], f["c"] + f["width"]) for f in found]
 
@@ -251,10 +231,7 @@ def face_cascade() -> Any:
         from skimage.feature import Cascade
     except ImportError as error:
         raise DposeError(
-            "package-missing",
-            "finding faces needs scikit-image",
-            "face-blur",
-            "pip install scikit-image onnxruntime",
+            "package-missing", "finding faces needs scikit-image", "face-blur", "pip install scikit-image onnxruntime"
         ) from error
     return Cascade(lbp_frontal_face_cascade_filename())
 

@@ -37,11 +37,7 @@ def find_boxes(
             read = read_item(looking, job, identify=False)
             assert isinstance(read.plan, Obfuscator)
             shown = read.shown
-            frames = (
-                (frame.pixels for frame in read_frames(shown))
-                if isinstance(shown, VideoInfo)
-                else iter([shown])
-            )
+            frames = (frame.pixels for frame in read_frames(shown)) if isinstance(shown, VideoInfo) else iter([shown])
             here = [box for _, boxes in read.plan.located(frames) for box in boxes]
         except DposeError as error:
             failed(error)

@@ -59,9 +59,7 @@ class Shape:
             raise ValueError(f"a picture has one frame: {self}")
 
     @classmethod
-    def of(
-        cls, height: int, width: int, channels: int = 1, peak: int = 255, frames: int | None = None
-    ) -> Shape:
+    def of(cls, height: int, width: int, channels: int = 1, peak: int = 255, frames: int | None = None) -> Shape:
         """The shape of a clip, or of a picture where `frames` is None."""
         return cls(frames or 1, height, width, channels, peak, still=frames is None)
 

@@ -30,13 +30,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.boxes import FoundBox
 from dpose.release.config import Pixelization, ReleaseConfig
-from dpose.release.counting import (
-    ReleaseCount,
-    Reservation,
-    charged_events,
-    release_charge,
-    settings_digest,
-)
+from dpose.release.counting import ReleaseCount, Reservation, charged_events, release_charge, settings_digest
 from dpose.release.embed import stamped_picture, stamped_pixels, write_sidecar
 from dpose.release.faces import FaceFinder, face_finder
 from dpose.release.grid import Shape
@@ -184,19 +178,14 @@ def read_item(
             return Reading(obscured, info, original, notes=info.notes, check=check)
         if work.config is not None and not isinstance(work.config, Pixelization):
             raise DposeError(
-                "operator-not-for-pictures",
-                "pictures are released to files by pixelization",
-                str(job.source),
+                "operator-not-for-pictures", "pictures are released to files by pixelization", str(job.source)
             )
         if work.spans:
             raise DposeError("span-of-picture", "is a picture, which has no time spans", str(job.source))
         original, pixels, header = picture_original(job.source)
         if job.original is not None and job.original.hashes != original.hashes:
             raise DposeError(
-                "file-changed",
-                "was changed while it was to be released",
-                str(job.source),
-                "run the command again",
+                "file-changed", "was changed while it was to be released", str(job.source), "run the command again"
             )
         notes = picture_notes(header)
         if work.config is None:
@@ -211,9 +200,7 @@ def item_charge(work: Work, job: Job, read: Reading, seed: int | None) -> Charge
     """What the release of a file, read and identified, takes from its original."""
     assert read.original is not None
     plan = None if isinstance(read.plan, Obfuscator) else read.plan
-    return release_charge(
-        read.original, plan, work.settings(job, seed), seeded=seed is not None, target=job.target
-    )
+    return release_charge(read.original, plan, work.settings(job, seed), seeded=seed is not None, target=job.target)
 
 
 def write_item(
@@ -252,16 +239,12 @@ def write_item(
         if isinstance(plan, Obfuscator):
             return add_count(plan.statement(given, work.spans))
         said = (*caveats, *job.caveats)
-        return add_count(
-            release_statement(plan, seeded=seeded, caveats=said, conditional_on=given, spans=work.spans)
-        )
+        return add_count(release_statement(plan, seeded=seeded, caveats=said, conditional_on=given, spans=work.spans))
 
     def run(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
         return plan.run(frames) if isinstance(plan, Obfuscator) else plan.run(frames, noise, workers)
 
-    return encode_video(
-        shown, job.target, run, state, keep_sound=work.keep_sound, progress=progress, check=read.check
-    )
+    return encode_video(shown, job.target, run, state, keep_sound=work.keep_sound, progress=progress, check=read.check)
 
 
 def _write(job: Job, released: Shown, statement: PrivacyStatement) -> None:
@@ -434,14 +417,7 @@ def release_item(
         read = read_item(work, job, noise, seed=seed, identify=False)
         _check_plan(read.plan, item, seeded=seed is not None)
         statement = write_item(
-            work,
-            job,
-            read,
-            noise,
-            count.add_to,
-            seeded=seed is not None,
-            workers=workers,
-            progress=progress,
+            work, job, read, noise, count.add_to, seeded=seed is not None, workers=workers, progress=progress
         )
     return Written(statement, tuple(file_digest(path) for path in job.outputs), read.notes)
 
@@ -450,9 +426,7 @@ def _check_plan(plan: AnyPlan | Obfuscator, item: Reserved, *, seeded: bool) -> 
     """Refuse a plan that was not reserved: real numbers in its choice may fall otherwise on another machine."""
     if isinstance(plan, Obfuscator) or item.charge is None:
         return
-    if item.charge.events != charged_events(plan, seeded=seeded) or (
-        item.plan and item.plan != whole_plan(plan)
-    ):
+    if item.charge.events != charged_events(plan, seeded=seeded) or (item.plan and item.plan != whole_plan(plan)):
         raise DposeError(
             "release-differs-here",
             "this machine would release it otherwise than was reserved",

@@ -22,15 +22,7 @@ from typing import overload
 
 from dpose.account import Charge, State
 from dpose.errors import DposeError
-from dpose.files import (
-    file_bytes,
-    file_digest,
-    file_json,
-    json_text,
-    locked_folder,
-    private_folder,
-    write_private,
-)
+from dpose.files import file_bytes, file_digest, file_json, json_text, locked_folder, private_folder, write_private
 from dpose.media.kinds import kind_of, kind_of_name, unknown_kind
 from dpose.media.video import VideoInfo, probe
 from dpose.media.video_writer import check_writable
@@ -195,12 +187,8 @@ def find_jobs(
         kind = "video" if videos_alone else "picture or video"
         raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
     if not out.is_dir() and _is_no_folder(out, archives):
-        raise DposeError(
-            "out-suffix-unknown", "cannot be written", str(out), "use .png or .jpg, or name a folder"
-        )
-    single = (
-        out.suffix.lower() in (*PICTURES, *((".npz",) if archives else ())) or kind_of_name(out) == "video"
-    )
+        raise DposeError("out-suffix-unknown", "cannot be written", str(out), "use .png or .jpg, or name a folder")
+    single = out.suffix.lower() in (*PICTURES, *((".npz",) if archives else ())) or kind_of_name(out) == "video"
     single = single and not out.is_dir()
     first = 0 if keep_names or single else first_number(out)
     starts, videos = array("L", (start for start, _ in found.values())), bytes(v for _, v in found.values())
@@ -209,9 +197,7 @@ def find_jobs(
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
         if bool(videos[0]) != (kind_of_name(out) == "video"):
-            raise DposeError(
-                "out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out)
-            )
+            raise DposeError("out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out))
     for job in jobs:
         if job.video:
             check_writable(job.target)
@@ -256,9 +242,7 @@ def _found(paths: Sequence[str], videos_alone: bool) -> tuple[dict[str, tuple[in
     wanted = ("video",) if videos_alone else ("picture", "video")
     for text in paths:
         path = Path(text)
-        matches = (
-            [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
-        )
+        matches = [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
         if not matches:
             raise DposeError("file-missing", "there is no such file or folder", text)
         for match in matches:
@@ -282,9 +266,7 @@ def _below(folder: str, inner: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             here = sorted(
-                (entry.name, entry.is_dir(follow_symlinks=False))
-                for entry in entries
-                if not entry.name.startswith(".")
+                (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if not entry.name.startswith(".")
             )
     except PermissionError:
         return
@@ -346,9 +328,7 @@ def known_names(out: Path) -> dict[str, str]:
     """The originals of an output folder's files, by number, as this user's state folder knows them."""
     try:
         content = file_json(names_file(out))
-        return {
-            str(number): str(source) for number, source in content["names"].items() if str(number).isdigit()
-        }
+        return {str(number): str(source) for number, source in content["names"].items() if str(number).isdigit()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -392,9 +372,7 @@ Outputs = Callable[[Path], Sequence[Path]]
 """All files of a release, from the first one's name."""
 
 
-def find_output(
-    found: ReleaseHistory | None, target: Path, outputs: Outputs, *, numbered: bool = False
-) -> Path | None:
+def find_output(found: ReleaseHistory | None, target: Path, outputs: Outputs, *, numbered: bool = False) -> Path | None:
     """The first file of the same release of the same original, if that stands complete where this one is to go.
 
     Of numbered files each command makes new ones: an earlier one is looked for under the name that the account knows.
@@ -420,10 +398,7 @@ def find_output(
     for path in standing_there:
         if not (left and _is_release(path, target)):
             raise DposeError(
-                "output-exists",
-                "another file is in the way",
-                str(path),
-                "choose another --out, or remove it first",
+                "output-exists", "another file is in the way", str(path), "choose another --out, or remove it first"
             )
     return None
 
@@ -447,9 +422,7 @@ def compare_with_account(
         return None, line, None
     found = release_history(charge, own)
     if found.states.get(charge.id) is State.RESERVED:  # by this command, before it died
-        failed = (
-            replace(entry, state=State.FAILED) if entry.id == charge.id else entry for entry in found.before
-        )
+        failed = (replace(entry, state=State.FAILED) if entry.id == charge.id else entry for entry in found.before)
         found = replace(found, before=tuple(failed))
     there = find_output(found, job.target, job.outputs_at, numbered=bool(job.number))
     if there is not None:

@@ -196,9 +196,7 @@ class LinearPlan(Plan):
     @property
     def sigma(self) -> float:
         """The noise's standard deviation on the operator's values."""
-        return (
-            math.sqrt(self.stage.variance) * float(self.grid) * (self.operator.unit if self.clipping else 1.0)
-        )
+        return math.sqrt(self.stage.variance) * float(self.grid) * (self.operator.unit if self.clipping else 1.0)
 
     @property
     def noise(self) -> float:
@@ -254,18 +252,14 @@ class LinearPlan(Plan):
         total: Values = np.zeros(0)
         for number, frame in enumerate(frames, 1):
             if group == groups:
-                raise DposeError(
-                    "video-length-differs", f"the video has more frames than the {length} it declares"
-                )
+                raise DposeError("video-length-differs", f"the video has more frames than the {length} it declares")
             total = frame if held == 0 else np.add(total, frame, dtype=np.int64)
             held += 1
             if number == edge(group + 1, length, groups):
                 yield self._checked(self.operator.apply(total, held))
                 group, held = group + 1, 0
         if number != length:
-            raise DposeError(
-                "video-length-differs", f"the video has {number} frames, not the {length} it declares"
-            )
+            raise DposeError("video-length-differs", f"the video has {number} frames, not the {length} it declares")
 
     def _checked(self, values: Values) -> Values:
         """Refuse what the operator did not announce: rounding is paid for by number, and not at all for whole ones."""
@@ -305,9 +299,7 @@ class LinearPlan(Plan):
         lengths = [self.length(first + n) for n in range(len(waiting))]
         clipping, operator, step = self.clipping, self.operator, float(self.grid)
         if clipping is not None:
-            waiting = clipping.apply(
-                [operator.centred(values, t) for values, t in zip(waiting, lengths, strict=True)]
-            )
+            waiting = clipping.apply([operator.centred(values, t) for values, t in zip(waiting, lengths, strict=True)])
         for number, (values, t) in enumerate(zip(waiting, lengths, strict=True), first):
             stream = source.stream(Purpose.RELEASE, number, STREAM)
             shown = self.stage.noised(on_grid(values, self.grid), stream).astype(np.float64) * step
@@ -448,17 +440,11 @@ def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neigh
 
 
 def _event(
-    config: Projection,
-    operator: GridOperator,
-    clipping: Clipping | None,
-    grid: Fraction,
-    neighbours: Neighbours,
+    config: Projection, operator: GridOperator, clipping: Clipping | None, grid: Fraction, neighbours: Neighbours
 ) -> ExactEvent:
     if not config.delta:
         if clipping is not None or not operator.whole:
-            raise DposeError(
-                "delta-missing", "this takes Gaussian noise alone", "delta", "give a delta above 0"
-            )
+            raise DposeError("delta-missing", "this takes Gaussian noise alone", "delta", "give a delta above 0")
         bound = operator.bound_for(neighbours).in_l1()
         scale = bound / config.epsilon
         if scale > MAX_SCALE:

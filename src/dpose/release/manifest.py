@@ -197,9 +197,7 @@ def verify_manifest(folder: Path) -> str:
                 whole = line["type"] == "end"
                 if whole and line["sha256"] != digest.hexdigest():
                     raise DposeError(
-                        "manifest-altered",
-                        "was altered: its lines are not those that its end names",
-                        str(path),
+                        "manifest-altered", "was altered: its lines are not those that its end names", str(path)
                     )
                 if line["type"] == "file":
                     files[line["file"]] = line
@@ -210,15 +208,10 @@ def verify_manifest(folder: Path) -> str:
         outputs = [(name, digest) for line in files.values() for name, digest in line["sha256"].items()]
         claims = sorted({_claim(line["epsilon"]) for line in files.values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DposeError(
-            "manifest-unreadable", "cannot be read as a list of released files", str(path)
-        ) from error
+        raise DposeError("manifest-unreadable", "cannot be read as a list of released files", str(path)) from error
     if not whole:
         raise DposeError(
-            "manifest-incomplete",
-            "has no end: the command that wrote it was cut short",
-            str(path),
-            "run it again",
+            "manifest-incomplete", "has no end: the command that wrote it was cut short", str(path), "run it again"
         )
     for name, recorded in outputs:
         found = folder / name
@@ -227,9 +220,7 @@ def verify_manifest(folder: Path) -> str:
         except OSError:
             digest_there = None
         if digest_there is None:
-            raise DposeError(
-                "manifest-file-missing", "is in the list of released files, and not here", str(found)
-            )
+            raise DposeError("manifest-file-missing", "is in the list of released files, and not here", str(found))
         if digest_there != recorded:
             raise DposeError(
                 "manifest-file-differs", "is another file than the list of released files names", str(found)

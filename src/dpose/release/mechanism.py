@@ -121,8 +121,7 @@ class Released:
         fine = cells.fine if isinstance(cells, RegionSums) else cells
         noise = np.repeat(self.variance**0.5 / cells.areas[:, None], cells.channels, axis=1)
         levels, spread = (
-            cells.adjoint(values.astype(np.float32))[:: fine.block, :: fine.block]
-            for values in (self.values, noise)
+            cells.adjoint(values.astype(np.float32))[:: fine.block, :: fine.block] for values in (self.values, noise)
         )
         planes = tuple(Plane(levels[..., k], spread[..., k], fine.block) for k in range(cells.channels))
         return Observed(planes, "rgb" if len(planes) == 3 else "grey", cells.height, cells.width, cells.peak)
@@ -187,9 +186,7 @@ def too_small(config: ReleaseConfig, what: str) -> DposeError:
     )
 
 
-GIVEN = (
-    "the noise's key was given by the caller: anyone who made it, or used it before, can take the noise away"
-)
+GIVEN = "the noise's key was given by the caller: anyone who made it, or used it before, can take the noise away"
 
 _spent: set[str] = set()
 _lock = threading.Lock()

@@ -60,10 +60,7 @@ def check_restored(pixels: NDArray[Any], released: Shown, suffix: str, where: st
     restored = decode_pixels(encoded(released, suffix), where)
     if restored.shape != pixels.shape or restored.dtype != pixels.dtype:
         raise DposeError(
-            "archive-of-other-picture",
-            "is another picture than its archive holds",
-            where,
-            "do not rely on it",
+            "archive-of-other-picture", "is another picture than its archive holds", where, "do not rely on it"
         )
     off = np.abs(restored.astype(np.int32) - pixels.astype(np.int32)).max(initial=0)
     if off > PIXEL_LEVEL:

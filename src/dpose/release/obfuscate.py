@@ -83,9 +83,7 @@ class Obfuscator:
             columns, rows = (int(n) for n in method.removeprefix("isr-").split("x"))
             if columns > shape.width or rows > shape.height:
                 raise DposeError(
-                    "video-too-small",
-                    f"a video of {shape.width} x {shape.height} is smaller than {method}'s",
-                    "method",
+                    "video-too-small", f"a video of {shape.width} x {shape.height} is smaller than {method}'s", "method"
                 )
             self._grid = (columns, rows)
             self._matrix = random_motion(columns, rows, np.random.default_rng(seed))
@@ -117,9 +115,7 @@ class Obfuscator:
                 yield frame, by_frame.get(number, ())
             return
         frames, seen = itertools.tee(frames)
-        for number, (places, frame) in enumerate(
-            zip(held(map(self._found, seen), self.hold), frames, strict=True)
-        ):
+        for number, (places, frame) in enumerate(zip(held(map(self._found, seen), self.hold), frames, strict=True)):
             self.open += not places
             yield frame, self._faces(places, number)
 
@@ -172,11 +168,7 @@ class Obfuscator:
             return {"boxes": str(len(self.boxes))}
         if self.method != "face-blur":
             return {}
-        finds = {
-            "finds": self.faces,
-            "frames without a find": self.without,
-            "frames without a blur": self.open,
-        }
+        finds = {"finds": self.faces, "frames without a find": self.without, "frames without a blur": self.open}
         return {
             "detector": self.finder.about,
             "hold": f"{self.hold} frames",
@@ -209,12 +201,8 @@ class Obfuscator:
 
     def _inverse_super_resolution(self, frame: Picture) -> Picture:
         small = cv2.resize(frame, self._grid, interpolation=cv2.INTER_AREA)
-        moved = cv2.warpAffine(
-            small, self._matrix, self._grid, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-        )
-        return _like(
-            cv2.resize(moved, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame
-        )
+        moved = cv2.warpAffine(small, self._matrix, self._grid, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        return _like(cv2.resize(moved, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame)
 
     def _found(self, frame: Picture) -> list[Place]:
         found = self.finder.find(frame)
@@ -245,9 +233,7 @@ class Obfuscator:
 
     def _checked(self, boxes: Sequence[FoundBox]) -> None:
         if boxes and self.method.startswith("isr-"):
-            raise DposeError(
-                "boxes-without-place", f"{self.method} moves all of a picture, and has no boxes", "method"
-            )
+            raise DposeError("boxes-without-place", f"{self.method} moves all of a picture, and has no boxes", "method")
         for box in boxes:
             across, down = range(self.shape.width)[box.columns], range(self.shape.height)[box.rows]
             if not (across and down and box.frame < self.shape.frames):
@@ -264,9 +250,7 @@ class Obfuscator:
 
     def _pixelated(self, frame: Picture) -> Picture:
         small = cv2.resize(frame, self._blocks, interpolation=cv2.INTER_AREA)
-        return _like(
-            cv2.resize(small, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame
-        )
+        return _like(cv2.resize(small, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame)
 
 
 def check_method(method: str) -> None:

@@ -125,9 +125,7 @@ def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
         cost, where = box_epsilon(plan, face, frames=shape.frames), f" in all {shape.frames:,} frames"
     if cost <= RECOGNISABLE:
         return ()
-    return (
-        f"{WARNING}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",
-    )
+    return (f"{WARNING}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",)
 
 
 def box_epsilon(plan: SoundPlan, sides: tuple[int, int], *, frames: int = 1, times: int = 1) -> float:
@@ -208,20 +206,13 @@ def parse_face(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if found is None:
         raise DposeError(
-            "face-size-malformed",
-            f"{text!r} is not of the form WxH, in pixels",
-            "face-size",
-            f"say {FACE_SIZE}",
+            "face-size-malformed", f"{text!r} is not of the form WxH, in pixels", "face-size", f"say {FACE_SIZE}"
         )
     return int(found[1]), int(found[2])
 
 
 def either(
-    neighbours: str | int | Neighbours | None,
-    protect: str | None,
-    face_size: str | None,
-    *,
-    drawn: bool = False,
+    neighbours: str | int | Neighbours | None, protect: str | None, face_size: str | None, *, drawn: bool = False
 ) -> str | int | Neighbours | None:
     """The neighbours that a caller gives, by themselves or by a preset; None if neither is given.
 
@@ -236,17 +227,11 @@ def either(
     """
     if neighbours is not None and protect is not None:
         raise DposeError(
-            "protect-with-neighbours",
-            "protect and neighbours exclude each other",
-            "protect",
-            "give one of them",
+            "protect-with-neighbours", "protect and neighbours exclude each other", "protect", "give one of them"
         )
     if face_size is not None and protect in (None, "detail") and not drawn:
         raise DposeError(
-            "face-size-unneeded",
-            "only --protect face and person go by a face's size",
-            "face-size",
-            "leave it out",
+            "face-size-unneeded", "only --protect face and person go by a face's size", "face-size", "leave it out"
         )
     if protect is None:
         return neighbours

@@ -210,9 +210,7 @@ OPERATORS: dict[str, OperatorEntry] = {}
 """Operators by the name that `Projection.operator` and the statement have for them."""
 
 
-def register_operator(
-    name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False
-) -> None:
+def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False) -> None:
     """Put an operator into `OPERATORS`: from then on it is released, stated and verified by this name.
 
     Args:
@@ -230,9 +228,7 @@ def register_operator(
     OPERATORS[name] = OperatorEntry(make, about, drawn, colours)
 
 
-def make_operator(
-    name: str, shape: Shape, rows: int, columns: int, groups: int, choice: str = ""
-) -> GridOperator:
+def make_operator(name: str, shape: Shape, rows: int, columns: int, groups: int, choice: str = "") -> GridOperator:
     """The operator of this name.
 
     Args:

@@ -77,9 +77,7 @@ def paint_blocks(values: NDArray[Any], height: int, width: int, block: int) -> N
 
 
 @kernel
-def _sum_blocks(
-    flat: NDArray[Any], block: int, channels: int, column: NDArray[Any], out: NDArray[np.int64]
-) -> None:
+def _sum_blocks(flat: NDArray[Any], block: int, channels: int, column: NDArray[Any], out: NDArray[np.int64]) -> None:
     height, width = flat.shape
     for row in range(out.shape[0]):
         y, bottom = row * block, min((row + 1) * block, height)
@@ -132,11 +130,7 @@ def _paint(values: NDArray[Any], block: int, out: NDArray[Any]) -> None:
 
 @kernel
 def sum_cells(
-    flat: NDArray[Any],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    channels: int,
-    out: NDArray[np.int64],
+    flat: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64], channels: int, out: NDArray[np.int64]
 ) -> None:
     """Add sums of cells to `out`, (rows, columns, channels), from the pixels of a frame, (H, W * channels)."""
     width = flat.shape[1]
@@ -244,14 +238,8 @@ class BlockSums:
         """
         if neighbours.scope == BOX:
             assert neighbours.box is not None
-            wide = (
-                min(neighbours.box[0], self.width),
-                np.append(np.arange(self.columns) * self.block, self.width),
-            )
-            tall = (
-                min(neighbours.box[1], self.height),
-                np.append(np.arange(self.rows) * self.block, self.height),
-            )
+            wide = (min(neighbours.box[0], self.width), np.append(np.arange(self.columns) * self.block, self.width))
+            tall = (min(neighbours.box[1], self.height), np.append(np.arange(self.rows) * self.block, self.height))
             squares = most_overlap(wide[1], wide[0]) * most_overlap(tall[1], tall[0])
             return Sensitivity(
                 Fraction(self.peak * self.channels * wide[0] * tall[0]),
@@ -345,9 +333,7 @@ class RegionSums:
         n, simple = self.subdivide, self.simple
         blocks = np.zeros(self.mask.shape, np.int64)
         blocks[~self.mask] = np.arange(simple)
-        source: NDArray[np.int64] = (
-            blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
-        )
+        source: NDArray[np.int64] = blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
         source[self._complex] = simple + np.arange(int(self._complex.sum()))
         return source
 
@@ -401,9 +387,7 @@ def _checked(operator: BlockSums, picture: Picture) -> Picture:
     wanted = (operator.height, operator.width, operator.channels)
     kind = str(pixels.dtype).removeprefix("torch.")
     if tuple(pixels.shape) != wanted or kind != {255: "uint8", 65535: "uint16"}.get(operator.peak):
-        raise ValueError(
-            f"expected {wanted} with values to {operator.peak}, got {kind} {tuple(pixels.shape)}"
-        )
+        raise ValueError(f"expected {wanted} with values to {operator.peak}, got {kind} {tuple(pixels.shape)}")
     return pixels
 
 

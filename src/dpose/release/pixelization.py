@@ -104,8 +104,7 @@ class PixelizationPlan(Plan):
         neighbours = config.neighbours.resolved(shape)
         steps = {"frame": shape.frames, BOX: neighbours.frames or 1}.get(neighbours.scope, 1)
         stages = tuple(
-            NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name)
-            for name, share in shares
+            NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name) for name, share in shares
         )
         return cls(config, shape, stages, colour, mask)
 
@@ -136,8 +135,7 @@ class PixelizationPlan(Plan):
         luma = cells or blocks_of(self.shape, config.part if fine else config.side)
         colour = self.colour.without_chroma() if fine else self.colour
         near, far = (
-            replace(one, channels=1).sensitivity(neighbours)
-            for one in (luma, widened(self.blocks, config.chroma or 1))
+            replace(one, channels=1).sensitivity(neighbours) for one in (luma, widened(self.blocks, config.chroma or 1))
         )
         return colour.joint(near, far)
 
@@ -252,8 +250,7 @@ def _frames(
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
                     raise DposeError(
-                        "video-length-differs",
-                        f"the video has more frames than the {plan.frames} it declares",
+                        "video-length-differs", f"the video has more frames than the {plan.frames} it declares"
                     )
                 key = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)
                 waiting.append(pool.submit(work, number, frame, key))
@@ -281,9 +278,7 @@ def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -
     open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
     if open_config.resolved:
         return open_config
-    best = best_choice(
-        cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good
-    )
+    best = best_choice(cell_choices(open_config, shape), restored=config.restoration != PAINTED, as_good=as_good)
     chroma = best.factor if colour == "ycc" else None
     made = replace(open_config, block=int(best.block), chroma=chroma)
     return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(open_config, n) != getattr(made, n)))
@@ -365,11 +360,7 @@ def _event(config: Pixelization, bound: Sensitivity, share: Fraction, steps: int
     return Gaussian(Fraction(sigma * sigma), bound.l2_squared, steps)
 
 
-def _combined(
-    cells: Cells, picture: NDArray[Any] | Tensor, rows: tuple[tuple[int, ...], ...]
-) -> NDArray[np.int64]:
+def _combined(cells: Cells, picture: NDArray[Any] | Tensor, rows: tuple[tuple[int, ...], ...]) -> NDArray[np.int64]:
     """Exact sums over cells of the combinations: (cells, combinations). Sums first: both are linear and whole."""
-    sums: NDArray[np.int64] = (
-        cells.apply(picture).cpu().numpy() if is_tensor(picture) else cells.apply(picture)
-    )
+    sums: NDArray[np.int64] = cells.apply(picture).cpu().numpy() if is_tensor(picture) else cells.apply(picture)
     return sums @ np.array(rows, np.int64).T

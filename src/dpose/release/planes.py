@@ -70,6 +70,4 @@ class Observed:
         for plane in self.planes:
             cells = (-(-self.height // plane.block), -(-self.width // plane.block))
             if not self.even and plane.levels.shape != cells:
-                raise ValueError(
-                    f"{plane.levels.shape} cells of {plane.block} for {self.height} x {self.width}"
-                )
+                raise ValueError(f"{plane.levels.shape} cells of {plane.block} for {self.height} x {self.width}")

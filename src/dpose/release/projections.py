@@ -90,9 +90,7 @@ class BlockMeans(GridOperator):
 
     @cached_property
     def _areas(self) -> Counter[int]:
-        return products(
-            count_lengths(self.shape.height, self.rows), count_lengths(self.shape.width, self.columns)
-        )
+        return products(count_lengths(self.shape.height, self.rows), count_lengths(self.shape.width, self.columns))
 
     @cached_property
     def _times(self) -> Counter[int]:
@@ -157,10 +155,7 @@ class BlockMeans(GridOperator):
             return self.box_sensitivity(neighbours)
         scope, m, shape = neighbours.scope, neighbours.count, self.shape
         if scope == "clip":
-            squares, moved = (
-                largest_fill(products(self._areas, self._times), m),
-                min(m, shape.pixels * shape.frames),
-            )
+            squares, moved = (largest_fill(products(self._areas, self._times), m), min(m, shape.pixels * shape.frames))
         elif scope == "frame":
             # the same pixels in every frame of a group: their changes add up in one sum
             squares = largest_fill(self._areas, m) * squares_of(self._times)
@@ -169,9 +164,7 @@ class BlockMeans(GridOperator):
             squares, moved = largest_fill(self._areas, m), min(m, shape.pixels)
         else:
             raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return Sensitivity(
-            Fraction(PEAK * shape.channels * moved), Fraction(PEAK**2 * shape.channels * squares)
-        )
+        return Sensitivity(Fraction(PEAK * shape.channels * moved), Fraction(PEAK**2 * shape.channels * squares))
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         """The most that all sums change between neighbours of scope `BOX`, exactly.
@@ -433,6 +426,4 @@ register_operator(
     "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly", colours=True
 )
 register_operator("low-pass", low_pass, "the lowest frequencies", colours=True)
-register_operator(
-    "random", random_projection, "random signs, then random frequencies", drawn=True, colours=True
-)
+register_operator("random", random_projection, "random signs, then random frequencies", drawn=True, colours=True)

@@ -55,17 +55,11 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
         raise DposeError("release-count-unreadable", "its count of releases cannot be read", where) from error
     if statement.epsilon is not None and epsilon < float(statement.epsilon):
         raise DposeError(
-            "releases-cost-too-little",
-            "its releases together cost less than it does alone",
-            where,
-            "do not rely on it",
+            "releases-cost-too-little", "its releases together cost less than it does alone", where, "do not rely on it"
         )
     if number > 1 and repeated_words(number, epsilon, delta, pixels) not in statement.caveats:
         raise DposeError(
-            "earlier-releases-left-out",
-            "leaves out what its earlier releases cost",
-            where,
-            "do not rely on it",
+            "earlier-releases-left-out", "leaves out what its earlier releases cost", where, "do not rely on it"
         )
 
 
@@ -107,9 +101,7 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
         )
     assert own.stored is not None
     before = sum(
-        entry.stored is not None
-        and entry.stored.seq < own.stored.seq
-        and bool(entry.stored.sets & own.stored.sets)
+        entry.stored is not None and entry.stored.seq < own.stored.seq and bool(entry.stored.sets & own.stored.sets)
         for entry in entries
     )
     if int(statement.odometer["releases"]) < before + 1:
@@ -127,9 +119,7 @@ def _same(found: Sequence[Event], wanted: Sequence[Event]) -> bool:
     if [_shape(event) for event in found] != [_shape(event) for event in wanted]:
         return False
     pairs = zip(map(_costs, found), map(_costs, wanted), strict=True)
-    return all(
-        math.isclose(a, b, rel_tol=SLACK) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)
-    )
+    return all(math.isclose(a, b, rel_tol=SLACK) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True))
 
 
 def _shape(event: Event) -> tuple[object, ...]:
@@ -191,24 +181,12 @@ def compare_numbers(statement: PrivacyStatement, wanted: PrivacyStatement, where
             raise _differs(".".join(names), ours, theirs, where)
     if len(statement.events) != len(wanted.events):
         raise DposeError(
-            "record-events-differ",
-            f"its statement has {len(statement.events)} events, not {len(wanted.events)}",
-            where,
+            "record-events-differ", f"its statement has {len(statement.events)} events, not {len(wanted.events)}", where
         )
     for event, other in zip(statement.events, wanted.events, strict=True):
         _compare_event(event, other, where)
     said, follows = statement.to_dict(), wanted.to_dict()
-    for name in (
-        "unit",
-        "neighbours",
-        "epsilon",
-        "delta",
-        "accountant",
-        "n",
-        "queries",
-        "plan_sha256",
-        "ledger_head",
-    ):
+    for name in ("unit", "neighbours", "epsilon", "delta", "accountant", "n", "queries", "plan_sha256", "ledger_head"):
         if said[name] != follows[name]:
             raise _differs(name, said[name], follows[name], where)
 
@@ -259,9 +237,7 @@ def compare_words(
                     "do not rely on it",
                 )
         if not more and len(here) != len(there):
-            raise DposeError(
-                "record-sentence-twice", f"its {name} say something twice", where, "do not rely on it"
-            )
+            raise DposeError("record-sentence-twice", f"its {name} say something twice", where, "do not rely on it")
 
 
 def _leaves(values: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

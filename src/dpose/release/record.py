@@ -96,10 +96,7 @@ class CellsRecord(ConfigRecord):
     block: Whole | None
     subdivide: Whole
     regions: (
-        Annotated[
-            PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord, Field(discriminator="kind")
-        ]
-        | None
+        Annotated[PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord, Field(discriminator="kind")] | None
     )
     chosen: tuple[Text, ...]
     paper: Whole | None = optional(default=None)
@@ -181,9 +178,7 @@ def config_record(config: ReleaseConfig, shape: Shape) -> dict[str, Any]:
     return record.to_dict()
 
 
-def _regions_record(
-    regions: Regions | None,
-) -> PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord | None:
+def _regions_record(regions: Regions | None) -> PublicRegionsRecord | PrivateRegionsRecord | PaperRegionsRecord | None:
     if regions is None:
         return None
     if isinstance(regions, PublicRegions):
@@ -242,15 +237,11 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
     operator = values["operator"]
     if operator != CELLS and operator not in OPERATORS:
         raise DposeError(
-            "record-operator-unknown",
-            f"its statement names an operator that is not known here: {operator!r}",
-            where,
+            "record-operator-unknown", f"its statement names an operator that is not known here: {operator!r}", where
         )
     regions = values.get("regions")
     if isinstance(regions, dict) and regions["kind"] not in ("public", "private"):
-        raise DposeError(
-            "record-regions-unknown", f"its statement has unknown regions {regions['kind']!r}", where
-        )
+        raise DposeError("record-regions-unknown", f"its statement has unknown regions {regions['kind']!r}", where)
     record = (CellsRecord if operator == CELLS else GridRecord).read(values, "config")
     if record.paper is not None:
         raise ValueError("a published algorithm has no plan of its own")
@@ -267,11 +258,7 @@ def _config(values: Any, shape: Shape, where: str) -> ReleaseConfig:
         if record.grid is None:
             raise ValueError("no grid")
         config = Projection(
-            operator=operator,
-            grid=record.grid,
-            clip_norm=record.clip_norm,
-            clip_segment=record.clip_segment,
-            **common,
+            operator=operator, grid=record.grid, clip_norm=record.clip_norm, clip_segment=record.clip_segment, **common
         )
     else:
         config = Pixelization(

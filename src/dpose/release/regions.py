@@ -43,9 +43,7 @@ class PublicRegions:
         """
         array = np.asarray(mask)
         if array.ndim != 2 or 0 in array.shape:
-            raise DposeError(
-                "mask-of-wrong-shape", f"must have the shape (height, width), not {array.shape}", "mask"
-            )
+            raise DposeError("mask-of-wrong-shape", f"must have the shape (height, width), not {array.shape}", "mask")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise DposeError("mask-not-finite", "holds values that are not finite", "mask")
         if array.dtype == np.bool_:
@@ -64,19 +62,14 @@ class PublicRegions:
 
         if picture_header(path).alpha:
             raise DposeError(
-                "mask-transparent",
-                "a mask has no transparent parts",
-                str(path),
-                "save it without transparency",
+                "mask-transparent", "a mask has no transparent parts", str(path), "save it without transparency"
             )
         return cls.from_array(read_image(path).max(axis=2))
 
     @property
     def sha256(self) -> str:
         """Digest of the mask: names it in the statement."""
-        return hashlib.sha256(
-            f"{self.pixels.shape}".encode() + np.packbits(self.pixels).tobytes()
-        ).hexdigest()
+        return hashlib.sha256(f"{self.pixels.shape}".encode() + np.packbits(self.pixels).tobytes()).hexdigest()
 
     def blocks(self, height: int, width: int, block: int) -> Mask:
         """Which blocks are complex: those of which at least half is.
@@ -125,9 +118,7 @@ class PrivateRegions:
         if not 0 <= self.quantile < 1:
             raise DposeError("quantile-out-of-range", f"must lie in [0, 1), not {self.quantile}", "quantile")
         if self.threshold is not None and not self.threshold >= 0:
-            raise DposeError(
-                "threshold-negative", f"must be at least 0 gray levels, not {self.threshold}", "threshold"
-            )
+            raise DposeError("threshold-negative", f"must be at least 0 gray levels, not {self.threshold}", "threshold")
 
     def blocks(self, released: NDArray[Any], partition: BlockSums) -> Mask:
         """Which blocks are complex. Post-processing: it sees what was released, and nothing else.
@@ -275,17 +266,14 @@ def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
 
         height, width = picture.shape[:2]
         tall, wide = (
-            side if isinstance(side, int) else own
-            for side, own in zip(entry.shape[2:], (height, width), strict=True)
+            side if isinstance(side, int) else own for side, own in zip(entry.shape[2:], (height, width), strict=True)
         )
         colour = np.broadcast_to(picture, (height, width, 3)).astype(np.float32) / np.iinfo(picture.dtype).max
         resized = cv2.resize(colour, (wide, tall), interpolation=cv2.INTER_AREA)
         if imagenet:
             resized = (resized - IMAGENET[0]) / IMAGENET[1]
         try:
-            output = np.asarray(
-                session.run(None, {entry.name: resized.transpose(2, 0, 1)[None]})[0], np.float32
-            )
+            output = np.asarray(session.run(None, {entry.name: resized.transpose(2, 0, 1)[None]})[0], np.float32)
         except Exception as error:
             raise DposeError("onnx-run-failed", "the model cannot be run on a picture", str(path)) from error
         maps = output.reshape(-1, *output.shape[-2:])

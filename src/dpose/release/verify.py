@@ -29,16 +29,7 @@ from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import restoration_of, unpack
-from dpose.release.embed import (
-    FILE,
-    SUMS,
-    check_digest,
-    check_seal,
-    mask_digest,
-    read_sidecar,
-    read_stamp,
-    sums_digest,
-)
+from dpose.release.embed import FILE, SUMS, check_digest, check_seal, mask_digest, read_sidecar, read_stamp, sums_digest
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import GIVEN
 from dpose.release.noise_tests import check_cells, check_grey, check_restored, noise_verdict
@@ -148,9 +139,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
         return statement, line + _ending(found)
     if statement.kind is Kind.PRIVATE and GIVEN in statement.caveats:
         raise DposeError(
-            "key-given-yet-private",
-            "its statement says private, and that its key was given by the caller",
-            where,
+            "key-given-yet-private", "its statement says private, and that its key was given by the caller", where
         )
     plan = recorded_plan(statement.release, where)
     _check_statement(found, plan)
@@ -158,9 +147,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     statement.verify_sections()
     noise = noise_verdict(found.released if found.pixels is None else None, statement.events, where)
     text = (
-        exact_text(statement.epsilon)
-        if isinstance(statement.epsilon, Fraction)
-        else as_given(statement.epsilon or 0)
+        exact_text(statement.epsilon) if isinstance(statement.epsilon, Fraction) else as_given(statement.epsilon or 0)
     )
     neighbours = statement.neighbours
     assert neighbours is not None
@@ -208,10 +195,7 @@ def _picture(path: Path) -> OpenedRelease:
     data, where = file_bytes(path), str(path)
     statement, seal = read_stamp(data, where)
     pixels, lossless = decode_pixels(data, where), read_header(data).format == "png"
-    shown = {
-        "size": f"{pixels.shape[1]}x{pixels.shape[0]}",
-        "channels": "1" if pixels.ndim == 2 else "3",
-    }
+    shown = {"size": f"{pixels.shape[1]}x{pixels.shape[0]}", "channels": "1" if pixels.ndim == 2 else "3"}
     if lossless:
         shown["peak"] = str(np.iinfo(pixels.dtype).max)
     found = OpenedRelease(path, statement, shown, pixels=pixels, lossless=lossless)
@@ -245,14 +229,9 @@ def _but_restored(statement: PrivacyStatement) -> dict[str, Any]:
 def _check_sound(found: OpenedRelease) -> None:
     mentioned = SOUND in (*found.statement.conditional_on, *found.statement.caveats)
     if found.video and found.sound != mentioned:
-        have, say = (
-            ("has sound", "does not mention it") if found.sound else ("has no sound", "says that it has")
-        )
+        have, say = ("has sound", "does not mention it") if found.sound else ("has no sound", "says that it has")
         raise DposeError(
-            "sound-differs-from-statement",
-            f"{have}, and its statement {say}",
-            str(found.path),
-            "do not rely on it",
+            "sound-differs-from-statement", f"{have}, and its statement {say}", str(found.path), "do not rely on it"
         )
 
 
@@ -273,9 +252,7 @@ def _check_statement(found: OpenedRelease, plan: SoundPlan) -> None:
         check_grey(found.path)
     if plan.shape.still == found.video:
         kinds = ("video", "picture") if found.video else ("picture", "clip")
-        raise DposeError(
-            "artefact-of-other-kind", f"is a {kinds[0]}, but its statement is about a {kinds[1]}", where
-        )
+        raise DposeError("artefact-of-other-kind", f"is a {kinds[0]}, but its statement is about a {kinds[1]}", where)
     wanted = expected(statement, plan)
     if isinstance(found.released, ReleasedSums):
         _check_layers(found.released, plan, where)
@@ -321,9 +298,7 @@ def _check_mask(found: OpenedRelease, regions: Regions) -> None:
         return
     if differs:
         raise DposeError(
-            "mask-differs-from-statement",
-            "its mask is not the one that its statement is about",
-            str(found.path),
+            "mask-differs-from-statement", "its mask is not the one that its statement is about", str(found.path)
         )
 
 

@@ -72,13 +72,7 @@ def line_by_step(
             _second_scale(axes, above, above_title, end)
         x, y = points[-1]
         axes.annotate(
-            brief(float(f"{y:.3g}")),
-            (x, y),
-            (8, 0),
-            textcoords="offset points",
-            va="center",
-            color=INK,
-            weight="bold",
+            brief(float(f"{y:.3g}")), (x, y), (8, 0), textcoords="offset points", va="center", color=INK, weight="bold"
         )
         for drawn in axes.lines:
             drawn.set_clip_on(False)
@@ -164,10 +158,7 @@ def trade_off(
         x, y = np.asarray(points, np.float64).reshape(-1, 2).T
         if least and len(x) and x[0] < least < x[-1]:
             kept = x > least  # the curve begins where the axis does
-            x, y = (
-                np.concatenate([[least], x[kept]]),
-                np.concatenate([[np.interp(least, x, y)], y[kept]]),
-            )
+            x, y = (np.concatenate([[least], x[kept]]), np.concatenate([[np.interp(least, x, y)], y[kept]]))
         return np.clip(x, least, top), np.clip(y, least, top)
 
     if ruled_out:
@@ -252,9 +243,7 @@ def bound_on_attacks(bound: TradeOff, unit: str, describes: str, reference: Trad
         # under the diagonal, where no bound ever runs
         key = f"\u25cf at {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}% at most"
         axes.text(0.98, 0.07, key, ha="right", color=INK, weight="bold")
-        axes.text(
-            0.7, 0.6, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
-        )
+        axes.text(0.7, 0.6, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center")
         if reference is not None:
             # named where the line climbs and the diagonal is still far below it
             at = (0.165 + 0.03, float(reference.power(0.165)[0]) - 0.03)
@@ -272,12 +261,7 @@ def attack_bound(bound: TradeOff) -> list[tuple[float, float]]:
 
 
 def paired_dots(
-    rows: Sequence[tuple[str, float | None, float | None]],
-    describes: str,
-    *,
-    before: str,
-    after: str,
-    x_title: str,
+    rows: Sequence[tuple[str, float | None, float | None]], describes: str, *, before: str, after: str, x_title: str
 ) -> Markup:
     """A row a joint: a hollow dot before, a full one after, and the way between them.
 
@@ -288,19 +272,8 @@ def paired_dots(
         after: What the full dots are.
         x_title: What is drawn.
     """
-    full: dict[str, Any] = {
-        "marker": "o",
-        "markersize": 8,
-        "ls": "",
-        "color": LIGHT["accent"],
-        "clip_on": False,
-    }
-    hollow: dict[str, Any] = {
-        **full,
-        "color": LIGHT["base"],
-        "markerfacecolor": LIGHT["paper"],
-        "markeredgewidth": 2,
-    }
+    full: dict[str, Any] = {"marker": "o", "markersize": 8, "ls": "", "color": LIGHT["accent"], "clip_on": False}
+    hollow: dict[str, Any] = {**full, "color": LIGHT["base"], "markerfacecolor": LIGHT["paper"], "markeredgewidth": 2}
     highest = max([100.0, *(v for _, *pair in rows for v in pair if v is not None)])
     with styled():
         figure, axes = page_canvas(86 + ROW * len(rows))
@@ -335,9 +308,7 @@ def paired_dots(
         axes.tick_params(axis="y", length=0)
         axes.set_title(showable(x_title), loc="left", fontsize=12.5, pad=30)
         handles = [
-            (Line2D([], [], **look), legend_label(name))
-            for look, name in ((full, after), (hollow, before))
-            if name
+            (Line2D([], [], **look), legend_label(name)) for look, name in ((full, after), (hollow, before)) if name
         ]
         axes.legend(
             [handle for handle, _ in handles],
@@ -383,18 +354,10 @@ def spending_over_time(rows: Sequence[Spending], describes: str, *, limit: float
     with styled():
         figure, axes = page_canvas(264)
         end = len(rows) + 0.5
-        axes.step(
-            [0.5, *range(1, len(rows) + 1), end],
-            [0.0, *values, last],
-            where="post",
-            color=LIGHT["accent"],
-            lw=2,
-        )
+        axes.step([0.5, *range(1, len(rows) + 1), end], [0.0, *values, last], where="post", color=LIGHT["accent"], lw=2)
         if limit is not None:
             axes.axhline(limit, color=LIGHT["warn"], ls="--", lw=1.5)
-            axes.annotate(
-                f"budget {as_given(limit)}", (0.5, limit), (2, 4), textcoords="offset points", color=INK
-            )
+            axes.annotate(f"budget {as_given(limit)}", (0.5, limit), (2, 4), textcoords="offset points", color=INK)
             if limit > last:
                 axes.axhspan(last, limit, color=LIGHT["wash"], lw=0, zorder=0)
         for kind in kinds:
@@ -404,9 +367,7 @@ def spending_over_time(rows: Sequence[Spending], describes: str, *, limit: float
                 shown = [(x, y) for x, y, row in of_kind if (row.epsilon is None) is wanted]
                 if shown:
                     label = legend_label(kind + (", no bound" if wanted else ""))
-                    axes.plot(
-                        *zip(*shown, strict=True), marker, color=colour, markersize=7, mew=2, label=label
-                    )
+                    axes.plot(*zip(*shown, strict=True), marker, color=colour, markersize=7, mew=2, label=label)
         axes.set_xlim(0.5, end)
         axes.set_ylim(0, 1.15 * max(last, limit or 0.0) or 1.0)
         every = max(1, math.ceil(len(rows) / 4))
@@ -417,20 +378,7 @@ def spending_over_time(rows: Sequence[Spending], describes: str, *, limit: float
         axes.grid(False, axis="x")
         axes.set_title("epsilon in all", loc="left", fontsize=12.5, pad=34)
         axes.annotate(
-            at_most(last),
-            (end, last),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            color=INK,
-            weight="bold",
+            at_most(last), (end, last), (4, 0), textcoords="offset points", va="center", color=INK, weight="bold"
         )
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=3,
-            borderpad=0,
-            columnspacing=1.2,
-            handletextpad=0.2,
-        )
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0, columnspacing=1.2, handletextpad=0.2)
         return svg(figure, describes)

@@ -15,19 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.report.inline import PALETTE, Inline, day, showable
-from dpose.report.results import (
-    Block,
-    Bullets,
-    Card,
-    Command,
-    Figure,
-    Group,
-    Numbers,
-    Section,
-    Table,
-    Text,
-    Tile,
-)
+from dpose.report.results import Block, Bullets, Card, Command, Figure, Group, Numbers, Section, Table, Text, Tile
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser may load for the page: nothing. No script either, should one ever slip in."""

@@ -23,13 +23,7 @@ from dpose.report.inline import Code, day, tidy
 from dpose.report.results import Block, Card, Command, Group, PictureBlock, Section, Table, Tile
 from dpose.report.run import RunRecord, mapping
 from dpose.report.scores import joints_section, scores_section
-from dpose.report.sections import (
-    curves_section,
-    diagnostics_section,
-    given_away_section,
-    guarantee_section,
-    plain_fact,
-)
+from dpose.report.sections import curves_section, diagnostics_section, given_away_section, guarantee_section, plain_fact
 
 LARGEST = 384
 """Longer sides are scaled down to this: pictures are shown in columns of some 150 pixels."""
@@ -89,12 +83,7 @@ def _encoded(image: NDArray[np.uint8], quality: int, alt: str) -> PictureBlock:
     return PictureBlock(encode_image(image, ".jpg", quality), "jpeg", (width, height), alt)
 
 
-GROUPS = {
-    "data": "Data",
-    "model": "Model",
-    "plan": "Plan",
-    "optimizer": "Optimizer",
-}
+GROUPS = {"data": "Data", "model": "Model", "plan": "Plan", "optimizer": "Optimizer"}
 PLAIN = ("version", "task", "command", *GROUPS)
 """Keys of the settings that are shown elsewhere than among the run's single values."""
 
@@ -205,9 +194,7 @@ def check_section(run: RunRecord, recomputed: float | None) -> tuple[Block, ...]
     )
     again = ""
     if recomputed is not None:
-        again = (
-            f"Recomputed from the events when this report was written: epsilon {upper(recomputed, places=6)}."
-        )
+        again = f"Recomputed from the events when this report was written: epsilon {upper(recomputed, places=6)}."
     rows = [
         ("kind of statement", statement.kind.value),
         ("epsilon, all digits", _exact(None if statement.epsilon is None else float(statement.epsilon))),
@@ -223,13 +210,7 @@ def check_section(run: RunRecord, recomputed: float | None) -> tuple[Block, ...]
 
 def _events(statement: PrivacyStatement) -> Table:
     rows = [
-        (
-            event.type,
-            upper(event.q, 6),
-            lower(event.sigma, 6),
-            upper(event.sensitivity, 6),
-            f"{event.steps:,}",
-        )
+        (event.type, upper(event.q, 6), lower(event.sigma, 6), upper(event.sensitivity, 6), f"{event.steps:,}")
         for event in statement.events
         if isinstance(event, SampledGaussian)  # a run has no others
     ]

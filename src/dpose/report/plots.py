@@ -38,12 +38,7 @@ LONGEST = 20
 """Characters of a legend."""
 
 INK, GRID = LIGHT["ink"], LIGHT["grid"]
-COLOURS = {
-    "paper": LIGHT["orange"],
-    "dpose": LIGHT["blue"],
-    "public": LIGHT["teal"],
-    "private": LIGHT["blue"],
-}
+COLOURS = {"paper": LIGHT["orange"], "dpose": LIGHT["blue"], "public": LIGHT["teal"], "private": LIGHT["blue"]}
 LINES = {"paper": "--", "dpose": "-", "public": "-", "private": "-"}
 DARK_INK, PALE_INK = "#10151a", "#fefefe"
 """Colours of text on coloured cells, which are the same on light and dark paper."""
@@ -133,9 +128,7 @@ def rendered(name: str, figure: Canvas, caption: str) -> Figure:
     return Figure(name, caption, png=png(figure), svg=svg(figure, caption))
 
 
-def sheet(
-    rows: int, columns: int, title: str, width: float = 3.5, height: float = 2.7
-) -> tuple[Canvas, NDArray]:  # type: ignore[type-arg]
+def sheet(rows: int, columns: int, title: str, width: float = 3.5, height: float = 2.7) -> tuple[Canvas, NDArray]:  # type: ignore[type-arg]
     """An empty figure and its axes, (rows, columns), of so many inches each."""
     with styled(**{"font.size": 9}):
         figure = Canvas(figsize=(width * columns, height * rows + 0.5), dpi=140, layout="constrained")
@@ -239,12 +232,7 @@ def curves(
 
 
 def bars(
-    name: str,
-    title: str,
-    names: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[float]]],
-    y_title: str,
-    caption: str,
+    name: str, title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], y_title: str, caption: str
 ) -> Figure:
     """Groups of bars, one a row; the last row is what guessing gives."""
     figure, ((panel,),) = sheet(1, 1, title, width=max(7.0, 0.8 * len(names)), height=4.0)

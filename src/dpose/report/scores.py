@@ -52,16 +52,11 @@ def joints_section(run: RunRecord) -> tuple[Block, ...]:
         after=new_name,
         x_title=f"{new.metric}@{first}, %",
     )
-    columns = [
-        (t, who, result) for t in new.joints for who, result in ((old_name, old), (new_name, new)) if result
-    ]
+    columns = [(t, who, result) for t in new.joints for who, result in ((old_name, old), (new_name, new)) if result]
     table = Table(
         f"{new.metric} on {where}, %",
         ("Joint", *(f"@{t} {who}" for t, who, _ in columns)),
-        tuple(
-            (spoken, *(percentage(at(result, t, joint)) for t, _, result in columns))
-            for joint, spoken in names
-        ),
+        tuple((spoken, *(percentage(at(result, t, joint)) for t, _, result in columns)) for joint, spoken in names),
         "numbers tight",
     )
     caption = f"{where}. A joint is found when it lies within {first} head lengths of its label."

@@ -93,13 +93,7 @@ def _table(kind: str, found: Mapping[str, Any]) -> Table:
     rebuilt = found["reconstruction"]
     quality = (f"{rebuilt[name]['reconstructed']['psnr']['value']:.1f} dB" for name in (kind, other))
     rows.append(("Rebuilt by a small network (PSNR)", *quality, "", ""))
-    head = (
-        "The stronger attacker",
-        f"{JOINT_NAMES[kind]} (this run)",
-        JOINT_NAMES[other],
-        "Raw pictures",
-        "Guessing",
-    )
+    head = ("The stronger attacker", f"{JOINT_NAMES[kind]} (this run)", JOINT_NAMES[other], "Raw pictures", "Guessing")
     return Table("", head, tuple(rows), "numbers tight")
 
 
@@ -143,10 +137,7 @@ SERIES = {
         "Mean loss of each batch of public views, which the method does not protect.",
     ),
     "public_gradient_norm": ("norm of the public gradient", "Of the public views alone."),
-    "loss": (
-        "training loss",
-        "Mean loss of each batch of what the run learns from. No epsilon is claimed for it.",
-    ),
+    "loss": ("training loss", "Mean loss of each batch of what the run learns from. No epsilon is claimed for it."),
     "noisy_gradient_norm": (
         "norm of the noised gradient",
         "What the optimizer was given, noise included. Norms before the noise were not recorded: they would tell of "
@@ -235,11 +226,7 @@ def _progress(run: RunRecord) -> str:
 
 
 def _thinning(count: int) -> str:
-    return (
-        " The line is a mean over neighbouring steps, the band their lowest to highest."
-        if count > POINTS
-        else ""
-    )
+    return " The line is a mean over neighbouring steps, the band their lowest to highest." if count > POINTS else ""
 
 
 def _words(name: str) -> str:
@@ -271,9 +258,7 @@ def plain_fact(run: RunRecord) -> Group:
         f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
         f"were. {_strength(statement)}"
     )
-    views = (
-        f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
-    )
+    views = f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
     head = Text(("Differential privacy guarantee",), "eyebrow")
     return Group((head, Numbers(numbers, beyond.strip()), tested, views if beyond else ""), "panel private")
 
@@ -287,10 +272,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     protects, leaves_open = _sides(statement, run.facts)
     sides = [
         Group((Bullets(items),), f"side {kind}", title)
-        for title, items, kind in (
-            ("Protected", protects, "covered"),
-            ("Not protected", leaves_open, "open"),
-        )
+        for title, items, kind in (("Protected", protects, "covered"), ("Not protected", leaves_open, "open"))
         if items
     ]
     lead = (*said.warnings, said.guarantee)
@@ -312,10 +294,7 @@ def _sides(statement: PrivacyStatement, method: MethodFacts | None) -> tuple[Seq
     ]
     if statement.kind is not Kind.PRIVATE:
         protects = method.protects if method and not method.private and statement.kind is Kind.NONE else ()
-        return protects, [
-            *(method.leaves_open if method and not method.private else (UNPROTECTED,)),
-            *uncovered,
-        ]
+        return protects, [*(method.leaves_open if method and not method.private else (UNPROTECTED,)), *uncovered]
     return (method.protects, [*method.leaves_open, *uncovered]) if method else ((), uncovered)
 
 
@@ -345,9 +324,7 @@ def _meaning(statement: PrivacyStatement, beyond: str, limit: str) -> tuple[Bloc
     found, strong = statement.tpr_bound, true_positives(REFERENCE, delta)
     known = statement.attackers is not None
     source = (
-        "by the run's whole trade-off curve"
-        if known
-        else f"for epsilon {at_most(epsilon)} and delta {at_most(delta)}"
+        "by the run's whole trade-off curve" if known else f"for epsilon {at_most(epsilon)} and delta {at_most(delta)}"
     )
     describes = (
         f"The most an attacker can find against the rate of false alarms, {source}. At {FALSE_POSITIVES:.0%} false "

@@ -42,12 +42,7 @@ def window_bars(day: str, panels: Sequence[BarPanel], hours: float) -> bytes:
             zorder=2,
         )
         drawn.vlines(
-            at,
-            [row[2] for row in panel.rows],
-            [row[3] for row in panel.rows],
-            color=LIGHT["ink"],
-            lw=1,
-            zorder=3,
+            at, [row[2] for row in panel.rows], [row[3] for row in panel.rows], color=LIGHT["ink"], lw=1, zorder=3
         )
         finish(drawn, f"{unit} since midnight" if k == len(panels) - 1 else "", panel.title)
     return png(figure)

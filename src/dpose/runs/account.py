@@ -71,9 +71,7 @@ def account_of(
     with console.status("reading the account"), _as_written(where):
         one = dataset_of(data, marks, delta, requested, where)
     if not one.entries and not one.budgets:
-        return Text(
-            f"{data}: nothing that this account knows of has read any of these {len(marks):,} pictures."
-        )
+        return Text(f"{data}: nothing that this account knows of has read any of these {len(marks):,} pictures.")
     return _shown(one, where)
 
 
@@ -83,17 +81,11 @@ def _as_written(where: Where) -> Iterator[None]:
     try:
         yield
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise opened(where).altered(
-            f"its sets of pictures are not as they were written ({error!r:.80})"
-        ) from error
+        raise opened(where).altered(f"its sets of pictures are not as they were written ({error!r:.80})") from error
 
 
 def account_of_picture(
-    file: Path,
-    delta: float | None,
-    console: Console,
-    requested: Sequence[Neighbours] = (),
-    where: Where = None,
+    file: Path, delta: float | None, console: Console, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> RenderableType:
     """Which artefacts read one photo or clip, and one figure for each of the chosen neighbours.
 
@@ -267,9 +259,7 @@ def identity_of_data(data: str, console: Console, limit: int | None = None) -> I
 
     if of_videos(data):
         videos = open_videos(data, purpose="train", limit=limit)
-        return protect(
-            VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
-        ).identity
+        return protect(VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console).identity
     size = PoseConfig(preset="nano").input_size
     units = open_data(data, purpose="train", input_size=size, limit=limit)
     return protect(units, console=console).identity

@@ -83,9 +83,7 @@ def write_account_page(
 
     check_there(where)
     if picture is not None:
-        found: tuple[DataSpending, ...] = (
-            picture_of(picture.name, marks_of_file(picture), delta, requested, where),
-        )
+        found: tuple[DataSpending, ...] = (picture_of(picture.name, marks_of_file(picture), delta, requested, where),)
     elif data is not None:
         found = (dataset_of(data, identity_of_data(data, console, limit).marks, delta, requested, where),)
     else:
@@ -165,12 +163,7 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
             if others
             else "Nothing else that the account knows of has read these pictures."
         )
-        return (
-            lead,
-            *dataset_blocks(DataSpending("", entries, answers), where, titles=False),
-            PARALLEL,
-            FILTER,
-        )
+        return (lead, *dataset_blocks(DataSpending("", entries, answers), where, titles=False), PARALLEL, FILTER)
     except DposeError as error:
         return (f"The account could not be read when this page was written: {error.what}.",)
 
@@ -183,16 +176,12 @@ def _left(state: BudgetState) -> tuple[Block, ...]:
         left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
         numbers += [("spent", upper(state.epsilon)), ("left", lower(left))]
     style = "panel none" if state.unbounded or state.level >= 80 else "panel private"
-    return (
-        Group((Numbers(tuple(numbers), f"for {limit.neighbours.describe()}"), first, Bullets(rest)), style),
-    )
+    return (Group((Numbers(tuple(numbers), f"for {limit.neighbours.describe()}"), first, Bullets(rest)), style),)
 
 
 def _chart(one: DataSpending, where: Where) -> Figure | None:
     """Epsilon after each artefact, for the first neighbours for which something has a bound."""
-    requested = [state.budget.neighbours for state in one.budgets] + [
-        answer.requested for answer in one.answers
-    ]
+    requested = [state.budget.neighbours for state in one.budgets] + [answer.requested for answer in one.answers]
     of = {answer.requested: answer for answer in one.answers}
     chosen = next((a for a in requested if a in of and of[a].together), None)
     if chosen is None:

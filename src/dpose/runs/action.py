@@ -66,13 +66,7 @@ def _prepare(config: RunConfig, console: Console) -> PreparedRun:
 
 
 def _scored(
-    folder: Path,
-    model: torch.nn.Module,
-    data: str,
-    *,
-    limit: int | None,
-    detections: str | None,
-    console: Console,
+    folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, detections: str | None, console: Console
 ) -> ScoredData:
     """Videos to score an action model on: top-1 of the middle clip of every video.
 
@@ -142,10 +136,7 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     if not videos.actions:
         raise DposeError("actions-missing", "has no actions to learn", _source(config))
     return VideoUnits(
-        videos,
-        _model_config(config, videos.actions),
-        views=config.data.views or 1,
-        augment=config.augment != "none",
+        videos, _model_config(config, videos.actions), views=config.data.views or 1, augment=config.augment != "none"
     )
 
 
@@ -169,10 +160,7 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(
-            "temperature-of-poses",
-            "is for poses",
-            f"model.temperature={choice.temperature:g}",
-            "leave it out",
+            "temperature-of-poses", "is for poses", f"model.temperature={choice.temperature:g}", "leave it out"
         )
     if choice.codec is not None:
         raise DposeError("codec-of-poses", "is for poses", f"model.codec={choice.codec}", "leave it out")

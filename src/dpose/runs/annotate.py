@@ -103,9 +103,7 @@ def joint_table(document: Mapping[str, Any], chance: float | None = None) -> Ren
         table.add_row(joint, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}")
     if chance is None or float(np.median(rows[:, 2])) > 2 * chance:
         return table
-    return Group(
-        table, f"Most scores are near {chance:.2f}, what a model gives that knows nothing: train it longer."
-    )
+    return Group(table, f"Most scores are near {chance:.2f}, what a model gives that knows nothing: train it longer.")
 
 
 def parse_box(text: str) -> tuple[float, float, float, float]:
@@ -234,9 +232,7 @@ def annotate(
     targets, names = _targets(files, out), _names(files)
     if labels.yolo is not None:
         check_label_names(
-            name.as_posix()
-            for (path, _), name in zip(files, names, strict=True)
-            if kind_of(path) == "picture"
+            name.as_posix() for (path, _), name in zip(files, names, strict=True) if kind_of(path) == "picture"
         )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting", total=len(files))
@@ -244,10 +240,7 @@ def annotate(
             try:
                 if kind_of(path) == "video":
                     work.video(
-                        path,
-                        name,
-                        target,
-                        lambda n, of: bar.update(task, description=f"frame {n} of {of or '?'}"),
+                        path, name, target, lambda n, of: bar.update(task, description=f"frame {n} of {of or '?'}")
                     )
                 else:
                     work.picture(path, name, target)
@@ -257,9 +250,7 @@ def annotate(
                 done.problems.append(f"skipped: {error.line()}")
             bar.advance(task)
     if not done.pictures and not done.videos:
-        raise DposeError(
-            "files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}"
-        )
+        raise DposeError("files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}")
     labels.write(done.document, work.way.target, called)
     return done
 
@@ -278,16 +269,11 @@ def _names(files: Sequence[tuple[Path, Path]]) -> list[PurePath]:
 def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]:
     """Where each drawn file goes; two never go to one place."""
     if len(files) > 1 and out is None:
-        raise DposeError(
-            "out-not-folder", f"{len(files):,} files are to be drawn", fix="give a folder with --out"
-        )
+        raise DposeError("out-not-folder", f"{len(files):,} files are to be drawn", fix="give a folder with --out")
     if len(files) == 1 and out is not None and out.suffix and not out.is_dir():
         if out.resolve() == files[0][0].resolve():
             raise DposeError(
-                "original-overwritten",
-                "the drawn file would replace its source",
-                str(out),
-                "choose another --out",
+                "original-overwritten", "the drawn file would replace its source", str(out), "choose another --out"
             )
         return [out]
     targets: list[Path] = []
@@ -335,26 +321,15 @@ def label_studio_tasks(document: Mapping[str, Any], version: str) -> list[dict[s
             found = people.get(image["id"], [])
             shapes = [shape for person in found for shape in _shapes(person, image, joints)]
             scores = [person["score"] for person in found]
-            prediction = {
-                "model_version": version,
-                "score": sum(scores) / max(len(scores), 1),
-                "result": shapes,
-            }
+            prediction = {"model_version": version, "score": sum(scores) / max(len(scores), 1), "result": shapes}
             tasks.append({"data": {"image": LOCAL + image["file_name"]}, "predictions": [prediction]})
     return tasks
 
 
-def _shapes(
-    person: Mapping[str, Any], image: Mapping[str, Any], joints: list[str]
-) -> Iterator[dict[str, Any]]:
+def _shapes(person: Mapping[str, Any], image: Mapping[str, Any], joints: list[str]) -> Iterator[dict[str, Any]]:
     """A person's rectangle and points, in percent of the picture."""
     width, height = image["width"], image["height"]
-    facts = {
-        "to_name": "image",
-        "original_width": width,
-        "original_height": height,
-        "image_rotation": 0,
-    }
+    facts = {"to_name": "image", "original_width": width, "original_height": height, "image_rotation": 0}
     name = f"person-{person['id']}"
     x, y, w, h = person["bbox"]
     x0, x1 = (min(max(v / width, 0.0), 1.0) * 100 for v in (x, x + w))
@@ -365,14 +340,7 @@ def _shapes(
         "from_name": "person",
         "type": "rectanglelabels",
         "score": person["score"],
-        "value": {
-            "x": x0,
-            "y": y0,
-            "width": x1 - x0,
-            "height": y1 - y0,
-            "rotation": 0,
-            "rectanglelabels": ["person"],
-        },
+        "value": {"x": x0, "y": y0, "width": x1 - x0, "height": y1 - y0, "rotation": 0, "rectanglelabels": ["person"]},
     }
     values = person["keypoints"]
     for k, joint in enumerate(joints):

@@ -11,40 +11,17 @@ import torch
 
 from dpose.errors import DposeError, naming
 from dpose.pose.backbones import check_strategy, shipped_for, timm_name
-from dpose.pose.data import (
-    Augment,
-    PoseUnits,
-    SubjectUnits,
-    UnitKind,
-    open_data,
-    open_several,
-)
+from dpose.pose.data import Augment, PoseUnits, SubjectUnits, UnitKind, open_data, open_several
 from dpose.pose.elsewhere import is_elsewhere
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import (
-    adapt_head,
-    change_codec,
-    divisible,
-    fit_directions,
-    resize,
-    temper,
-    with_correction,
-)
+from dpose.pose.heads import adapt_head, change_codec, divisible, fit_directions, resize, temper, with_correction
 from dpose.pose.hub import PREFIX
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
 from dpose.runs.config import RunConfig
-from dpose.runs.data import (
-    IMAGENET,
-    NOBODY_IN_IMAGENET,
-    public_spec,
-    regions_for,
-    selection,
-    sources,
-    watched,
-)
+from dpose.runs.data import IMAGENET, NOBODY_IN_IMAGENET, public_spec, regions_for, selection, sources, watched
 from dpose.training.closed_form import directions_for
 from dpose.training.first_weights import FirstWeights
 from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
@@ -173,9 +150,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         wanted = choice.input_size or own[0], choice.stride or own[1]
         if wanted != own:
             how = "the head was resampled" if model.codec.bin_layers else "the model was taken"
-            caveats.append(
-                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(wanted[0])}, {wanted[1]}"
-            )
+            caveats.append(f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(wanted[0])}, {wanted[1]}")
             model = resize(model, *wanted)
         start = FirstWeights.of(first, said=choice.init_data, called=_called(config))
         before = model.config.codec
@@ -291,9 +266,7 @@ def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits
     directions = config.model.directions or directions_for(units, float(event.sigma), most)
     if directions > most:
         raise DposeError(
-            "directions-out-of-range",
-            f"{config.plan.method} has at most {most}",
-            f"model.directions={directions}",
+            "directions-out-of-range", f"{config.plan.method} has at most {most}", f"model.directions={directions}"
         )
     made = with_correction(model, directions)
     rng = np.random.default_rng(0)  # of canonical views, without augmentation
@@ -352,9 +325,7 @@ def _unit(config: RunConfig) -> str:
     kinds = (*get_args(UnitKind), "subject")
     unit = config.plan.unit or "image"
     if unit not in kinds:
-        raise DposeError(
-            "unit-unsupported", f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}"
-        )
+        raise DposeError("unit-unsupported", f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
     return unit
 
 
@@ -368,11 +339,7 @@ def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
     if spec is None:
         return None
     found = open_data(
-        spec,
-        purpose="train",
-        input_size=model.input_size,
-        augment=augment(config),
-        regions=regions_for(model),
+        spec, purpose="train", input_size=model.input_size, augment=augment(config), regions=regions_for(model)
     )
     with naming(f"--public {config.data.public}"):
         return found.with_skeleton(SKELETONS[_skeleton(config)])

@@ -62,9 +62,7 @@ class PlantedRun:
     opening: Opening
 
 
-def plant(
-    found: PreparedRun, choice: CanaryChoice, folder: Path, *, resume: bool, console: Console
-) -> PlantedRun:
+def plant(found: PreparedRun, choice: CanaryChoice, folder: Path, *, resume: bool, console: Console) -> PlantedRun:
     """Put canaries among the units of a prepared run.
 
     **Guarantee.** Canaries are fixed by randomness that no private picture has a part in, and a run's guarantee holds
@@ -100,9 +98,7 @@ def plant(
         blank = _blank(found.units)
         parameter, coordinates = _coordinates(opening.made_from)
         canaries = GradientCanaries(included, blank, plan.clip, plan.relation, coordinates)
-        return PlantedRun(
-            CanaryTask(found.task, parameter), CanaryUnits(found.units, canaries, name=name), opening
-        )
+        return PlantedRun(CanaryTask(found.task, parameter), CanaryUnits(found.units, canaries, name=name), opening)
     views = _views(task_entry(found.config.task), found.model, opening.made_from, len(included))
     shown = InputCanaries(included, views[: len(included)])
     return PlantedRun(CanaryTask(found.task), CanaryUnits(found.units, shown, name=name), opening)
@@ -135,9 +131,7 @@ def canary_scores(
     name, coordinates = _coordinates(made_from)
     weights = dict(model.named_parameters()).get(name)
     if weights is None or max(coordinates) >= weights.numel():
-        raise DposeError(
-            "canary-weights-missing", f"has no weights {name} that canaries could push", "the model"
-        )
+        raise DposeError("canary-weights-missing", f"has no weights {name} that canaries could push", "the model")
     return np.asarray(weights.detach().flatten()[coordinates].double().cpu().numpy(), np.float64)
 
 
@@ -176,9 +170,7 @@ def _coordinates(made_from: Mapping[str, Any]) -> tuple[str, list[int]]:
             "opening-without-weights", "does not say which weights its canaries push", "the opening"
         ) from error
     if not coordinates or min(coordinates) < 0 or len(set(coordinates)) < len(coordinates):
-        raise DposeError(
-            "opening-weights-invalid", "names weights that are none, or one twice", "the opening"
-        )
+        raise DposeError("opening-weights-invalid", "names weights that are none, or one twice", "the opening")
     return name, coordinates
 
 
@@ -200,9 +192,7 @@ def _views(entry: TaskEntry, model: torch.nn.Module, made_from: Mapping[str, Any
     return views
 
 
-def _rendered(
-    entry: TaskEntry, model: torch.nn.Module, made_from: Mapping[str, Any], count: int
-) -> list[View]:
+def _rendered(entry: TaskEntry, model: torch.nn.Module, made_from: Mapping[str, Any], count: int) -> list[View]:
     """The canaries' pictures with their labels, and as many that are never in."""
     if entry.canary_views is None:
         raise DposeError(

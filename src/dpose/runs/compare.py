@@ -58,10 +58,7 @@ def _read(folder: Path) -> ComparedRun:
     statement = read_statement(folder)
     if statement is None:
         raise DposeError(
-            "run-unfinished",
-            "is not finished: it has no statement",
-            str(folder),
-            "leave it out, or finish it",
+            "run-unfinished", "is not finished: it has no statement", str(folder), "leave it out, or finish it"
         )
     try:
         return _with_scores(folder, config.plan.method, statement)
@@ -169,9 +166,7 @@ def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
         left.plot(*zip(*run.curve, strict=True), color=colour, marker="o", markersize=3, label=_label(run))
         right.bar(k, ends[k], color=colour)
         right.annotate(f"{ends[k]:.1f}", (k, ends[k]), ha="center", va="bottom", fontsize=9)
-    left.set(
-        xlabel="step", ylabel=", ".join(dict.fromkeys(run.metric for run in shown)), title="while training"
-    )
+    left.set(xlabel="step", ylabel=", ".join(dict.fromkeys(run.metric for run in shown)), title="while training")
     right.set(title="at the end")
     right.set_xticks(range(len(shown)), [run.name for run in shown], rotation=30, ha="right")
     left.legend(fontsize=8, frameon=False)

@@ -313,10 +313,7 @@ class RunConfig(BaseModel):
     def _precisions(self) -> RunConfig:
         if self.precision and self.precision not in task_facts(self.task).precisions:
             raise DposeError(
-                "precision-unsupported",
-                f"is not for {self.task}",
-                f"precision {self.precision}",
-                "leave precision out",
+                "precision-unsupported", f"is not for {self.task}", f"precision {self.precision}", "leave precision out"
             )
         return self
 
@@ -385,9 +382,7 @@ class RunConfig(BaseModel):
         if file is None:
             if not options.get("data", {}).get("private"):
                 raise DposeError(
-                    "data-missing",
-                    "training needs data",
-                    fix="give --data, or --config; see dpose train --help",
+                    "data-missing", "training needs data", fix="give --data, or --config; see dpose train --help"
                 )
             return RunConfig.from_dict(options, "options")
         both = f"{file} and options" if options else str(file)
@@ -415,9 +410,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DposeError("yaml-invalid", f"not YAML ({' '.join(str(error).split())})", str(path)) from error
     if not isinstance(values, dict):
-        raise DposeError(
-            "config-empty", "holds no settings", str(path), "write keys and values, as examples/ does"
-        )
+        raise DposeError("config-empty", "holds no settings", str(path), "write keys and values, as examples/ does")
     return values
 
 
@@ -446,7 +439,5 @@ def _unknown_key(*path: str | int) -> str:
 def _parts(kind: Any) -> dict[str, Any]:
     """What a model or a dataclass consists of, by name."""
     if is_dataclass(kind):
-        return {
-            name: kept for name, kept in get_type_hints(kind).items() if name in kind.__dataclass_fields__
-        }
+        return {name: kept for name, kept in get_type_hints(kind).items() if name in kind.__dataclass_fields__}
     return {name: field.annotation for name, field in kind.model_fields.items()}

@@ -69,10 +69,7 @@ def only_source(config: RunConfig, who: str) -> str:
     first, *others = config.data.sources
     if others:
         raise DposeError(
-            "data-given-several",
-            f"{who} takes one --data",
-            " ".join(config.data.sources),
-            "give the data one by one",
+            "data-given-several", f"{who} takes one --data", " ".join(config.data.sources), "give the data one by one"
         )
     return first
 
@@ -192,10 +189,7 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
         DposeError: as `count` does, where the config gives no number of units.
     """
     try:
-        units, how = (
-            published_count(config, count()),
-            "counted" if config.plan.nominal_units is None else "nominal",
-        )
+        units, how = (published_count(config, count()), "counted" if config.plan.nominal_units is None else "nominal")
     except DposeError as error:
         if config.data.units is None:
             raise

@@ -74,9 +74,7 @@ def run_demo(
     console.rule("2. What it bought")
     before, after = "public weights", f"private, epsilon {as_given(EPSILON)}"
     results = evaluate_run(folder, TEST, beside=[(before, find_model(FIRST))], console=console)
-    console.print(
-        _table({name: result.columns() for name, result in zip((after, before), results, strict=True)})
-    )
+    console.print(_table({name: result.columns() for name, result in zip((after, before), results, strict=True)}))
     times.note("scores and report")
     console.print()
     # after the scores were listed in it

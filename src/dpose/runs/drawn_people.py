@@ -128,9 +128,7 @@ class Document:
         self._taken: set[int] = set()
         self._next = 1
 
-    def add(
-        self, name: PurePath, size: tuple[int, int], facts: Mapping[str, Any], people: Sequence[Found]
-    ) -> None:
+    def add(self, name: PurePath, size: tuple[int, int], facts: Mapping[str, Any], people: Sequence[Found]) -> None:
         """Add a picture or frame and its people.
 
         Args:
@@ -406,13 +404,7 @@ class DrawnPeople:
         # lines as thick as suits the picture would cover people who are small in it
         thickness = max(1, round(min(min(image.shape[:2]) / 110, size / 40)))
         return draw_skeleton(
-            image,
-            pose.keypoints,
-            pose.scores,
-            skeleton.edges,
-            skeleton.colours,
-            thickness,
-            self.look.threshold,
+            image, pose.keypoints, pose.scores, skeleton.edges, skeleton.colours, thickness, self.look.threshold
         )
 
 

@@ -52,12 +52,7 @@ from dpose.units import Result
 
 
 def score_boxes(
-    model: PoseModel,
-    spec: DataSpec,
-    *,
-    detections: str | None = None,
-    limit: int | None = None,
-    console: Console,
+    model: PoseModel, spec: DataSpec, *, detections: str | None = None, limit: int | None = None, console: Console
 ) -> tuple[APResult, int]:
     """AP and AR of a model on data in COCO's format, with the mirrored crop averaged in.
 
@@ -78,9 +73,7 @@ def score_boxes(
     labels = _labels(spec, console, limit)
     if detections is None:
         boxes = label_boxes(labels)
-        console.print(
-            "Boxes: the labels' own; published AP uses a detector's (--detections)", highlight=False
-        )
+        console.print("Boxes: the labels' own; published AP uses a detector's (--detections)", highlight=False)
     else:
         file = _beside(spec, detections)
         # those of other pictures are no mistake where only some of the pictures are wanted or there
@@ -204,10 +197,7 @@ def _absent(labels: Labels) -> list[str]:
     for picture in labels.pictures:
         if picture.path is None and picture.learnt:
             learnt = [p for p in picture.people if p.person is not None]
-            people = [
-                p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist())
-                for p in learnt
-            ]
+            people = [p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist()) for p in learnt]
             lines.append(f"{picture.name} {people}")
     return lines
 
@@ -248,10 +238,7 @@ def _beside(spec: DataSpec, file: str) -> Path:
     path = spec.folder / Path(file).expanduser()
     if not path.is_file():
         raise DposeError(
-            "file-missing",
-            "no such file",
-            str(path),
-            "a detections file is named relative to the data's folder",
+            "file-missing", "no such file", str(path), "a detections file is named relative to the data's folder"
         )
     return path
 
@@ -300,10 +287,7 @@ def evaluate_run(
         scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
     elif entry.whole_pictures is None:
         raise DposeError(
-            "whole-pictures-unsupported",
-            f"the task {entry.name} knows no boxes",
-            "--whole-pictures",
-            "leave it out",
+            "whole-pictures-unsupported", f"the task {entry.name} knows no boxes", "--whole-pictures", "leave it out"
         )
     else:
         scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
@@ -356,11 +340,7 @@ class RecordedScore:
 
 
 def record_score(
-    folder: Path,
-    score: RecordedScore,
-    statement: PrivacyStatement | None,
-    console: Console,
-    out: Path | None = None,
+    folder: Path, score: RecordedScore, statement: PrivacyStatement | None, console: Console, out: Path | None = None
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
 

@@ -42,9 +42,7 @@ def expectation(plan: TrainingPlan, units: int) -> str:
     budget = f"With {units:,} units at noise multiplier {upper(event.sigma, 3)}"
     if shares is None:
         side = "few" if units / float(event.sigma) < MEASURED[0] else "many"
-        return (
-            f"{budget} nothing was measured: units are too {side} for that noise to say what dp-head keeps."
-        )
+        return f"{budget} nothing was measured: units are too {side} for that noise to say what dp-head keeps."
     low, high = (round(100 * share) for share in shares)
     directions = directions_for(units, float(event.sigma), 2 * JOINTS)
     return (

@@ -144,9 +144,7 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
         if warning := large_delta(plan.delta, figures.n):
             parts += [Text(), Text(warning)]
         parts += [Text(), _noise(plan, figures)]
-        parts += _listed(
-            "What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers)
-        )
+        parts += _listed("What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers))
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {plan.relation.rule}.")]
     parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)

@@ -39,16 +39,7 @@ from dpose.runs.reporting import make_report
 from dpose.runs.tasks import ScoredData, on_device, task_entry, task_of
 from dpose.training.folder import read_statement, reseal
 from dpose.training.loader import Loader
-from dpose.units import (
-    MAX_VIEWS,
-    CanonicalUnits,
-    CountedResult,
-    Result,
-    Task,
-    UnitDataset,
-    View,
-    WrappedUnits,
-)
+from dpose.units import MAX_VIEWS, CanonicalUnits, CountedResult, Result, Task, UnitDataset, View, WrappedUnits
 
 T = TypeVar("T")
 
@@ -281,17 +272,12 @@ def evaluate_groups(
     groups = dict(_groups(scored.units))
     if len(groups) < 2:
         raise DposeError(
-            "groups-missing",
-            "nothing in these data tells groups of people apart",
-            data,
-            "take rendered people",
+            "groups-missing", "nothing in these data tells groups of people apart", data, "take rendered people"
         )
     after = _found(scored, entry.load(folder), console)
     old = None if before is None else _found(scored, entry.load(before), console)
     found = [
-        GroupScore(
-            name, int(there.sum()), None if old is None else _percent(old[there]), _percent(after[there])
-        )
+        GroupScore(name, int(there.sum()), None if old is None else _percent(old[there]), _percent(after[there]))
         for name, there in groups.items()
     ]
     _record(folder, scored.name, found, console)
@@ -312,9 +298,7 @@ def group_table(found: Sequence[GroupScore]) -> Table:
     for name in ("units", "before", "after", "loss"):
         table.add_column(name, justify="right")
     for group in found:
-        numbers = [
-            "-" if value is None else f"{value:.1f}" for value in (group.before, group.after, group.loss)
-        ]
+        numbers = ["-" if value is None else f"{value:.1f}" for value in (group.before, group.after, group.loss)]
         table.add_row(group.group, f"{group.units:,}", *numbers)
     return table
 

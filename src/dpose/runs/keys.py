@@ -83,9 +83,7 @@ def _held(run: str) -> Iterator[str]:
         raise DposeError("run-missing", "there is no such run", run, "see dpose keys")
     ledger = folder / "ledger.jsonl"
     if not ledger.exists():
-        raise DposeError(
-            "ledger-missing", "has no ledger, so it is no run with a key", str(folder), "see dpose keys"
-        )
+        raise DposeError("ledger-missing", "has no ledger, so it is no run with a key", str(folder), "see dpose keys")
     with locked_folder(folder):
         yield read_ledger(ledger)[0].run_id
 

@@ -24,15 +24,7 @@ from dpose.errors import DposeError
 from dpose.files import is_shipped
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
-from dpose.privacy.noised_query import (
-    CONFIDENCE,
-    NoisedQuery,
-    NoisedRatio,
-    Sums,
-    noised_sums,
-    ratio_of,
-    shares_of,
-)
+from dpose.privacy.noised_query import CONFIDENCE, NoisedQuery, NoisedRatio, Sums, noised_sums, ratio_of, shares_of
 from dpose.privacy.ranges import as_given, between, upper
 from dpose.privacy.scores import score_statement
 from dpose.privacy.sections import EVERYBODY
@@ -218,17 +210,12 @@ def _by_unit(scored: ScoredData) -> Task:
         )
     if scored.task is None:
         raise DposeError(
-            "unit-scores-missing",
-            "this task has no score for a unit by itself",
-            "--epsilon",
-            "score public data",
+            "unit-scores-missing", "this task has no score for a unit by itself", "--epsilon", "score public data"
         )
     return scored.task
 
 
-def _values(
-    query: NoisedQuery, task: Task, model: torch.nn.Module, units: UnitDataset, console: Console | None
-) -> Any:
+def _values(query: NoisedQuery, task: Task, model: torch.nn.Module, units: UnitDataset, console: Console | None) -> Any:
     """What each unit adds to the sums, as the query takes it: private."""
     if query.joints is None:
         return unit_scores(task, model, units, console=console)
@@ -260,9 +247,7 @@ def _groups(query: NoisedQuery, sums: Sums, price: str) -> NoisedGroups:
     known = ~np.isnan(shares) & (sizes > 0)
     total = float(sizes[known].sum())
     everybody = float((shares[known] * sizes[known]).sum() / total) if total else float("nan")
-    by_name = {
-        name: (float(share), float(size)) for name, (share, size) in zip(query.names, found, strict=True)
-    }
+    by_name = {name: (float(share), float(size)) for name, (share, size) in zip(query.names, found, strict=True)}
     notes = {EVERYBODY: (everybody, float(sizes.sum()))} | by_name
     return NoisedGroups(
         f"joints found by groups, {query.joints} a unit, noised",

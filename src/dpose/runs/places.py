@@ -64,9 +64,7 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     options = {
         "--data": (None if data.get("private") else config.data.sources),
         "--public": (None if data.get("public") or not config.data.public else (config.data.public,)),
-        "--set data.validation_data": (
-            None if data.get("validation_data") else (config.data.validation_data,)
-        ),
+        "--set data.validation_data": (None if data.get("validation_data") else (config.data.validation_data,)),
     }
     found = [name for name, specs in options.items() if specs and any(map(in_a_folder, specs))]
     init = config.model.init
@@ -114,9 +112,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     try:
         return dict(file_json(folder / "config.json")["run"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DposeError(
-            "run-missing", "holds no run", str(folder), "give a folder that `dpose train` made"
-        ) from error
+        raise DposeError("run-missing", "holds no run", str(folder), "give a folder that `dpose train` made") from error
 
 
 def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
@@ -130,9 +126,7 @@ def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
     data, model = values["data"], values["model"]
     for name in ("private", "public", "validation_data"):
         named = data[name]
-        data[name] = (
-            [_shown(n) for n in named] if isinstance(named, list | tuple) else named and _shown(named)
-        )
+        data[name] = [_shown(n) for n in named] if isinstance(named, list | tuple) else named and _shown(named)
     if not str(model["init"]).startswith(PREFIX):  # a name on the Hub is no path
         model["init"] = model["init"] and Path(model["init"]).name
     return {**values, "command": shown_command(command)}

@@ -34,16 +34,7 @@ from dpose.runs.build import (
     resolved,
 )
 from dpose.runs.config import RECIPES, RunConfig, filled_in
-from dpose.runs.data import (
-    POSE,
-    conditions,
-    counted,
-    public_split,
-    published_count,
-    regions_for,
-    sources,
-    watched,
-)
+from dpose.runs.data import POSE, conditions, counted, public_split, published_count, regions_for, sources, watched
 from dpose.runs.places import check_begun, run_config
 from dpose.runs.reporting import WATCHED
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
@@ -200,13 +191,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
 
 
 def scored(
-    folder: Path,
-    model: torch.nn.Module,
-    data: str,
-    *,
-    limit: int | None,
-    detections: str | None,
-    console: Console,
+    folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, detections: str | None, console: Console
 ) -> ScoredData:
     """Data to score a pose model on: PCKh, or OKS AP where labels are in COCO's format.
 
@@ -219,9 +204,7 @@ def scored(
     spec = DataSpec.parse(data).for_purpose("evaluate")
     coco = spec.dataset.oks
     if detections is not None and not coco:
-        raise DposeError(
-            "detections-unsupported", "takes no detections: its people have boxes of their own", spec.name
-        )
+        raise DposeError("detections-unsupported", "takes no detections: its people have boxes of their own", spec.name)
     # a detector also finds people who are not labelled
     units = (
         _scored_units(spec, model.config, limit)
@@ -240,9 +223,7 @@ def scored(
     return _scored_data(folder, spec, units, score, task)
 
 
-def scored_whole(
-    folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console
-) -> ScoredData:
+def scored_whole(folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console) -> ScoredData:
     """Data to score a pose model on in whole pictures: PCKh, or OKS AP where labels are in COCO's format.
 
     Raises:
@@ -369,12 +350,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
         return task, []
     size = config.input_size
     nobody = open_data(
-        NO_MARKS,
-        purpose="train",
-        input_size=size,
-        augment=Augment.none(),
-        limit=count,
-        regions=regions_for(config),
+        NO_MARKS, purpose="train", input_size=size, augment=Augment.none(), limit=count, regions=regions_for(config)
     )
     people = nobody.with_skeleton(SKELETONS[config.skeleton], disjoint=True)
     from dpose.training.canaries import wrong_labels

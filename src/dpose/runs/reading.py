@@ -31,9 +31,7 @@ VIEW_KEYS = ("public_loss", "public_gradient_norm")
 PLAIN_KEYS = ("loss", "lr")
 """What may be shown where nothing is guaranteed."""
 
-ORDER = tuple(
-    dict.fromkeys((GROUPS["Head"][0], 8, *(j for group in GROUPS.values() for j in reversed(group))))
-)
+ORDER = tuple(dict.fromkeys((GROUPS["Head"][0], 8, *(j for group in GROUPS.values() for j in reversed(group)))))
 """The scored joints of MPII from head to foot. The upper neck (8) is in no group."""
 LARGEST = 1e100
 """No number beyond this is shown: nothing that dpose logs comes near, and sums of them would overflow."""
@@ -54,9 +52,7 @@ def read_run(folder: Path) -> RunRecord:
     try:
         config = mapping(file_json(folder / "config.json"))
     except (OSError, ValueError) as error:
-        raise DposeError(
-            "run-missing", "holds no run", str(folder), "give a folder that `dpose train` made"
-        ) from error
+        raise DposeError("run-missing", "holds no run", str(folder), "give a folder that `dpose train` made") from error
     run = RunRecord(
         name=folder.resolve().name,
         task=text(config.get("task")),
@@ -68,9 +64,7 @@ def read_run(folder: Path) -> RunRecord:
     log = _Log(method, run.statement, trained_on=sources)
     for line in _lines(folder / "log.jsonl"):
         log.add(line)
-    evaluations = [
-        e for path in sorted((folder / "evaluations").glob("*.json")) if (e := _evaluation(path, log))
-    ]
+    evaluations = [e for path in sorted((folder / "evaluations").glob("*.json")) if (e := _evaluation(path, log))]
     return replace(
         run,
         units=run.statement.n if run.statement and run.statement.n is not None else log.units,
@@ -78,9 +72,7 @@ def read_run(folder: Path) -> RunRecord:
         steps=max((step for points in log.series.values() for step in points), default=0),
         series={key: tuple(sorted(points.items())) for key, points in log.series.items() if points},
         watched=log.watched(),
-        diagnostics={
-            name: tuple(sorted(points.items())) for name, points in log.diagnostics.items() if points
-        },
+        diagnostics={name: tuple(sorted(points.items())) for name, points in log.diagnostics.items() if points},
         evaluations=tuple(evaluations),
         refused=tuple(sorted(log.refused)),
         sources=tuple(map(str, sources)),
@@ -119,21 +111,10 @@ def spec_of(name: str, purpose: Purpose) -> Spec | None:
 class _Log:
     """Collects a log's lines; of what stands there twice, the last counts."""
 
-    def __init__(
-        self,
-        method: Method | None,
-        statement: PrivacyStatement | None,
-        trained_on: Sequence[Spec],
-    ) -> None:
+    def __init__(self, method: Method | None, statement: PrivacyStatement | None, trained_on: Sequence[Spec]) -> None:
         claims_nothing = statement is not None and statement.kind is Kind.NONE
         plain = claims_nothing and method is not None and not method.private
-        keys = (
-            PLAIN_KEYS
-            if plain
-            else (*VIEW_KEYS, *NOISED_KEYS)
-            if method and method.public_views
-            else NOISED_KEYS
-        )
+        keys = PLAIN_KEYS if plain else (*VIEW_KEYS, *NOISED_KEYS) if method and method.public_views else NOISED_KEYS
         self.trained_on = trained_on
         self.unprotected = plain and method is not None and not method.reads_private_data
         self.series: dict[str, dict[int, float]] = {key: {} for key in keys}
@@ -248,9 +229,7 @@ def score_of(result: Any) -> Score | None:
     """A metric's `to_dict` (`dpose.units.Result`), or any flat one, whose numbers then are the columns."""
     values = mapping(result)
     columns = values.get("columns")
-    found = (
-        columns if isinstance(columns, dict) else {k: v for k, v in values.items() if _number(v) is not None}
-    )
+    found = columns if isinstance(columns, dict) else {k: v for k, v in values.items() if _number(v) is not None}
     if not found:
         return None
     # as results were written before they named both

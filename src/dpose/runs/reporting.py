@@ -32,9 +32,7 @@ WATCHED = 200
 """Units that are scored while training: few enough to cost little, a fixed choice by name."""
 
 
-def make_report(
-    folder: Path, *, pictures: str | None = None, show_pictures: bool = False, console: Console
-) -> Path:
+def make_report(folder: Path, *, pictures: str | None = None, show_pictures: bool = False, console: Console) -> Path:
     """Write `report.html` into the run folder `folder`, from what stands there.
 
     Pictures in a report are releases. Without `show_pictures` only those of data declared public, or rendered, are
@@ -111,12 +109,7 @@ def make_report(
 
 
 def write_run_report(
-    folder: Path,
-    *,
-    tiles: Sequence[PosePair] = (),
-    pictures_of: str = "",
-    no_pictures: str = "",
-    mode: int = 0o644,
+    folder: Path, *, tiles: Sequence[PosePair] = (), pictures_of: str = "", no_pictures: str = "", mode: int = 0o644
 ) -> Path:
     """Write `report.html` into a run folder: one file that needs no other and loads nothing.
 
@@ -171,9 +164,7 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Pose
     skeleton = SKELETONS[model.config.skeleton]
     chosen = units.limit(Selection(count))
 
-    def drawn(
-        image: NDArray[np.uint8], points: NDArray[np.float64], shown: NDArray[np.float64]
-    ) -> NDArray[np.uint8]:
+    def drawn(image: NDArray[np.uint8], points: NDArray[np.float64], shown: NDArray[np.float64]) -> NDArray[np.uint8]:
         large = np.asarray(cv2.resize(image, None, fx=ZOOM, fy=ZOOM, interpolation=cv2.INTER_CUBIC), np.uint8)
         # pixel centres are whole numbers: the first pixel's centre moves from 0 to (ZOOM - 1) / 2
         return draw_skeleton(large, (points + 0.5) * ZOOM - 0.5, shown, skeleton.edges, skeleton.colours)
@@ -186,9 +177,7 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Pose
             PosePair(
                 title=chosen.unit_id(index),
                 true=drawn(
-                    view.image,
-                    view.target["keypoints"].astype(np.float64),
-                    view.target["labelled"].astype(np.float64),
+                    view.image, view.target["keypoints"].astype(np.float64), view.target["labelled"].astype(np.float64)
                 ),
                 predicted=drawn(view.image, found, np.ones(len(found))),
             )

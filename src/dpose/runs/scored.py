@@ -17,18 +17,7 @@ from secrets import token_hex
 import numpy as np
 from rich.console import Console
 
-from dpose.account import (
-    EVALUATION,
-    PAGE,
-    PIXEL,
-    Charge,
-    budgets,
-    charge,
-    charges,
-    lineage,
-    names_of_run,
-    overlapping,
-)
+from dpose.account import EVALUATION, PAGE, PIXEL, Charge, budgets, charge, charges, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.neighbours import Relation
@@ -232,9 +221,7 @@ def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeErro
     )
 
 
-def _check_unprotected(
-    folder: Path, units: Protected, name: str, console: Console, *, noised: bool = False
-) -> None:
+def _check_unprotected(folder: Path, units: Protected, name: str, console: Console, *, noised: bool = False) -> None:
     """Refuse units of which the run in `folder`, or one with a guarantee that its weights come from, protects one.
 
     The account knows those by content. Copies that were saved again and people are looked for (`overlap`) where the
@@ -248,9 +235,7 @@ def _check_unprotected(
         raise _protected(name, noised=noised)
     absent = False
     runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))
-    scored_sides = {
-        names_of_run(run)[1] for run in runs
-    }  # of choices among trials: their data are the run's own
+    scored_sides = {names_of_run(run)[1] for run in runs}  # of choices among trials: their data are the run's own
     for run_id in [run for run in runs if run not in scored_sides]:
         data = learnt_from(run_id) if run_id else ()
         absent |= not data

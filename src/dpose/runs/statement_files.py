@@ -47,9 +47,7 @@ def registry_entry(
         DposeError: nothing is guaranteed, or there is no date.
     """
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.neighbours is None:
-        raise DposeError(
-            "guarantee-missing", "guarantees nothing that could be registered", "privacy statement"
-        )
+        raise DposeError("guarantee-missing", "guarantees nothing that could be registered", "privacy statement")
     said, words = statement.deployment or Deployment(), statement.words()
     published = date or said.date
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", published):
@@ -152,9 +150,7 @@ def open_statement(path: Path) -> StatementFile:
         video = kind_of(path) == "video"
         return StatementFile(sidecar_of(path) if video else path, statement, found=found)
     file = path / "privacy.json" if path.is_dir() else path
-    return StatementFile(
-        file, PrivacyStatement.from_json(_text(file), str(file)), path if path.is_dir() else None
-    )
+    return StatementFile(file, PrivacyStatement.from_json(_text(file), str(file)), path if path.is_dir() else None)
 
 
 def card_metadata(opened: StatementFile) -> str:

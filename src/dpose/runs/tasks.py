@@ -108,13 +108,7 @@ class OpenPictures(Protocol):
     """How a task opens data whose pictures a model is to look at as they are."""
 
     def __call__(
-        self,
-        folder: Path,
-        model: torch.nn.Module,
-        data: str,
-        *,
-        limit: int | None,
-        console: Console,
+        self, folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console
     ) -> ScoredData:
         """The data `data` for the model in `folder`, at most `limit` units; the score uses no boxes."""
 
@@ -156,9 +150,7 @@ def register_task(entry: TaskEntry) -> TaskEntry:
         DposeError: there is another of that name.
     """
     if TASKS.setdefault(entry.name, entry) != entry:
-        raise DposeError(
-            "task-exists", "there is another task of that name", entry.name, "choose another name"
-        )
+        raise DposeError("task-exists", "there is another task of that name", entry.name, "choose another name")
     return entry
 
 

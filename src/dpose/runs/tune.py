@@ -54,13 +54,7 @@ from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import task_entry
 from dpose.runs.tune_config import DEFAULTED, TuningConfig
-from dpose.runs.tune_problem import (
-    TuningProblem,
-    facts_of_tuning,
-    open_problem,
-    origin_of_tuning,
-    priced_trials,
-)
+from dpose.runs.tune_problem import TuningProblem, facts_of_tuning, open_problem, origin_of_tuning, priced_trials
 from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
 from dpose.training.folder import keep_places, read_statement, run_name, write_run_folder
@@ -161,9 +155,7 @@ def tune_runs(
     """
     if process_group().count > 1:
         raise DposeError(
-            "tuning-with-processes",
-            "choosing among trials takes one process",
-            fix="start it without torchrun",
+            "tuning-with-processes", "choosing among trials takes one process", fix="start it without torchrun"
         )
     work = _work_folder(out, state_dir)
     private_folder(work.parent)
@@ -279,13 +271,7 @@ def _price(tuning: Tuning, delta: float) -> str:
 
 
 def _trials(
-    problem: TuningProblem,
-    state: _State,
-    entry: Charge,
-    key: Key,
-    work: Path,
-    command: str,
-    state_dir: Path | None,
+    problem: TuningProblem, state: _State, entry: Charge, key: Key, work: Path, command: str, state_dir: Path | None
 ) -> _State:
     """All trials that are left; only the best so far is kept."""
     noise = AesNoise(key)
@@ -350,31 +336,19 @@ def _trial(
         return -math.inf, None
     except DposeError as error:  # where it was would tell how far it is
         raise DposeError(
-            error.code,
-            f"a trial could not be finished: {error.what}",
-            fix=error.fix or "start again, and it goes on",
+            error.code, f"a trial could not be finished: {error.what}", fix=error.fix or "start again, and it goes on"
         ) from error
     if done.interrupted:
         raise KeyboardInterrupt
     score = noised_trial_score(
-        found.task,
-        done.model,
-        problem.sides.scored.data,
-        problem.tuning.score,
-        noise.stream(Purpose.SCORE, index),
+        found.task, done.model, problem.sides.scored.data, problem.tuning.score, noise.stream(Purpose.SCORE, index)
     )
     taken = file_json(place / "run" / "config.json")["run"]["microbatch_size"]
     return score, int(taken)
 
 
 def _publish(
-    problem: TuningProblem,
-    state: _State,
-    known: Inherited,
-    work: Path,
-    out: Path,
-    command: str,
-    state_dir: Path | None,
+    problem: TuningProblem, state: _State, known: Inherited, work: Path, out: Path, command: str, state_dir: Path | None
 ) -> None:
     """The best trial's folder as `out`, or first weights where there is none.
 
@@ -408,21 +382,14 @@ def _copy(source: Path, folder: Path) -> None:
 
 
 def _write_default(
-    problem: TuningProblem,
-    state: _State,
-    known: Inherited,
-    folder: Path,
-    command: str,
-    state_dir: Path,
+    problem: TuningProblem, state: _State, known: Inherited, folder: Path, command: str, state_dir: Path
 ) -> None:
     """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
     model = copy.deepcopy(found.model).eval()
     used = found.public if run.plan.fits_public else None
     settings = {**shown_settings(run, command), "tuning": problem.tuning.to_dict()}
-    request = RunRequest(
-        found.task, model, run.plan, folder, run.optimizer, options=RunOptions(settings=settings)
-    )
+    request = RunRequest(found.task, model, run.plan, folder, run.optimizer, options=RunOptions(settings=settings))
     learnt = learnt_by(known, run.plan, set_names_of(found.units), used, seeded=False)
     config = describe_run(request, bound, state.id, state.microbatch_size or 1, known, learnt)
     statement = run_statement(
@@ -433,23 +400,13 @@ def _write_default(
         start=known,
         tuning=problem.tuning,
     )
-    write_run_folder(
-        folder,
-        model,
-        config,
-        statement,
-        run_id=state.id,
-        first_weights=known.digest,
-        state_dir=state_dir,
-    )
+    write_run_folder(folder, model, config, statement, run_id=state.id, first_weights=known.digest, state_dir=state_dir)
 
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report; last what says that there is more to do."""
     names = names_of_run(state.id)
-    conclude(
-        dict.fromkeys([e.id for e in charges(state_dir) if e.id in names] or [state.id], ()), where=state_dir
-    )
+    conclude(dict.fromkeys([e.id for e in charges(state_dir) if e.id in names] or [state.id], ()), where=state_dir)
     forget_key(state.id, state_dir)
     _remove_trials(work)
     make_report(out, console=console)

@@ -81,11 +81,7 @@ class TuningConfig:
 
     @staticmethod
     def from_dict(
-        values: Mapping[str, Any],
-        where: str = "config",
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
+        values: Mapping[str, Any], where: str = "config", *, epsilon: float | None = None, delta: float | None = None
     ) -> TuningConfig:
         """A grid from plain values; see `from_yaml`.
 
@@ -95,9 +91,7 @@ class TuningConfig:
         base = dict(values)
         grid, share = base.pop("grid", None), base.pop("score_share", SCORE_SHARE)
         if not isinstance(share, float) or not 0 < share < 1:
-            raise DposeError(
-                "score-share-out-of-range", f"score_share must lie between 0 and 1, not {share!r}", where
-            )
+            raise DposeError("score-share-out-of-range", f"score_share must lie between 0 and 1, not {share!r}", where)
         axes = list(_axes(grid, where))
         if base.get("recipe"):
             raise DposeError(
@@ -108,10 +102,7 @@ class TuningConfig:
             )
         if base.get("seed") is not None:
             raise DposeError(
-                "tuning-with-seed",
-                "with a seed, the number of trials would be no secret",
-                where,
-                "leave seed out",
+                "tuning-with-seed", "with a seed, the number of trials would be no secret", where, "leave seed out"
             )
         if base.get("canaries") is not None:
             raise DposeError(
@@ -146,17 +137,12 @@ def _axes(grid: Any, where: str) -> Iterator[tuple[tuple[str, str], list[Any]]]:
     """The keys that a grid reaches, with what it has for them."""
     if not isinstance(grid, Mapping) or not grid:
         raise DposeError(
-            "grid-missing",
-            "has no grid to choose from",
-            where,
-            "give lists: grid: {optimizer: {lr: [0.001, 0.003]}}",
+            "grid-missing", "has no grid to choose from", where, "give lists: grid: {optimizer: {lr: [0.001, 0.003]}}"
         )
     count = 1
     for part, keys in grid.items():
         if part not in PARTS or not isinstance(keys, Mapping):
-            raise DposeError(
-                "grid-part-unknown", f"a grid reaches into {' and '.join(PARTS)}, not {part}", where
-            )
+            raise DposeError("grid-part-unknown", f"a grid reaches into {' and '.join(PARTS)}, not {part}", where)
         for key, choices in keys.items():
             name = f"grid.{part}.{key}"
             if part == "plan" and key in FIXED:
@@ -165,10 +151,7 @@ def _axes(grid: Any, where: str) -> Iterator[tuple[tuple[str, str], list[Any]]]:
                 raise DposeError("grid-values-missing", f"{name}: needs a list of values", where)
             if len({_text(value) for value in choices}) < len(choices):
                 raise DposeError(
-                    "grid-value-twice",
-                    f"{name}: names a value twice",
-                    where,
-                    "every setting is as likely as any other",
+                    "grid-value-twice", f"{name}: names a value twice", where, "every setting is as likely as any other"
                 )
             count *= len(choices)
             if count > MOST_SETTINGS:

@@ -115,9 +115,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
         check_disjoint(found.public, every, 2, console)
         opened = protect(found.public).identity.marks
     with console.status("finding the noise that the budget asks for"):
-        bounds, tuning = priced_trials(
-            config, law, sides.training.identity.units, sides.scored.identity.units
-        )
+        bounds, tuning = priced_trials(config, law, sides.training.identity.units, sides.scored.identity.units)
     unit = every.neighbours.unit.value
     bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
     settled = found.config.model_copy(update={"seed": None})
@@ -143,9 +141,7 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
     return TuningProblem(config, found, sides, runs, bounds, tuning, whole)
 
 
-def priced_trials(
-    config: TuningConfig, law: TrialLaw, units: int, scored: int
-) -> tuple[tuple[BoundPlan, ...], Tuning]:
+def priced_trials(config: TuningConfig, law: TrialLaw, units: int, scored: int) -> tuple[tuple[BoundPlan, ...], Tuning]:
     """The noise of every setting and of the score, so that everything together costs the budget."""
     check_delta(config.delta, units + scored)
     rough = [plan.bind(units) for plan in config.plans([1.0] * len(config.runs))]
@@ -159,8 +155,7 @@ def priced_trials(
     claimed = tuning.epsilon(config.delta)
     if claimed > config.epsilon * (1 + 1e-6):
         raise DposeError(
-            "calibration-failed",
-            f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}",
+            "calibration-failed", f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}"
         )
     return bounds, tuning
 

@@ -77,9 +77,7 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     statement = PrivacyStatement.from_json(text, str(file))
     if not ledger.exists():
         raise DposeError(
-            "ledger-missing",
-            "the ledger is missing: without it nothing binds the statement to this model",
-            str(ledger),
+            "ledger-missing", "the ledger is missing: without it nothing binds the statement to this model", str(ledger)
         )
     recomputed = statement.verify()
     _refuse_links_out(folder)
@@ -96,9 +94,7 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     lines.append(f"the seal holds: statement, plan and {len(here)} files are those that were sealed")
     lines.append("what follows from plan, configuration and ledger stands in statement and card")
     if "data" not in config["run"]:
-        lines.append(
-            "the configuration names no data, as of a program's run: what they ask for was not checked"
-        )
+        lines.append("the configuration names no data, as of a program's run: what they ask for was not checked")
     if gone := sorted(set(seal.digests) - set(here)):
         lines.append(f"not here any more, and not checked: {', '.join(gone)}")
     cost = None if recomputed is None else float(statement.cost(spent(entries)))
@@ -115,9 +111,7 @@ def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Se
     """
     if recomputed is None:
         return [f"nothing is claimed: the statement is of kind {statement.kind.value}"]
-    lines = [
-        f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
-    ]
+    lines = [f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"]
     if statement.tuning and statement.delta is not None:
         sides = statement.tuning.by_side(statement.delta)
         lines.append(
@@ -131,9 +125,7 @@ def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Se
     cost = float(statement.cost(spent(entries)))
     statement.check_claim(cost, "the steps reserved in the ledger")
     steps = sum(event.steps for event in spent(entries))
-    lines.append(
-        f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
-    )
+    lines.append(f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}")
     if planted := statement.canaries:
         lines.append(
             f"{int(planted.count):,} {planted.kind} canaries were committed to before the first step: "
@@ -153,10 +145,7 @@ def _refuse_links_out(folder: Path) -> None:
     ):
         if leads_outside(file, folder):
             raise DposeError(
-                "file-link-escapes",
-                "is a link out of its folder",
-                str(file),
-                "copy what it links to into its place",
+                "file-link-escapes", "is a link out of its folder", str(file), "copy what it links to into its place"
             )
 
 
@@ -164,9 +153,7 @@ def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger
     for number, entry in enumerate(entries, 1):
         if entry.plan_sha256 != statement.plan_sha256:
             raise DposeError(
-                "ledger-of-other-plan",
-                "belongs to another plan than the statement",
-                f"{ledger}, line {number}",
+                "ledger-of-other-plan", "belongs to another plan than the statement", f"{ledger}, line {number}"
             )
     _check_canaries(statement, entries, ledger)
     recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]

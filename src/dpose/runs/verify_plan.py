@@ -29,15 +29,7 @@ from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.runs.config import RunConfig, task_facts
 from dpose.runs.data import any_spec
 from dpose.runs.tune_config import DEFAULTED
-from dpose.training.first_weights import (
-    FIRST,
-    LICENCE,
-    NAMED,
-    VIEW_READ,
-    Inherited,
-    from_shipped,
-    short_digest,
-)
+from dpose.training.first_weights import FIRST, LICENCE, NAMED, VIEW_READ, Inherited, from_shipped, short_digest
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.public_view import VIEWS_SHOWN
 from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
@@ -76,9 +68,7 @@ def check_follows(
         raise DposeError("plan-missing", "does not hold the run's plan", str(path), DISTRUST) from error
     # of the text as it stands: a plan made again has 2.0 where a program gave 2
     if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
-        raise DposeError(
-            "plan-differs", "holds another plan than statement and ledger name", str(path), DISTRUST
-        )
+        raise DposeError("plan-differs", "holds another plan than statement and ledger name", str(path), DISTRUST)
     _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
     first = _check_first(content, bound.plan.unit or "unit", seal.first_weights, path)
     if config:
@@ -96,9 +86,7 @@ def check_follows(
         if name in LINES:
             missing = [line for line in true or () if line not in (mine or ())]
             if missing:
-                raise DposeError(
-                    "statement-sentence-missing", f"{name} does not say: {missing[0]}", where, DISTRUST
-                )
+                raise DposeError("statement-sentence-missing", f"{name} does not say: {missing[0]}", where, DISTRUST)
         elif not (_same(mine, true) if name in ROUNDED else mine == true):
             raise DposeError(
                 "statement-section-unfounded",
@@ -107,9 +95,7 @@ def check_follows(
                 DISTRUST,
             )
     if not set(software_versions()) <= set(statement.software):
-        raise DposeError(
-            "software-incomplete", "software does not name what the guarantee depends on", where, DISTRUST
-        )
+        raise DposeError("software-incomplete", "software does not name what the guarantee depends on", where, DISTRUST)
     for name, start, end in _needed(statement, bound, seal, config, size, entries):
         lines = [i.what for i in statement.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
@@ -153,29 +139,20 @@ def _check_chosen(config: RunConfig, bound: BoundPlan, planted: PlantedCanaries 
     """Refuse canaries other than those of the configuration, and more units than it lets in."""
     choice = config.canaries
     if (planted and (planted.kind, planted.count)) != (choice and (choice.kind, str(choice.count))):
-        raise DposeError(
-            "config-canaries-differ", "canaries are not those of the configuration", where, DISTRUST
-        )
+        raise DposeError("config-canaries-differ", "canaries are not those of the configuration", where, DISTRUST)
     limit, more = config.data.limit, choice.count if choice else 0
     if limit is not None and bound.n > limit + more:
-        raise DposeError(
-            "n-above-limit", f"n is above the configuration's limit of {limit:,}", where, DISTRUST
-        )
+        raise DposeError("n-above-limit", f"n is above the configuration's limit of {limit:,}", where, DISTRUST)
 
 
 def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], ledger: Path) -> None:
     """Refuse the ledger of another run, reservations of another event than the plan's, and steps without any."""
     if entries[0].run_id != run_id:
-        raise DposeError(
-            "ledger-of-other-run", "belongs to another run than the configuration", str(ledger), DISTRUST
-        )
+        raise DposeError("ledger-of-other-run", "belongs to another run than the configuration", str(ledger), DISTRUST)
     for event in spent(entries):
         if bound.event is None or event != replace(bound.event, steps=event.steps):
             raise DposeError(
-                "ledger-event-differs",
-                "reserves steps of another event than the plan's",
-                str(ledger),
-                DISTRUST,
+                "ledger-event-differs", "reserves steps of another event than the plan's", str(ledger), DISTRUST
             )
     for taken in (entry for entry in entries if entry.type is EntryType.COMMIT):
         end = taken.first_step + taken.steps
@@ -305,10 +282,7 @@ def _check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path)
         own = TrainedOn.from_dict(content[ENTRY], str(path))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DposeError(
-            "trained-on-missing",
-            "does not say what model and first weights have learnt from",
-            str(path),
-            DISTRUST,
+            "trained-on-missing", "does not say what model and first weights have learnt from", str(path), DISTRUST
         ) from error
     if digest != sealed:
         raise DposeError(
@@ -368,10 +342,7 @@ def _check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> Non
         for name in spec.for_purpose("train").set_names.notes:
             if name.partition(":")[0] not in there:
                 raise DposeError(
-                    "run-data-left-out",
-                    f"{ENTRY} leaves out {name}, which the run learnt from",
-                    str(path),
-                    DISTRUST,
+                    "run-data-left-out", f"{ENTRY} leaves out {name}, which the run learnt from", str(path), DISTRUST
                 )
 
 
@@ -400,8 +371,5 @@ def _check_licence(first: Inherited, statement: PrivacyStatement, where: str) ->
     said_of = [i.licence for i in statement.inputs if i.sha256 == first.digest]
     if not said_of or any(each != licence for each in said_of):
         raise DposeError(
-            "inputs-licence-missing",
-            f"inputs do not say the licence of the first weights, {licence}",
-            where,
-            DISTRUST,
+            "inputs-licence-missing", f"inputs do not say the licence of the first weights, {licence}", where, DISTRUST
         )

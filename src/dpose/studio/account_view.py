@@ -55,9 +55,7 @@ def spending_json(one: words.DataSpending) -> dict[str, Any]:
     lines = words.lines_of(one.entries)
     return {
         "name": one.name,
-        "said": [text for answer in one.answers for text in words.answer_lines(answer)]
-        if one.entries
-        else [],
+        "said": [text for answer in one.answers for text in words.answer_lines(answer)] if one.entries else [],
         "head": HEAD,
         "rows": [list(words.row_of(line)) for line in lines],
         "budgets": [_budget(state) for state in one.budgets],
@@ -89,11 +87,7 @@ def stands(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
         DposeError: the account cannot be read.
     """
     if opened.clip:
-        return {
-            "before": 0,
-            "words": "A clip is compared with the account when its release begins.",
-            "budgets": [],
-        }
+        return {"before": 0, "words": "A clip is compared with the account when its release begins.", "budgets": []}
     hashes, (height, width) = tuple(opened.facts["hashes"]), opened.size
     original = Original(opened.source.name, hashes, height * width, file=hashes[0])
     history = release_history(release_charge(original, plan_for(opened, wanted.config), "", seeded=False))

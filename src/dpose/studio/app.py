@@ -106,9 +106,7 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
     if folder is not None and (opened.clip or not folder.is_dir() or folder not in opened.source.parents):
         raise DposeError(
-            "folder-settings-missing",
-            "a folder is released with the settings of a picture in it",
-            fix="open one of it",
+            "folder-settings-missing", "a folder is released with the settings of a picture in it", fix="open one of it"
         )
     task = opened.task(
         kind=opened.facts["kind"],
@@ -226,10 +224,7 @@ def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     opened, folder = studio.files.get(body.get("file")), _folder(studio, body)
     if opened.clip:
         raise DposeError(
-            "clip-unsupported",
-            "is a clip",
-            opened.source.name,
-            "try the model on a picture; dpose predict takes clips",
+            "clip-unsupported", "is a clip", opened.source.name, "try the model on a picture; dpose predict takes clips"
         )
     out = opened.room / "predicted.jpg"
     box = drawn_box(body["box"], *opened.size) if body.get("box") else None
@@ -336,11 +331,7 @@ def make_app(studio: Studio) -> ASGIApp:
         matches = [path for path in job.files if path.name == request.path_params["name"]]
         if not matches or not matches[0].is_file():
             raise DposeError("file-missing", "there is no such file any more", request.path_params["name"])
-        kind = (
-            "inline"
-            if matches[0].suffix in (".png", ".jpg") and "show" in request.query_params
-            else "attachment"
-        )
+        kind = "inline" if matches[0].suffix in (".png", ".jpg") and "show" in request.query_params else "attachment"
         return FileResponse(matches[0], filename=matches[0].name, content_disposition_type=kind)
 
     async def report(request: Request) -> Response:
@@ -373,9 +364,7 @@ def make_app(studio: Studio) -> ASGIApp:
         Route("/report/{run:path}", report),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    inner = Starlette(
-        routes=routes, lifespan=life, exception_handlers={DposeError: failed, Exception: broken}
-    )
+    inner = Starlette(routes=routes, lifespan=life, exception_handlers={DposeError: failed, Exception: broken})
     return Guard(inner, studio.door, frozenset(VIEWS))
 
 

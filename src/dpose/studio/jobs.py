@@ -97,9 +97,7 @@ def release_memory(pixels: int, *, clip: bool) -> int:
     return min(needed, 3 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 
 
-def answer(
-    work: str, task: dict[str, Any], *, seconds: float = DECODE_SECONDS, memory: int = DECODE_MEMORY
-) -> Any:
+def answer(work: str, task: dict[str, Any], *, seconds: float = DECODE_SECONDS, memory: int = DECODE_MEMORY) -> Any:
     """Run a worker in an empty folder, with a limit on memory and time, and return its answer.
 
     Args:

@@ -98,9 +98,7 @@ class OpenedFile:
     def as_json(self) -> dict[str, Any]:
         """The opened file as JSON for the page."""
         names = ("kind", "height", "width", "channels", "frames", "seconds")
-        return {"id": self.id, "name": self.source.name} | {
-            k: self.facts[k] for k in names if k in self.facts
-        }
+        return {"id": self.id, "name": self.source.name} | {k: self.facts[k] for k in names if k in self.facts}
 
 
 class OpenedFiles:
@@ -154,9 +152,7 @@ class OpenedFiles:
         try:
             # the whole file is read for its digest
             seconds = DECODE_SECONDS + source.stat().st_size / DIGESTED
-            facts = answer(
-                "decode", {"source": str(source), "roots": folders, "room": str(room)}, seconds=seconds
-            )
+            facts = answer("decode", {"source": str(source), "roots": folders, "room": str(room)}, seconds=seconds)
         except OSError as error:
             shutil.rmtree(room, ignore_errors=True)
             raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", source.name) from error

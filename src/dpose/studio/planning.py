@@ -44,9 +44,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
     )
     plan, event = bound.plan, bound.event
     if event is None or bound.epsilon is None:
-        raise DposeError(
-            "method-without-noise", f"{plan.method} adds no noise, so there is nothing to plan", "method"
-        )
+        raise DposeError("method-without-noise", f"{plan.method} adds no noise, so there is nothing to plan", "method")
     options = (
         f"--epochs {as_given(plan.epochs)} --batch-size {plan.expected_batch_size} "
         f"--epsilon {as_given(plan.epsilon or 0)} --delta {as_given(plan.delta or 0)} --method {plan.method}"
@@ -95,9 +93,7 @@ def noise_curve(body: Mapping[str, Any]) -> dict[str, Any]:
     rate, delta = _positive(body, "rate"), _positive(body, "delta")
     relation = str(body.get("relation", Relation.ZERO_OUT.value))
     if relation not in tuple(Relation):
-        raise DposeError(
-            "relation-unknown", f"must be one of {', '.join(Relation)}, not {relation!r}", "relation"
-        )
+        raise DposeError("relation-unknown", f"must be one of {', '.join(Relation)}, not {relation!r}", "relation")
     points = _noise_curve(sigma, steps, rate, delta, Relation(relation))
     return {"points": [list(point) for point in points]}
 
@@ -109,14 +105,7 @@ def private_methods() -> list[str]:
 
 @lru_cache(maxsize=64)
 def _bound(
-    units: int,
-    epochs: float,
-    batch: int,
-    budget: float,
-    delta: float,
-    method: str,
-    relation: str,
-    accountant: str,
+    units: int, epochs: float, batch: int, budget: float, delta: float, method: str, relation: str, accountant: str
 ) -> BoundPlan:
     nominal = units if relation == Relation.ADD_REMOVE else None
     plan = TrainingPlan(
@@ -163,7 +152,5 @@ def _positive(body: Mapping[str, Any], name: str, *, whole: bool = False) -> Any
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         kind = "a whole number above 0" if whole else "a number above 0"
-        raise DposeError(
-            "request-field-invalid", f"must be {kind}, not {str(body.get(name))[:40]!r}", name
-        ) from None
+        raise DposeError("request-field-invalid", f"must be {kind}, not {str(body.get(name))[:40]!r}", name) from None
     return int(value) if whole else value

@@ -58,8 +58,7 @@ def previewed(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
     with opened.lock:
         picture, note = _of_clip(opened, plan) if opened.clip else _of_picture(opened, plan)
     return facts(opened, plan, wanted) | {
-        "picture": "data:image/jpeg;base64,"
-        + base64.b64encode(encode_image(picture, ".jpg", quality=86)).decode(),
+        "picture": "data:image/jpeg;base64," + base64.b64encode(encode_image(picture, ".jpg", quality=86)).decode(),
         "note": note,
     }
 
@@ -73,9 +72,7 @@ def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | Li
     (height, width), known = opened.size, opened.facts
     if opened.clip:
         config = replace(config, neighbours=config.neighbours.timed(opened.times))
-    shape = Shape.of(
-        height, width, known["channels"], known["peak"], known["frames"] if opened.clip else None
-    )
+    shape = Shape.of(height, width, known["channels"], known["peak"], known["frames"] if opened.clip else None)
     plan = bind(config, shape)
     assert isinstance(plan, PixelizationPlan | LinearPlan)
     return plan
@@ -145,10 +142,7 @@ def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tupl
     layers = Layers(blocks_of(shape, side), plan.colour, coarse)
     first, rng = plan.stages[0], np.random.default_rng()
     sums = {}
-    for name, width, rows in (
-        ("luma", side, plan.colour.luma),
-        ("chroma", side * coarse, plan.colour.chroma),
-    ):
+    for name, width, rows in (("luma", side, plan.colour.luma), ("chroma", side * coarse, plan.colour.chroma)):
         if rows:
             exact = _sums(opened, width) @ np.array(rows, np.int64).T
             exact = exact.reshape(-1, len(rows))
@@ -158,9 +152,7 @@ def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tupl
     released = ReleasedSums(layers, sums, (first.variance * times**2,), plan.config.restoration)
     seen = released.observed()
     # chroma's cells may take fewer of the release's together than luma's do
-    shares = (
-        (1.0, *[max(1, times // factor) / times] * 2) if plan.colour.chroma else (1.0,) * len(seen.planes)
-    )
+    shares = (1.0, *[max(1, times // factor) / times] * 2) if plan.colour.chroma else (1.0,) * len(seen.planes)
     planes = tuple(
         Plane(plane.levels, plane.deviation * np.float32(share), plane.block // side * dots)
         for plane, share in zip(seen.planes, shares, strict=True)

@@ -108,10 +108,7 @@ class Roots:
         for folder in folders:
             if not folder.is_dir() and (folder.exists() or not folder.resolve().parent.is_dir()):
                 raise DposeError(
-                    "folder-missing",
-                    "there is no such folder",
-                    str(folder),
-                    "give an existing one to --folder",
+                    "folder-missing", "there is no such folder", str(folder), "give an existing one to --folder"
                 )
         return cls(tuple(dict.fromkeys(folder.resolve() for folder in folders)))
 
@@ -178,9 +175,7 @@ class Roots:
             for entry in _listed(inside):
                 if entry.is_symlink() and not self.holds(entry):
                     raise DposeError(
-                        "file-outside-folders",
-                        "links out of the folders that were given with --folder",
-                        entry.name,
+                        "file-outside-folders", "links out of the folders that were given with --folder", entry.name
                     )
                 if entry.is_dir() and (real := entry.resolve()) not in seen:
                     left.append(real)
@@ -208,6 +203,4 @@ def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError as error:
-        raise DposeError(
-            "folder-unreadable", f"cannot be read as a folder ({error.strerror})", folder.name
-        ) from error
+        raise DposeError("folder-unreadable", f"cannot be read as a folder ({error.strerror})", folder.name) from error

@@ -43,10 +43,7 @@ class Resumed:
             raise DposeError("run-training", "is training already", folder.name)
         if not (folder / "checkpoints").is_dir():
             raise DposeError(
-                "checkpoint-missing",
-                "has no checkpoint to go on from",
-                folder.name,
-                "start it again with dpose train",
+                "checkpoint-missing", "has no checkpoint to go on from", folder.name, "start it again with dpose train"
             )
         self.processes[folder] = subprocess.Popen(
             python("dpose", "train", "--resume", str(folder)),
@@ -77,11 +74,7 @@ class Resumed:
 
 def run_list(roots: Roots) -> list[dict[str, Any]]:
     """All runs below the folders, the last changed first. Opens no model."""
-    pairs = [
-        (folder, _brief(folder, roots))
-        for root in roots.folders
-        for folder in roots.below(root, DEPTH, _is_run)
-    ]
+    pairs = [(folder, _brief(folder, roots)) for root in roots.folders for folder in roots.below(root, DEPTH, _is_run)]
     return [details for _, details in sorted(pairs, key=lambda one: _changed(one[0]), reverse=True)]
 
 
@@ -94,13 +87,7 @@ def _changed(folder: Path) -> float:
 
 
 def _brief(folder: Path, roots: Roots) -> dict[str, Any]:
-    details = {
-        "run": roots.name(folder),
-        "name": folder.name,
-        "method": "",
-        "kind": "not finished",
-        "epsilon": "",
-    }
+    details = {"run": roots.name(folder), "name": folder.name, "method": "", "kind": "not finished", "epsilon": ""}
     with contextlib.suppress(OSError, ValueError, DposeError, AttributeError):
         roots.closed(folder)
         config = file_json(folder / "config.json")
@@ -144,9 +131,7 @@ def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
         "resumable": pid is None and (folder / "checkpoints").is_dir() and _unfinished(run),
         "steps": run.steps,
         "planned": run.planned_steps,
-        "epsilon": ""
-        if run.statement is None or run.statement.epsilon is None
-        else upper(run.statement.epsilon),
+        "epsilon": "" if run.statement is None or run.statement.epsilon is None else upper(run.statement.epsilon),
         "statement": run.statement.paragraph() if run.statement else "",
         "series": {name: _thin(points) for name, points in run.series.items()},
         "watched": [
@@ -214,10 +199,7 @@ def stop_run(folder: Path) -> dict[str, Any]:
         os.kill(pid, signal.SIGINT)
     except OSError as error:
         raise DposeError(
-            "run-not-stoppable",
-            f"cannot be stopped ({error.strerror})",
-            folder.name,
-            "stop it where it was started",
+            "run-not-stoppable", f"cannot be stopped ({error.strerror})", folder.name, "stop it where it was started"
         ) from error
     return {"said": "It stops after the step that it is at; what is saved then is complete."}
 
@@ -250,9 +232,7 @@ def trains(folder: Path) -> int | None:
 def _has_open(pid: int, path: Path) -> bool:
     """True if the process has the file open: inode numbers repeat on other disks."""
     try:
-        return any(
-            os.path.samefile(entry, path) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.exists()
-        )
+        return any(os.path.samefile(entry, path) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.exists())
     except OSError:
         return False
 

@@ -31,8 +31,7 @@ POLICY = (
 )
 """Content-Security-Policy of every page: nothing inline, nothing from other hosts, not in any frame."""
 REPORT_POLICY = (
-    "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'; "
-    "base-uri 'none'"
+    "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'"
 )
 """Content-Security-Policy of a report from a run folder, which may come from a stranger: no script runs."""
 HEADERS = {

@@ -25,9 +25,7 @@ MOST_HEADERS = 2 << 20
 """Largest request head, bytes: it holds the cookies of all programs on this host, which are not read."""
 
 
-def serve_studio(
-    folders: Sequence[Path], out: Path, port: int = 0, *, browser: bool = True, console: Console
-) -> None:
+def serve_studio(folders: Sequence[Path], out: Path, port: int = 0, *, browser: bool = True, console: Console) -> None:
     """Serve the studio until it is stopped by Ctrl-C or SIGTERM.
 
     Args:
@@ -56,17 +54,11 @@ def serve_studio(
             h11_max_incomplete_event_size=MOST_HEADERS,
         )
         console.print(f"dpose studio is at {door.address}", soft_wrap=True)
-        console.print(
-            "Only this machine can reach it, and only with this address. Ctrl-C ends it.", soft_wrap=True
-        )
+        console.print("Only this machine can reach it, and only with this address. Ctrl-C ends it.", soft_wrap=True)
         for folder in roots.absent:
-            console.print(
-                f"{folder} is not there yet; it is read once it is.", soft_wrap=True, highlight=False
-            )
+            console.print(f"{folder} is not there yet; it is read once it is.", soft_wrap=True, highlight=False)
         if studio.workplace.swept:
-            console.print(
-                "What an earlier studio had left when it was killed has been removed.", soft_wrap=True
-            )
+            console.print("What an earlier studio had left when it was killed has been removed.", soft_wrap=True)
         # code for previews is loaded while the user looks at the page, not before
         warming = threading.Timer(WAIT, _warm)
         warming.daemon = True

@@ -11,29 +11,7 @@ from dpose.errors import DposeError
 from dpose.release.config import Pixelization, Projection, ReleaseConfig
 from dpose.release.objects import LEFT, parse_face, preset_line, protected_neighbours
 
-SIDES = (
-    8,
-    12,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-    1536,
-    2048,
-    3072,
-    4096,
-    6144,
-    8192,
-)
+SIDES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 """Sides of a clip's box, pixels."""
 SECONDS = 10
 """Time for which a box drawn on a clip is protected, seconds."""
@@ -133,9 +111,7 @@ def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
     x, y, wide, tall = (_whole(side, "box") for side in box)
     left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, width), min(y + tall, height)
     if right <= left or bottom <= top:
-        raise DposeError(
-            "box-outside-picture", "the box lies outside the picture", "box", "draw it on the picture"
-        )
+        raise DposeError("box-outside-picture", "the box lies outside the picture", "box", "draw it on the picture")
     return left, top, right, bottom
 
 
@@ -152,6 +128,4 @@ def _whole(value: Any, name: str) -> int:
             raise ValueError
         return round(float(value))
     except (TypeError, ValueError, OverflowError):
-        raise DposeError(
-            "setting-not-whole", f"must be a whole number, not {str(value)[:40]!r}", name
-        ) from None
+        raise DposeError("setting-not-whole", f"must be a whole number, not {str(value)[:40]!r}", name) from None

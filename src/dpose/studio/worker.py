@@ -223,10 +223,7 @@ def _check_same(digest: str, task: Task) -> None:
     if digest != task["digest"]:
         name = Path(task.get("seen", task["source"])).name
         raise DposeError(
-            "file-changed",
-            "was changed since it was opened here; nothing was released",
-            name,
-            "open it again",
+            "file-changed", "was changed since it was opened here; nothing was released", name, "open it again"
         )
 
 

@@ -37,14 +37,7 @@ SETTINGS = (
 )
 """Variables of the environment by which kernels are chosen."""
 
-PRECISIONS = (
-    "cuda.matmul",
-    "cudnn.conv",
-    "cudnn.rnn",
-    "mkldnn.matmul",
-    "mkldnn.conv",
-    "mkldnn.rnn",
-)
+PRECISIONS = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
 """Where torch may compute float32 products in a shorter type, under `torch.backends`."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -118,10 +111,7 @@ def products_repeat() -> bool:
     numbers = torch.Generator().manual_seed(0)
     for rows, inner, columns in ((1, 7, 3), (4, 20, 20), (48, 320, 96), (770, 17, 33)):
         for dtype in (torch.float32, torch.float64):
-            a, b = (
-                torch.randn(shape, generator=numbers, dtype=dtype)
-                for shape in ((rows, inner), (inner, columns))
-            )
+            a, b = (torch.randn(shape, generator=numbers, dtype=dtype) for shape in ((rows, inner), (inner, columns)))
             first = _products(a, b)
             for by in range(1, _LINE // a.element_size()):
                 if any(map(_differ, _products(shifted(a, by), shifted(b, by)), first)):
@@ -211,9 +201,7 @@ def _processor() -> str:
     except OSError:
         return ""
     wanted = ("vendor_id", "cpu family", "model", "model name", "CPU implementer", "CPU part")
-    found = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))
-    }
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
     return ", ".join(found[key] for key in wanted if key in found)
 
 

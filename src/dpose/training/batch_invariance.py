@@ -66,14 +66,10 @@ def check_units_apart(
             if not is_mixed(task):
                 raise
             raise DposeError(
-                "precision-unsupported",
-                f"gradients cannot be computed in bfloat16: {error}",
-                fix="leave precision out",
+                "precision-unsupported", f"gradients cannot be computed in bfloat16: {error}", fix="leave precision out"
             ) from error
         if not apart:
-            kind, fix = (
-                ("bfloat16", f"leave precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
-            )
+            kind, fix = ("bfloat16", f"leave precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
             raise DposeError(
                 "units-not-apart",
                 f"in {kind} the gradient of a unit depends on the other units of its micro-batch here",
@@ -96,9 +92,7 @@ def _described(model: torch.nn.Module, differing: set[str]) -> list[str]:
     return found + sorted(differing - kinds.keys())
 
 
-def _look(
-    task: Task, model: torch.nn.Module, batch: UnitBatch, transform: PreClipping | None
-) -> tuple[bool, set[str]]:
+def _look(task: Task, model: torch.nn.Module, batch: UnitBatch, transform: PreClipping | None) -> tuple[bool, set[str]]:
     """Whether units are apart, and the gradients to which it is not all the same where in memory numbers begin."""
     params, units = trainable_params(model), len(batch)
     everyone, even = list(range(units)), list(range(0, units, 2))
@@ -113,8 +107,7 @@ def _look(
             return {name for name, value in first.items() if not same_bits(value[here], again[name][there])}
 
         apart = units == 1 or not (
-            moves(params, _chosen(batch, moved), moved, everyone)
-            or moves(params, _emptied(batch), even, even)
+            moves(params, _chosen(batch, moved), moved, everyone) or moves(params, _emptied(batch), even, even)
         )
         elsewhere = {name: _elsewhere(p) for name, p in params.items()}
         return apart, moves(elsewhere, _shifted(batch), everyone, everyone)
@@ -132,8 +125,7 @@ def _adds_up(replayed: ReplayedSums, params: Params, batch: UnitBatch, transform
     whole, moved = total(batch), total(_chosen(batch, [*range(1, units), 0]))
     even, odd = total(_emptied(batch)), total(_emptied(batch, 1))
     return all(
-        torch.equal(value, moved[name]) and torch.equal(value, even[name] + odd[name])
-        for name, value in whole.items()
+        torch.equal(value, moved[name]) and torch.equal(value, even[name] + odd[name]) for name, value in whole.items()
     )
 
 
@@ -161,9 +153,7 @@ def random_units(like: UnitBatch, units: int, views: int) -> UnitBatch:
 
 
 def _chosen(batch: UnitBatch, units: list[int]) -> UnitBatch:
-    return UnitBatch(
-        batch.inputs[units], {name: t[units] for name, t in batch.targets.items()}, batch.weights[units]
-    )
+    return UnitBatch(batch.inputs[units], {name: t[units] for name, t in batch.targets.items()}, batch.weights[units])
 
 
 def _emptied(batch: UnitBatch, first: int = 0) -> UnitBatch:

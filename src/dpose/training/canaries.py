@@ -64,10 +64,7 @@ def check_plantable(plan: TrainingPlan, seed: int | None) -> None:
     known = ", ".join(name for name, method in METHODS.items() if method.auditable)
     if not plan.kind.auditable:
         raise DposeError(
-            "method-without-canaries",
-            f"canaries show nothing of {plan.method}",
-            "canaries.count",
-            f"choose {known}",
+            "method-without-canaries", f"canaries show nothing of {plan.method}", "canaries.count", f"choose {known}"
         )
     if plan.relation is Relation.ADD_REMOVE:
         raise DposeError(
@@ -107,11 +104,7 @@ class CanaryTask(WrappedTask):
         self.precision: Precision = "bf16" if is_mixed(task) else "float32"
 
     def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, Tensor],
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
+        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
     ) -> Tensor:
         """(V,): the task's own loss times presence, or for a gradient canary push times its coordinate."""
         own = self.task.loss(model, params, inputs, targets) * targets["presence"]
@@ -184,11 +177,7 @@ class CanaryUnits:
     """
 
     def __init__(
-        self,
-        real: UnitDataset,
-        canaries: GradientCanaries | InputCanaries,
-        blank: View | None = None,
-        name: str = "",
+        self, real: UnitDataset, canaries: GradientCanaries | InputCanaries, blank: View | None = None, name: str = ""
     ) -> None:
         self.real, self.canaries, self.blank, self.name = real, canaries, blank, name
         self.selection = getattr(real, "selection", None)
@@ -318,9 +307,7 @@ def wrong_labels(view: View, key: str, high: float, rng: np.random.Generator) ->
 
 
 @torch.no_grad()
-def view_losses(
-    task: Task, model: torch.nn.Module, views: Sequence[View], at_once: int = 32
-) -> NDArray[np.float64]:
+def view_losses(task: Task, model: torch.nn.Module, views: Sequence[View], at_once: int = 32) -> NDArray[np.float64]:
     """The task's loss of each view in evaluation mode, (N,) float64."""
     training = model.training
     # out of and into training mode: some backbones cache tensors in evaluation mode

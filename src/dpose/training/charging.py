@@ -153,9 +153,7 @@ def price_run(request: RunRequest, data: RunData) -> RunCharges:
     trial = options.trial
     account = charges(trial.account if trial else options.state_dir)
     before = account if options.resume else None
-    entry = run_charge(
-        request.folder, data.bound, data.own, options, opened=data.opened, seeded=seeded, known=before
-    )
+    entry = run_charge(request.folder, data.bound, data.own, options, opened=data.opened, seeded=seeded, known=before)
     if trial:
         entry = replace(entry, id=trial.charge.id)
     first = first_of(options.start, request.model)

@@ -109,9 +109,7 @@ class ProcessGroup:
         own = torch.tensor([list(value) for value in digests.values()], dtype=torch.uint8, device=_device())
         found = [torch.zeros_like(own) for _ in range(self.count)]
         _together(lambda: dist.all_gather(found, own))
-        differ = [
-            name for i, name in enumerate(digests) if any(bool((f[i] != found[0][i]).any()) for f in found)
-        ]
+        differ = [name for i, name in enumerate(digests) if any(bool((f[i] != found[0][i]).any()) for f in found)]
         if differ:
             raise DposeError(
                 "processes-differ",
@@ -170,7 +168,5 @@ def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def _like(flat: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    parts = dict(
-        zip(sorted(tensors), torch.split(flat, [tensors[n].numel() for n in sorted(tensors)]), strict=True)
-    )
+    parts = dict(zip(sorted(tensors), torch.split(flat, [tensors[n].numel() for n in sorted(tensors)]), strict=True))
     return {name: parts[name].view(t.shape) for name, t in tensors.items()}

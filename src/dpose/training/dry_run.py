@@ -114,9 +114,7 @@ def fit_microbatch_size(task: Task, model: torch.nn.Module, like: UnitBatch, *, 
     """
     device = next(model.parameters()).device
     probed, one = copy.deepcopy(model), _zeros(like, device)
-    per_view, free = (
-        _cuda_cost(task, probed, one, clipped) if device.type == "cuda" else _cpu_cost(task, probed, one)
-    )
+    per_view, free = _cuda_cost(task, probed, one, clipped) if device.type == "cuda" else _cpu_cost(task, probed, one)
     fitting = max(1, int(SHARE * free / max(1, per_view)))
     return int(min(LARGEST.get(device.type, 16), 2 ** (fitting.bit_length() - 1)))
 
@@ -126,9 +124,7 @@ def _zeros(like: UnitBatch, device: torch.device, units: int = 1) -> UnitBatch:
         return torch.zeros((units, 1, *t.shape[2:]), dtype=t.dtype, device=device)
 
     return UnitBatch(
-        empty(like.inputs),
-        {name: empty(t) for name, t in like.targets.items()},
-        torch.ones((units, 1), device=device),
+        empty(like.inputs), {name: empty(t) for name, t in like.targets.items()}, torch.ones((units, 1), device=device)
     )
 
 
@@ -159,9 +155,7 @@ def _cpu_cost(task: Task, model: torch.nn.Module, one: UnitBatch) -> tuple[int, 
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    params: Mapping[str, Tensor] = {
-        name: p.clone().requires_grad_() for name, p in trainable_params(model).items()
-    }
+    params: Mapping[str, Tensor] = {name: p.clone().requires_grad_() for name, p in trainable_params(model).items()}
     weights = {p.untyped_storage().data_ptr() for p in [*params.values(), *model.parameters()]}
     with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
         task.loss(model, params, one.inputs[0], {k: v[0] for k, v in one.targets.items()}).sum()

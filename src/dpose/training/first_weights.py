@@ -157,8 +157,7 @@ class FirstWeights:
         """What is public among what went into them, as their own statement says."""
         inputs = self.statement.inputs if self.statement else ()
         return tuple(
-            each if each.what.startswith(BEHIND) else replace(each, what=BEHIND + each.what)
-            for each in inputs
+            each if each.what.startswith(BEHIND) else replace(each, what=BEHIND + each.what) for each in inputs
         )
 
     @property
@@ -299,9 +298,7 @@ def inherited(
         facts.append(f"{VIEW_READ.format(unit=entry.unit)}{views}, and its labels")
     earlier = first.statement
     # weights that come with dpose end a chain, too: of them only what their own statement takes as given is unknown
-    given = {
-        each for digest in unknown if digest not in shipped for each in _given(first, digest, entry.unit)
-    }
+    given = {each for digest in unknown if digest not in shipped for each in _given(first, digest, entry.unit)}
     of_shipped = [known for digest in unknown if (known := from_shipped(digest, entry.unit))]
     given |= {condition for known in of_shipped for condition in known.conditions}
     return Inherited(
@@ -389,9 +386,7 @@ def _overlap(read: Sequence[Charge], unit: str) -> str:
     if not read:
         return f"that the first weights learnt from none of the {unit}s"
     if any(run.events for run in read):
-        return (
-            f"that the first weights learnt from some of the {unit}s with noise, too: both runs' events count"
-        )
+        return f"that the first weights learnt from some of the {unit}s with noise, too: both runs' events count"
     if all(run.beyond for run in read):
         return f"that the first weights learnt from the public views and labels of some of the {unit}s"
     return f"that the first weights learnt from some of the {unit}s, without a guarantee"

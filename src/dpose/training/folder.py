@@ -106,9 +106,7 @@ def read_statement(folder: Path) -> PrivacyStatement | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(
-            "statement-unreadable", "there is no readable privacy statement", str(path)
-        ) from error
+        raise DposeError("statement-unreadable", "there is no readable privacy statement", str(path)) from error
     return PrivacyStatement.from_json(content, str(path))
 
 
@@ -176,20 +174,14 @@ def reseal(
     if statement is None:
         raise DposeError("statement-missing", "there is no privacy statement", str(folder / "privacy.json"))
     if not (folder / "ledger.jsonl").exists():
-        raise DposeError(
-            "ledger-missing", "has no ledger, so that nothing can be recorded in it", str(folder)
-        )
+        raise DposeError("ledger-missing", "has no ledger, so that nothing can be recorded in it", str(folder))
     with Ledger.append_to(folder / "ledger.jsonl", state_dir) as ledger:
         seal = check_sealed(folder, statement, ledger.entries)
         return _sealed(folder, ledger, change(ledger, statement), dict(files or {}), seal.first_weights)
 
 
 def _sealed(
-    folder: Path,
-    ledger: Ledger,
-    statement: PrivacyStatement,
-    files: Mapping[str, bytes],
-    first_weights: str,
+    folder: Path, ledger: Ledger, statement: PrivacyStatement, files: Mapping[str, bytes], first_weights: str
 ) -> PrivacyStatement:
     """Write a run's files, with the card that follows from statement and configuration, and the seal over all of it.
 
@@ -209,9 +201,7 @@ def _sealed(
 
 def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
     """The file of weights that `model` is written to."""
-    from safetensors.torch import (
-        save as save_tensors,  # here, since it imports torch, and verifying needs none
-    )
+    from safetensors.torch import save as save_tensors  # here, since it imports torch, and verifying needs none
 
     state = model.state_dict()
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}

@@ -84,9 +84,7 @@ def track(loss: UnitLoss, params: Params, units: Units, *, products: bool) -> Bo
 class _Uses(TorchFunctionMode):
     """Sees every torch function called, and what parameters it is called with."""
 
-    def __init__(
-        self, book: Bookkeeping, units: int, own: Params, copies: Params, any_batched: Tensor
-    ) -> None:
+    def __init__(self, book: Bookkeeping, units: int, own: Params, copies: Params, any_batched: Tensor) -> None:
         super().__init__()
         self._book, self._units, self._copies = book, units, copies
         self._names = {id(p): name for name, p in own.items()}
@@ -238,11 +236,7 @@ def _layer_norm(
 
 
 def _group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> _Call | None:
     layer = partial(layers.GroupNorm, groups=num_groups, eps=eps)
     return None if weight is None else _Call(input, weight, bias, layer)

@@ -46,9 +46,7 @@ def trainable_params(model: torch.nn.Module) -> Params:
 def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
     """The loss of one unit of a `UnitBatch`: the weighted mean over its V views, without padding (weight 0)."""
 
-    def loss(
-        params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor
-    ) -> Tensor:
+    def loss(params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor) -> Tensor:
         with OwnConvolutions(depthwise=False):
             per_view = task.loss(model, params, inputs, targets)
         share = weights.to(per_view.dtype)
@@ -58,12 +56,7 @@ def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
 
 
 def per_unit_gradients(
-    task: Task,
-    model: torch.nn.Module,
-    params: Params,
-    batch: UnitBatch,
-    way: Way = "fast",
-    room: int | None = None,
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way = "fast", room: int | None = None
 ) -> Params:
     """The gradient of every unit's loss: each tensor (U, *parameter shape).
 
@@ -178,11 +171,7 @@ def _micro_batches(units: Units, size: int) -> Iterator[tuple[Units, Tensor]]:
 
 
 def measured_gradients(
-    task: Task,
-    model: torch.nn.Module,
-    params: Params,
-    batch: UnitBatch,
-    transform: PreClipping | None = None,
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, transform: PreClipping | None = None
 ) -> tuple[Params, Tensor]:
     """What `clipped_sum` truncates: each unit's gradient (U, *parameter shape), and the norm (U,) it goes by."""
     book = _measurable(unit_loss(task, model), params, batch.parts, "fast", transform, is_mixed(task))
@@ -190,9 +179,7 @@ def measured_gradients(
         return book.each(transform.like(params) if transform else params), book.norms()
 
 
-def mean_gradient(
-    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch
-) -> tuple[Params, Tensor]:
+def mean_gradient(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> tuple[Params, Tensor]:
     """The mean over units of their gradients and of their losses, without a bound: for public data.
 
     Empty units (`dpose.units.pad_units`) count as none; one at least must not be empty.
@@ -203,10 +190,7 @@ def mean_gradient(
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     with OwnConvolutions(depthwise=True):
         per_view = task.loss(
-            model,
-            leaves,
-            batch.inputs.flatten(0, 1),
-            {name: t.flatten(0, 1) for name, t in batch.targets.items()},
+            model, leaves, batch.inputs.flatten(0, 1), {name: t.flatten(0, 1) for name, t in batch.targets.items()}
         )
     share = batch.weights.to(per_view.dtype)
     share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
@@ -218,12 +202,7 @@ def mean_gradient(
 
 
 def _measurable(
-    loss: UnitLoss,
-    params: Params,
-    units: Units,
-    way: Way,
-    transform: PreClipping | None,
-    mixed: bool,
+    loss: UnitLoss, params: Params, units: Units, way: Way, transform: PreClipping | None, mixed: bool
 ) -> Bookkeeping:
     book = None if way == "plain" else _book(loss, params, units, mixed, products=transform is None)
     if book is None and way == "only fast":

@@ -41,9 +41,7 @@ _WARM_UP = 3
 class Compute(Protocol):
     """What is recorded: a micro-batch's clipped sum, without a question to the host."""
 
-    def __call__(
-        self, params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
-    ) -> Params:
+    def __call__(self, params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool) -> Params:
         """float64 sums by name, on the grid; with `only_fast` RuntimeError where the plain way would be taken."""
 
 
@@ -107,11 +105,7 @@ class ReplayedSums:
     """
 
     def __init__(
-        self,
-        compute: Compute,
-        model: torch.nn.Module,
-        record: Record,
-        steps: Callable[[torch.Tensor], torch.Tensor],
+        self, compute: Compute, model: torch.nn.Module, record: Record, steps: Callable[[torch.Tensor], torch.Tensor]
     ) -> None:
         self._compute, self._model, self._record, self._steps = compute, model, record, steps
         self._refused = False
@@ -143,9 +137,7 @@ class ReplayedSums:
         if layout != self._layout:
             self.close()
             self._layout = layout
-            self._params, self._tensors = (
-                {n: torch.empty_like(t) for n, t in g.items()} for g in (params, own)
-            )
+            self._params, self._tensors = ({n: torch.empty_like(t) for n, t in g.items()} for g in (params, own))
             self._like = transform.like(params) if transform else params
             count, device = sum(t.numel() for t in self._like.values()), next(iter(params.values())).device
             self._totals = torch.zeros(count, dtype=torch.int64, device=device)
@@ -153,9 +145,7 @@ class ReplayedSums:
             if places:  # all in one call: a GPU copies faster than a processor asks it to
                 torch._foreach_copy_(list(places.values()), [values[name] for name in places])
         # made of the buffers, which hold the transform's numbers by now
-        self._transform = (
-            transform.with_tensors(self._tensors) if isinstance(transform, FittedTransform) else None
-        )
+        self._transform = transform.with_tensors(self._tensors) if isinstance(transform, FittedTransform) else None
         self._totals.zero_()
 
     def add(self, batch: UnitBatch) -> None:

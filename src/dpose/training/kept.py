@@ -150,9 +150,7 @@ def keep_pictures(
     found: list[tuple[int, NDArray[np.uint8]]] = []
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-keep") as pool:
         blocks = [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
-        for block in track(
-            blocks, "keeping pictures ready", console=console, disable=console is None, transient=True
-        ):
+        for block in track(blocks, "keeping pictures ready", console=console, disable=console is None, transient=True):
             new = list(dict.fromkeys(i for unit in block for i in entries[unit] if i not in read))
             got = dict(zip(new, pool.map(patches.of, new), strict=True))
             for unit in block:
@@ -169,10 +167,7 @@ def keep_pictures(
 
 
 def _kept(
-    patches: Patches,
-    units: set[int],
-    found: Sequence[tuple[int, NDArray[np.uint8]]],
-    device: torch.device,
+    patches: Patches, units: set[int], found: Sequence[tuple[int, NDArray[np.uint8]]], device: torch.device
 ) -> KeptPictures | None:
     if not found:
         return None
@@ -190,9 +185,7 @@ def _sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def warped(
-    pixels: Tensor, places: Tensor, matrices: Tensor, colours: Tensor | None, size: tuple[int, int]
-) -> Tensor:
+def warped(pixels: Tensor, places: Tensor, matrices: Tensor, colours: Tensor | None, size: tuple[int, int]) -> Tensor:
     """Views of patches, (V, 3, *size) uint8: bilinear, black outside, rounded, and then recoloured.
 
     Args:

@@ -55,9 +55,7 @@ class Use(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, None, None]:
         """Enter the parameters' gradients in the book and return the input's."""
         x, weight, *saved = ctx.saved_tensors
-        found = ctx.layer.backward(
-            x.detach(), weight.detach(), tuple(saved), gradients[0], ctx.needs_input_grad[1]
-        )
+        found = ctx.layer.backward(x.detach(), weight.detach(), tuple(saved), gradients[0], ctx.needs_input_grad[1])
         return None, found, None, None
 
 
@@ -297,11 +295,7 @@ class OwnConvolutions(TorchFunctionMode):
         self._depthwise = depthwise
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in (F.conv1d, F.conv2d, F.conv3d):
             return self._convolution(func, *args, **kwargs or {})

@@ -129,13 +129,7 @@ class Loader:
             yield pad_units(batch, room(bucket)) if padded else batch
 
     def _kept_batches(
-        self,
-        kept: KeptPictures,
-        indices: Sequence[int],
-        step: int,
-        room: Callable[[int], int],
-        *,
-        padded: bool,
+        self, kept: KeptPictures, indices: Sequence[int], step: int, room: Callable[[int], int], *, padded: bool
     ) -> Iterator[UnitBatch]:
         """`micro_batches` of units whose pictures are on the device: what is drawn is drawn ahead, in a thread."""
 
@@ -167,9 +161,7 @@ class Loader:
 def _parted(indices: Sequence[int], kept: KeptPictures) -> tuple[list[int], list[int]]:
     """The units of a sample whose pictures are kept, and all others."""
     there = [index in kept.units for index in indices]
-    ready, others = (
-        [int(i) for i, k in zip(indices, there, strict=True) if k is wanted] for wanted in (True, False)
-    )
+    ready, others = ([int(i) for i, k in zip(indices, there, strict=True) if k is wanted] for wanted in (True, False))
     return ready, others
 
 
@@ -186,8 +178,7 @@ class Copies(WrappedUnits):
     def __init__(self, dataset: UnitDataset, count: int) -> None:
         if not 1 <= count <= MAX_VIEWS:
             raise DposeError(
-                "augmentation-multiplicity-out-of-range",
-                f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}",
+                "augmentation-multiplicity-out-of-range", f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}"
             )
         super().__init__(dataset)
         self.count = count

@@ -182,10 +182,7 @@ METHODS: dict[str, Method] = {
             pre_clipping="scales",
             protects=_WHOLE,
             leaves_open=_BESIDE_PUBLIC,
-            costs=(
-                _CLIPS,
-                "public units for the scales, which get no protection and may be in no private unit",
-            ),
+            costs=(_CLIPS, "public units for the scales, which get no protection and may be in no private unit"),
             relations=_EVERY,
         ),
         Method(
@@ -246,9 +243,7 @@ def register_method(method: Method) -> Method:
         DposeError: there is another of that name.
     """
     if METHODS.get(method.name, method) != method:
-        raise DposeError(
-            "method-exists", "there is another method of that name", method.name, "choose another name"
-        )
+        raise DposeError("method-exists", "there is another method of that name", method.name, "choose another name")
     METHODS[method.name] = method
     return method
 
@@ -279,15 +274,12 @@ class SubspaceConfig:
     def __post_init__(self) -> None:
         if self.kind not in SUBSPACES:
             raise DposeError(
-                "subspace-unknown",
-                f"unknown subspace {self.kind!r}",
-                fix=f"choose one of {', '.join(SUBSPACES)}",
+                "subspace-unknown", f"unknown subspace {self.kind!r}", fix=f"choose one of {', '.join(SUBSPACES)}"
             )
         for name in ("rank", "units", "refresh"):
             if getattr(self, name) < 1:
                 raise DposeError(
-                    "subspace-setting-not-positive",
-                    f"subspace.{name} must be at least 1, not {getattr(self, name)}",
+                    "subspace-setting-not-positive", f"subspace.{name} must be at least 1, not {getattr(self, name)}"
                 )
         if self.kind == "public" and self.units < self.rank:
             raise DposeError(

@@ -58,9 +58,7 @@ class OptimizerConfig:
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise DposeError("lr-not-positive", f"the learning rate must be positive, not {self.lr:g}")
         if not 0 <= self.warmup < 1:
-            raise DposeError(
-                "warmup-out-of-range", f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}"
-            )
+            raise DposeError("warmup-out-of-range", f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}")
         if self.name.lower() not in USUAL:
             self._class()
 
@@ -71,9 +69,7 @@ class OptimizerConfig:
         # LBFGS evaluates the loss again, on data that the step's sample did not draw
         if found is None or found is torch.optim.LBFGS:
             raise DposeError(
-                "optimizer-unknown",
-                f"unknown optimizer {self.name!r}",
-                fix="name a first-order class of torch.optim",
+                "optimizer-unknown", f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim"
             )
         return found
 
@@ -95,18 +91,14 @@ class OptimizerConfig:
         try:
             optimizer = self._class()(params, lr=self.lr, **self.options)  # type: ignore[call-arg]
         except (TypeError, ValueError) as error:
-            raise DposeError(
-                "optimizer-option-refused", f"{self.name} refuses its options: {error}"
-            ) from error
+            raise DposeError("optimizer-option-refused", f"{self.name} refuses its options: {error}") from error
         torchs = self._torch_schedule()
         if torchs is None:
             return optimizer, lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step, steps))
         try:
             return optimizer, torchs(optimizer, **self.schedule_options)
         except (TypeError, ValueError) as error:
-            raise DposeError(
-                "schedule-option-refused", f"{self.schedule} refuses its options: {error}"
-            ) from error
+            raise DposeError("schedule-option-refused", f"{self.schedule} refuses its options: {error}") from error
 
     def factor(self, step: int, steps: int) -> float:
         """The learning rate of `step` (from 0) relative to `lr`."""
@@ -126,12 +118,7 @@ ONE_STEP = OptimizerConfig("sgd", lr=1.0, schedule="constant", warmup=0.0)
 def _named(module: ModuleType, name: str, base: type[T]) -> type[T] | None:
     """The subclass of `base` in `module` of that name, whatever its case."""
     for known, value in vars(module).items():
-        if (
-            inspect.isclass(value)
-            and issubclass(value, base)
-            and value is not base
-            and known.lower() == name.lower()
-        ):
+        if inspect.isclass(value) and issubclass(value, base) and value is not base and known.lower() == name.lower():
             return value
     return None
 

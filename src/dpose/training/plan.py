@@ -131,9 +131,7 @@ class TrainingPlan:
                 fix=f"choose one of {', '.join(PRIVATE_LOSSES)}",
             )
         if self.noise not in NOISES:
-            raise DposeError(
-                "noise-unknown", f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}"
-            )
+            raise DposeError("noise-unknown", f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}")
         if not 1 <= self.augmentation_multiplicity <= MAX_VIEWS:
             raise DposeError(
                 "augmentation-multiplicity-out-of-range",
@@ -179,9 +177,7 @@ class TrainingPlan:
             )
         if self.delta is None:
             raise DposeError(
-                "delta-missing",
-                f"{self.method} needs a delta",
-                fix="give --delta, well below 1 / number of units",
+                "delta-missing", f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units"
             )
         check_delta(self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
@@ -239,9 +235,7 @@ class TrainingPlan:
         near = protected.neighbours
         self.check_unit(near.unit)
         if not protected.identity.units:
-            raise DposeError(
-                "units-missing", "there are no units to train on", fix="check the data and --limit"
-            )
+            raise DposeError("units-missing", "there are no units to train on", fix="check the data and --limit")
         if near.relation is not self.relation:
             raise DposeError(
                 "relation-differs",
@@ -297,9 +291,7 @@ class TrainingPlan:
         if self.nominal_units is not None:
             n = min(self.nominal_units, limit or self.nominal_units)
         if n < 1:
-            raise DposeError(
-                "units-missing", "there are no units to train on", fix="check the data and --limit"
-            )
+            raise DposeError("units-missing", "there are no units to train on", fix="check the data and --limit")
         batch = n if self.kind.solves else self.expected_batch_size
         rate = min(1.0, batch / n)
         steps = self.kind.solves or self.steps or math.ceil(self.epochs * n / min(batch, n))

@@ -64,10 +64,7 @@ class Coefficients:
     def back(self, noised: Params) -> Params:
         """See `PreClipping`."""
         c = noised[COEFFICIENTS]
-        return {
-            name: torch.mv(v.flatten(1).t(), c.to(v)).view(v.shape[1:])
-            for name, v in self.subspace.basis.items()
-        }
+        return {name: torch.mv(v.flatten(1).t(), c.to(v)).view(v.shape[1:]) for name, v in self.subspace.basis.items()}
 
     def tensors(self) -> Params:
         """The basis: see `dpose.training.graph`."""
@@ -94,9 +91,7 @@ class Scales:
     def __post_init__(self) -> None:
         good = [((f > 0) & f.isfinite()).all() for f in self.factors.values()]
         if good and not bool(torch.stack(good).all()):  # one question to the device, and not one a parameter
-            raise DposeError(
-                "scales-not-positive", "scales must be positive and finite", fix="check the public data"
-            )
+            raise DposeError("scales-not-positive", "scales must be positive and finite", fix="check the public data")
 
     def each(self, gradients: Params) -> Params:
         """See `PreClipping`."""
@@ -120,11 +115,7 @@ class Scales:
 
 
 def fit_scales(
-    task: Task,
-    model: torch.nn.Module,
-    params: Params,
-    batches: Iterable[UnitBatch],
-    room: int | None = None,
+    task: Task, model: torch.nn.Module, params: Params, batches: Iterable[UnitBatch], room: int | None = None
 ) -> dict[str, Tensor]:
     """The factors s_j^-1/2 of public second moments s_j^2 = mean g_j^2, for `Scales`.
 

@@ -86,8 +86,7 @@ class PublicView:
             object.__setattr__(self, "width", WIDTHS[self.kind])
         elif not (math.isfinite(self.width) and self.width > 0):
             raise DposeError(
-                "public-view-width-not-positive",
-                f"the width of a public view must be positive, not {self.width:g}",
+                "public-view-width-not-positive", f"the width of a public view must be positive, not {self.width:g}"
             )
 
     def grid(self, size: Sequence[int]) -> tuple[int, int]:
@@ -250,8 +249,7 @@ class Residual(WrappedTask):
     def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
         """The task's own batch; `PUBLIC` among the targets is what it makes inputs of public views."""
         labels = [
-            [replace(v, target={n: t for n, t in v.target.items() if n != PUBLIC}) for v in views]
-            for views in units
+            [replace(v, target={n: t for n, t in v.target.items() if n != PUBLIC}) for v in views] for views in units
         ]
         public = [
             [replace(bare, image=np.asarray(v.target[PUBLIC])) for bare, v in zip(a, b, strict=True)]
@@ -277,9 +275,7 @@ def _cells(kind: Kind, extent: int, spacing: float) -> int:
     return round(extent / spacing) if kind == "blur" else math.ceil(extent / spacing)
 
 
-def _transform(
-    rows: NDArray[np.float64], columns: NDArray[np.float64], image: NDArray[np.uint8]
-) -> NDArray[np.uint8]:
+def _transform(rows: NDArray[np.float64], columns: NDArray[np.float64], image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Weighted means along both axes, rounded half up to uint8.
 
     The weights are whole numbers, and no sum passes 2^53: float64 holds every one exactly, in whatever order it

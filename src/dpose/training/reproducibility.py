@@ -23,14 +23,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.extensions import source_files
 from dpose.files import file_bytes
-from dpose.training.arithmetic import (
-    MKL_OFF,
-    arithmetic_in_force,
-    bits_of,
-    mkl_branch,
-    moved,
-    products_repeat,
-)
+from dpose.training.arithmetic import MKL_OFF, arithmetic_in_force, bits_of, mkl_branch, moved, products_repeat
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
@@ -70,9 +63,7 @@ def environment(device: torch.device, microbatch_size: int, processes: int, *par
     """
     return {
         "dpose's code": _code(tuple(path for _, path in source_files())),
-        "the code of task, model, data and method": _code(
-            tuple(sorted({f for part in parts if (f := _file(part))}))
-        ),
+        "the code of task, model, data and method": _code(tuple(sorted({f for part in parts if (f := _file(part))}))),
         "Python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -138,10 +129,7 @@ def repeatable(device: torch.device) -> bool:
     """
     if device.type == "cpu":
         return products_repeat()
-    return (
-        torch.are_deterministic_algorithms_enabled()
-        and not torch.is_deterministic_algorithms_warn_only_enabled()
-    )
+    return torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 def digest_of(tensors: Params) -> bytes:

@@ -121,17 +121,9 @@ def run_statement(
     Raises:
         DposeError: the run is one of several trials, and its first weights have learnt from the same units.
     """
-    plan, start, unit = (
-        bound.plan,
-        start or Inherited(),
-        Unit(str(bound.plan.unit)),
-    )  # which the data have said
+    plan, start, unit = (bound.plan, start or Inherited(), Unit(str(bound.plan.unit)))  # which the data have said
     views = plan.kind.public_views
-    public = [
-        *(["of every unit its public view and its labels"] if views else []),
-        *start.facts,
-        *facts.public,
-    ]
+    public = [*(["of every unit its public view and its labels"] if views else []), *start.facts, *facts.public]
     common: dict[str, Any] = {
         "unit": unit,
         "n": bound.n,
@@ -210,8 +202,4 @@ def _sections(
     about = facts.about
     if tuning and about.settings == UNSTATED:
         about = replace(about, settings=CHOSEN_PRIVATELY)
-    return {
-        "deployment": Deployment.of(about, released, today),
-        "inputs": tuple(facts.inputs),
-        "signature": SIGNATURE,
-    }
+    return {"deployment": Deployment.of(about, released, today), "inputs": tuple(facts.inputs), "signature": SIGNATURE}

@@ -156,9 +156,7 @@ class GradientSources:
         if self.projection:
             self.projection.subspace, self.projection.fitted = subspace, fitted
         self.state = state or {}
-        self._batches: Iterator[NDArray[np.int64]] = (
-            plain_batches(self.open_data, step) if self.open_data else iter(())
-        )
+        self._batches: Iterator[NDArray[np.int64]] = plain_batches(self.open_data, step) if self.open_data else iter(())
 
     def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
         """The gradient of step `step` at `params`, and what may be shown of it.
@@ -253,11 +251,7 @@ class GradientSources:
 
 
 def private_gradient(
-    inputs: StepInputs,
-    params: Params,
-    step: int,
-    chain: bytes = b"",
-    on_micro_batch: Callable[[], None] | None = None,
+    inputs: StepInputs, params: Params, step: int, chain: bytes = b"", on_micro_batch: Callable[[], None] | None = None
 ) -> Params:
     """The noised mean gradient of step `step`.
 
@@ -278,9 +272,7 @@ def private_gradient(
     context = inputs.context + chain
     # over the units there are; rate and divisor stay the plan's constants even where n is nominal
     sample = poisson_batch(
-        len(inputs.loader.dataset),
-        bound.sampling_rate,
-        inputs.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
+        len(inputs.loader.dataset), bound.sampling_rate, inputs.noise.stream(Purpose.PRIVATE_SAMPLER, step, context)
     )
     if bound.event is None:
         raise ValueError(f"{bound.plan.method} adds no noise")
@@ -309,10 +301,7 @@ def private_gradient(
 
 
 def _totals(
-    inputs: StepInputs,
-    params: Params,
-    batches: Iterable[UnitBatch],
-    on_micro_batch: Callable[[], None] | None,
+    inputs: StepInputs, params: Params, batches: Iterable[UnitBatch], on_micro_batch: Callable[[], None] | None
 ) -> Params:
     """The clipped sum over all micro-batches, int64 in steps of the grid: private until it is noised."""
     replayed, transform = inputs.replayed, inputs.transform
@@ -340,9 +329,7 @@ def _totals(
 def replayed_sums(inputs: StepInputs, record: Record) -> ReplayedSums:
     """What replays micro-batches of these inputs, whatever their transform is."""
 
-    def compute(
-        params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool
-    ) -> Params:
+    def compute(params: Params, batch: UnitBatch, transform: PreClipping | None, *, only_fast: bool) -> Params:
         way: Way = "only fast" if only_fast else "fast"
         return clipped_part(replace(inputs, transform=transform), params, batch, way)
 
@@ -412,9 +399,7 @@ def plain_batches(inputs: StepInputs, first: int = 0) -> Iterator[NDArray[np.int
         epoch, skipped = epoch + 1, 0
 
 
-def plain_gradient(
-    inputs: StepInputs, params: Params, sample: NDArray[np.int64], step: int
-) -> tuple[Params, float]:
+def plain_gradient(inputs: StepInputs, params: Params, sample: NDArray[np.int64], step: int) -> tuple[Params, float]:
     """The mean gradient over `sample` and the mean loss, without any bound or noise."""
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
@@ -468,9 +453,7 @@ def open_parts(inputs: StepInputs, public: UnitDataset | None) -> Iterator[Gradi
     with contextlib.ExitStack() as open_loaders:
 
         def copied(units: UnitDataset) -> UnitDataset:
-            return (
-                Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
-            )
+            return Copies(units, plan.augmentation_multiplicity) if plan.augmentation_multiplicity > 1 else units
 
         def over(of: Task, units: UnitDataset, label: bytes, *, kept: bool = False) -> StepInputs:
             pictures = inputs.loader.kept if kept else None

@@ -177,8 +177,7 @@ def random_subspace(params: Params, k: int, rng: np.random.Generator) -> Subspac
     """
     _check_size(k, params)
     basis = {
-        name: torch.from_numpy(rng.standard_normal((k, *p.shape), dtype=np.float32)).to(p)
-        for name, p in params.items()
+        name: torch.from_numpy(rng.standard_normal((k, *p.shape), dtype=np.float32)).to(p) for name, p in params.items()
     }
     _orthonormalise(basis)
     return Subspace(basis, k)
@@ -197,23 +196,16 @@ def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
     basis = subspace.basis
     shapes = {name: tuple(v.shape[1:]) for name, v in basis.items()}
     if {name: tuple(g.shape) for name, g in gradient.items()} != shapes:
-        raise DposeError(
-            "subspace-of-other-model", "the subspace does not fit this model's trainable parameters"
-        )
+        raise DposeError("subspace-of-other-model", "the subspace does not fit this model's trainable parameters")
     k = subspace.directions
     # two products with V, read once each: rows of one parameter at a time, as they lie in memory
     parts = [torch.mv(basis[name].view(k, -1), g.reshape(-1)) for name, g in gradient.items()]
     coefficients = _wide(torch.stack(parts)).sum(0)
     projected = {
-        name: torch.mv(basis[name].view(k, -1).t(), coefficients.to(g)).view(g.shape)
-        for name, g in gradient.items()
+        name: torch.mv(basis[name].view(k, -1).t(), coefficients.to(g)).view(g.shape) for name, g in gradient.items()
     }
     norm = (
-        float(
-            torch.stack(
-                [for_device(g.device).square_norms(g.reshape(1, -1)) for g in gradient.values()]
-            ).sum()
-        )
+        float(torch.stack([for_device(g.device).square_norms(g.reshape(1, -1)) for g in gradient.values()]).sum())
         ** 0.5
     )
     return projected, float(coefficients.norm()) / norm if norm else 0.0
@@ -223,8 +215,7 @@ def _check_size(k: int, params: Params) -> None:
     count = sum(p.numel() for p in params.values())
     if not 1 <= k <= count:
         raise DposeError(
-            "subspace-size-out-of-range",
-            f"a subspace of {count} parameters has 1 to {count} directions, not {k}",
+            "subspace-size-out-of-range", f"a subspace of {count} parameters has 1 to {count} directions, not {k}"
         )
 
 
@@ -233,9 +224,7 @@ def _slices(batches: Iterable[UnitBatch], units: int) -> Iterator[UnitBatch]:
     for batch in batches:
         for at in range(0, len(batch), units):
             part = slice(at, at + units)
-            yield UnitBatch(
-                batch.inputs[part], {n: t[part] for n, t in batch.targets.items()}, batch.weights[part]
-            )
+            yield UnitBatch(batch.inputs[part], {n: t[part] for n, t in batch.targets.items()}, batch.weights[part])
 
 
 def _groups(slices: Sequence[UnitBatch], units: int) -> list[list[UnitBatch]]:

@@ -177,9 +177,7 @@ def said_by_user(text: str) -> TrainedOn:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise DposeError(
-            "trained-on-missing", "names no data", "model.init_data", "write coco,aic, or unknown"
-        )
+        raise DposeError("trained-on-missing", "names no data", "model.init_data", "write coco,aic, or unknown")
     known = NOT_KNOWN not in names
     datasets = [_named(name) for name in names if name != NOT_KNOWN]
     return TrainedOn(_once(datasets), known, how="as model.init_data says" if datasets else "")
@@ -263,11 +261,7 @@ def seen_line(learnt: TrainedOn, names: SetNames) -> str:
     if found is not None:
         seen, own = map(title_of, found)
         how = f", {learnt.how}" if learnt.how else ""
-        common = (
-            ""
-            if set_called(found[0]) == set_called(found[1])
-            else f"; {own} may have pictures in common with it"
-        )
+        common = "" if set_called(found[0]) == set_called(found[1]) else f"; {own} may have pictures in common with it"
         return (
             f"These weights have seen the set that is scored: they learnt from {seen}{how}{common}. The score says "
             "little of pictures that they have not seen."
@@ -298,9 +292,7 @@ def _of_settings(run: Mapping[str, Any]) -> TrainedOn:
     private = data.get("private") or []
     named = [private] if isinstance(private, str) else private
     keys = [key for text in (*named, data.get("public") or "") for key in [set_called(str(text))] if key]
-    return TrainedOn(
-        _once(keys, sets_in(str(model.get("init") or ""))), how="as the settings of their run say"
-    )
+    return TrainedOn(_once(keys, sets_in(str(model.get("init") or ""))), how="as the settings of their run say")
 
 
 def _of_names(place: Path, config: Mapping[str, Any], called: str) -> TrainedOn:
@@ -312,9 +304,7 @@ def _of_names(place: Path, config: Mapping[str, Any], called: str) -> TrainedOn:
     # a hub's cache: models--OWNER--NAME/snapshots/REVISION
     names += [part for part in real.parts if part.startswith("models--")]
     notes.append(("as their name says", sets_in(" ".join(names))))
-    known_as = [
-        str(config.get(key) or "") for key in ("_name_or_path", "datasets", "dataset", "train_dataset")
-    ]
+    known_as = [str(config.get(key) or "") for key in ("_name_or_path", "datasets", "dataset", "train_dataset")]
     notes.append((HERE, sets_in(" ".join(known_as))))
     licence = ""
     if own_folder or config:
@@ -332,9 +322,7 @@ def _card(folder: Path) -> tuple[list[str], list[str]]:
     listed = matter.get("datasets") or []
     front = [key for each in ([listed] if isinstance(listed, str) else listed) for key in sets_in(str(each))]
     sentences = re.split(r"\n\s*\n|(?<=[.!?])\s|\n[*|#-]", text)
-    return front, [
-        key for each in sentences if re.search(r"\btrain|\bfine-?tun", each, re.I) for key in sets_in(each)
-    ]
+    return front, [key for each in sentences if re.search(r"\btrain|\bfine-?tun", each, re.I) for key in sets_in(each)]
 
 
 def _licence(folder: Path) -> str:

@@ -55,15 +55,7 @@ from dpose.training.reproducibility import (
     environment,
     settings_in_force,
 )
-from dpose.training.resume import (
-    caveats,
-    choose_key,
-    conclude_run,
-    forsake_key,
-    go_on,
-    look_back,
-    stored_microbatch,
-)
+from dpose.training.resume import caveats, choose_key, conclude_run, forsake_key, go_on, look_back, stored_microbatch
 from dpose.training.run import ReplayError, Run
 from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.step import StepInputs, open_parts, private_task, replayed_sums
@@ -144,9 +136,7 @@ def _check_beginning(request: RunRequest) -> None:
         check_free(request.folder, may_be_empty=True, may_be_locked=True)
     if not trainable_params(request.model):
         raise DposeError(
-            "trainable-parameters-missing",
-            "the model has no trainable parameters",
-            fix="choose another --strategy",
+            "trainable-parameters-missing", "the model has no trainable parameters", fix="choose another --strategy"
         )
     if request.plan.kind.reads_private_data:
         check_model(request.model)
@@ -229,20 +219,12 @@ def _release(run: Run) -> None:
     run.load_average()
     run.model.eval()
     own = StatementFacts(
-        sources.facts,
-        sources.conditions,
-        tuple(caveats(run)),
-        inputs=(*run.data.inputs, *run.charges.inputs),
+        sources.facts, sources.conditions, tuple(caveats(run)), inputs=(*run.data.inputs, *run.charges.inputs)
     )
     run.statement = run_statement(
         run.bound,
         options.facts + own,
-        LedgerRecord(
-            run.head,
-            run.ledger_steps,
-            run.queries,
-            options.canaries.committed if options.canaries else None,
-        ),
+        LedgerRecord(run.head, run.ledger_steps, run.queries, options.canaries.committed if options.canaries else None),
         seeded=sources.inputs.noise.seeded,
         start=known,
         tuning=options.trial.tuning if options.trial else None,
@@ -265,12 +247,7 @@ def _release(run: Run) -> None:
 
 
 def describe_run(
-    request: RunRequest,
-    bound: BoundPlan,
-    run_id: str,
-    microbatch_size: int,
-    known: Inherited,
-    learnt: TrainedOn,
+    request: RunRequest, bound: BoundPlan, run_id: str, microbatch_size: int, known: Inherited, learnt: TrainedOn
 ) -> dict[str, Any]:
     """What `config.json` of a run says: its name, task and model, what it has learnt from, and all settings."""
     described = getattr(request.model, "config", None)

@@ -45,9 +45,7 @@ class Validation:
 
     def query(self) -> Query | None:
         """What the statement must list; None for public data."""
-        return (
-            None if self.public else Query("the model's score while training", self.name, "shown as a curve")
-        )
+        return None if self.public else Query("the model's score while training", self.name, "shown as a curve")
 
 
 def moments(blocks: Sequence[int]) -> list[int]:
@@ -56,9 +54,7 @@ def moments(blocks: Sequence[int]) -> list[int]:
     return [blocks[round((i + 1) * len(blocks) / count) - 1] for i in range(count)]
 
 
-def spent_by(
-    bound: BoundPlan, steps: Sequence[int], before: Sequence[SampledGaussian] = ()
-) -> dict[int, float | None]:
+def spent_by(bound: BoundPlan, steps: Sequence[int], before: Sequence[SampledGaussian] = ()) -> dict[int, float | None]:
     """Epsilon after each of `steps`; None for a method without guarantee.
 
     `before` are events that count already: those of runs that the first weights come from.

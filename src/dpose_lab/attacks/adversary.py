@@ -209,9 +209,7 @@ def onnx_embedder(text: str) -> Embedder:
     try:
         import onnxruntime
     except ImportError:
-        raise DposeError(
-            "package-missing", "an embedder needs onnxruntime", file, "pip install onnxruntime"
-        ) from None
+        raise DposeError("package-missing", "an embedder needs onnxruntime", file, "pip install onnxruntime") from None
     if not Path(file).is_file():
         raise DposeError("file-missing", "there is no such file", file)
     try:

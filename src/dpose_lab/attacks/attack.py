@@ -219,10 +219,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         from dpose_lab.attacks.context import open_context
 
         releases = self.releases(config)
-        with (
-            open_context(config, [self], out, console) as context,
-            folder_beside(out, config.folder_mode) as folder,
-        ):
+        with open_context(config, [self], out, console) as context, folder_beside(out, config.folder_mode) as folder:
             report = carry_out(self, context, releases)
             report.write(folder)
         return [(out, report)]
@@ -256,10 +253,7 @@ def carry_out(
         threat=attack.threat(context, learnt),
         caveats=(*config.caveats(), *([f"Not attacked: {names}."] if names else [])),
         facts={**context.facts(), **attack.facts()},
-        tables=(
-            *attack.tables(learnt, rows),
-            Table("What is guaranteed", ("Release", "Guarantee"), tuple(guarantees)),
-        ),
+        tables=(*attack.tables(learnt, rows), Table("What is guaranteed", ("Release", "Guarantee"), tuple(guarantees))),
         figures=(*attack.figures(learnt, rows), *([sheet] if sheet else [])),
         measured=AttackValues(
             settings={**config.to_dict(), **attack.settings(learnt)},
@@ -323,9 +317,7 @@ def strongest(rows: Sequence[Row]) -> list[Row]:
     return list(best.values())
 
 
-def samples(
-    release: Transform, originals: PersonPictures, seen: PersonPictures
-) -> tuple[tuple[str, Picture], ...]:
+def samples(release: Transform, originals: PersonPictures, seen: PersonPictures) -> tuple[tuple[str, Picture], ...]:
     """Pictures of the first people, one each, as the release shows them."""
     first: dict[int, int] = {}
     for k, who in enumerate(originals.people.tolist()):

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.report.results import Figure, Table
 from dpose.stats import Floats, Interval, Ints, over_people
-from dpose_lab.attacks.attack import (
-    STRONGER,
-    TOLD_WHERE,
-    Attacked,
-    AttackRow,
-    ReleaseAttack,
-    samples,
-    strongest,
-)
+from dpose_lab.attacks.attack import STRONGER, TOLD_WHERE, Attacked, AttackRow, ReleaseAttack, samples, strongest
 from dpose_lab.attacks.report import percent, spread
 
 if TYPE_CHECKING:
@@ -58,9 +50,7 @@ def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
     """
     if not album.attributes:
         raise _unlabelled()
-    return np.asarray(
-        [[true_of(words) for true_of in ATTRIBUTES.values()] for words in album.attributes], np.bool_
-    )
+    return np.asarray([[true_of(words) for true_of in ATTRIBUTES.values()] for words in album.attributes], np.bool_)
 
 
 def _unlabelled() -> DposeError:
@@ -150,9 +140,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         known = {n: k for k, n in enumerate(ATTRIBUTES) if truth[:, k].any() and not truth[:, k].all()}
         return Looks(album, truth, known, {n: float(truth[:, k].mean()) for n, k in known.items()})
 
-    def attack(
-        self, context: AttackContext, learnt: Looks, release: Transform
-    ) -> Attacked[InferredAttributes]:
+    def attack(self, context: AttackContext, learnt: Looks, release: Transform) -> Attacked[InferredAttributes]:
         """Infer everybody's attributes from one release."""
         from dpose_lab.attacks.transforms import RAW
 
@@ -222,9 +210,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         return {"chance": {**learnt.guessed, "share": learnt.share}}
 
 
-def _inferred(
-    release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int
-) -> InferredAttributes:
+def _inferred(release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int) -> InferredAttributes:
     from dpose.action.task import average_precision, f1_score
 
     truth, known = learnt.truth, learnt.known
@@ -235,9 +221,7 @@ def _inferred(
     def mean(weights: Floats) -> float:
         drawn = np.repeat(np.arange(len(index)), weights[index].astype(int))
         precisions = [
-            average_precision(scores[drawn, k], truth[drawn, k])
-            for k in known.values()
-            if truth[drawn, k].any()
+            average_precision(scores[drawn, k], truth[drawn, k]) for k in known.values() if truth[drawn, k].any()
         ]
         return float(np.mean(precisions))
 

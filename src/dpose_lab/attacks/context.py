@@ -90,15 +90,11 @@ class AttackConfig:
                 f"choose from {', '.join(ATTACKERS)}",
             )
         if self.identities < 2:
-            raise DposeError(
-                "identities-too-few", "two people are needed to mistake one for the other", "--identities"
-            )
+            raise DposeError("identities-too-few", "two people are needed to mistake one for the other", "--identities")
         if not all(64 <= side <= 1024 and side % 8 == 0 for side in self.size):
             raise DposeError("size-out-of-range", "sides must be multiples of 8 between 64 and 1024", "size")
         if Neighbours.parse(self.neighbours, CELL_FORMS).scope == "frame":
-            raise DposeError(
-                "neighbours-without-frames", "pictures have no frames", "--neighbours", "write pixels:M"
-            )
+            raise DposeError("neighbours-without-frames", "pictures have no frames", "--neighbours", "write pixels:M")
 
     @property
     def seed(self) -> int:
@@ -175,9 +171,7 @@ class AttackConfig:
         )
         caveats.append(COUNTED if self.counted else UNCOUNTED)
         if not IdentitySpec.parse(self.data).dataset.rendered:
-            caveats.append(
-                "This report shows raw pictures of some of the people: keep it where they may be seen."
-            )
+            caveats.append("This report shows raw pictures of some of the people: keep it where they may be seen.")
         return tuple(caveats)
 
 

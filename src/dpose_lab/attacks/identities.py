@@ -283,10 +283,7 @@ def _folder(root: Path, in_grey: bool) -> Identities:
     }
     if not any(files.values()):
         raise DposeError(
-            "people-folders-missing",
-            "has no folders of pictures in it",
-            str(root),
-            "make one for each person",
+            "people-folders-missing", "has no folders of pictures in it", str(root), "make one for each person"
         )
     return _read(root.name, files)
 

@@ -77,9 +77,7 @@ def learn_restoring(
         torch.manual_seed(seed)
         net = Restorer()
         optimizer = torch.optim.AdamW(net.parameters(), lr=RATE)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda k: 0.5 + 0.5 * math.cos(math.pi * k / total)
-        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: 0.5 + 0.5 * math.cos(math.pi * k / total))
         for _ in range(epochs):
             order = torch.randperm(len(given))
             for start in range(0, len(given), BATCH):
@@ -127,8 +125,6 @@ def ssim(one: Picture, other: Picture) -> float:
     return float(structural_similarity(one, other, data_range=255, channel_axis=2))
 
 
-def each(
-    measure: Callable[[Picture, Picture], float], one: Sequence[Picture], other: Sequence[Picture]
-) -> Floats:
+def each(measure: Callable[[Picture, Picture], float], one: Sequence[Picture], other: Sequence[Picture]) -> Floats:
     """Measure each pair of pictures, (N,)."""
     return np.asarray([measure(a, b) for a, b in zip(one, other, strict=True)], np.float64)

@@ -172,9 +172,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         if frames == 1:
             return shown
         releases = [
-            replace(one, title=f"{one.title}, {frames} frames")
-            for one in shown
-            if not one.key.startswith("dp-")
+            replace(one, title=f"{one.title}, {frames} frames") for one in shown if not one.key.startswith("dp-")
         ]
         if "dp" not in config.releases:
             return releases
@@ -187,10 +185,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         for one, other in zip(whole, each, strict=True):
             release, epsilon = one.title.split(", epsilon ")
             title = f"{release}, {frames} frames, epsilon {epsilon} for the clip, {config.neighbours}"
-            releases += [
-                replace(one, title=f"{title} in all"),
-                replace(other, title=f"{title} in every frame"),
-            ]
+            releases += [replace(one, title=f"{title} in all"), replace(other, title=f"{title} in every frame")]
         return releases
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
@@ -202,9 +197,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         from dpose_lab.attacks.identities import FRAME
 
         if self.frames > 1 and not people.look:
-            raise DposeError(
-                "clips-missing", "has no clips", config.data, "leave --frames at 1, or use synthetic:LOOK"
-            )
+            raise DposeError("clips-missing", "has no clips", config.data, "leave --frames at 1, or use synthetic:LOOK")
         places = super().reads(config, people)
         return [(who, place + FRAME * f) for who, place in places for f in range(self.frames)]
 
@@ -236,9 +229,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         self, release: Transform, attacker: str, embedder: Embedder, seen: Sequence[PersonPictures], seed: int
     ) -> Linked:
         frames = self.frames
-        one, other = (
-            embedder.embed(album).reshape(len(album) // frames, frames, -1).mean(1) for album in seen
-        )
+        one, other = (embedder.embed(album).reshape(len(album) // frames, frames, -1).mean(1) for album in seen)
         people = [album.people[::frames] for album in seen]
         lengths = [np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, other)]
         pairs = Pairs.across((one / lengths[0]) @ (other / lengths[1]).T, people[0], people[1])
@@ -277,12 +268,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         """Table of areas, and of true positives at few false alarms."""
         rates = (f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES)
         lines = [
-            (
-                row.release.title,
-                row.attacker,
-                spread(row.auc),
-                *(spread(value) for value in row.tpr.values()),
-            )
+            (row.release.title, row.attacker, spread(row.auc), *(spread(value) for value in row.tpr.values()))
             for row in rows
         ]
         lines.append(("guessing", "", percent(0.5), *(percent(rate) for rate in FALSE_POSITIVES)))
@@ -304,9 +290,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
             for row in rows
         ]
         guess = [(rate, rate) for rate in np.geomspace(LEAST, 1, 50).tolist()]
-        caption = (
-            "True against false positives, on a logarithmic axis: a threat lies where false alarms are rare"
-        )
+        caption = "True against false positives, on a logarithmic axis: a threat lies where false alarms are rare"
         titles = ("pairs of two people, taken for one", "pairs of one person, found")
         return (curves("roc", "Is it the same person?", drawn, guess, titles, caption, log_x=True),)
 

@@ -52,10 +52,7 @@ class PublicViewAttacks:
         ]
         config = replace(config, releases=tuple(VIEWS))
         releases = {attack.name: attack.releases(config) for attack in attacks}
-        with (
-            open_context(config, attacks, out, console) as context,
-            folder_beside(out, config.folder_mode) as folder,
-        ):
+        with open_context(config, attacks, out, console) as context, folder_beside(out, config.folder_mode) as folder:
             reports = {}
             for attack in attacks:
                 report = reports[attack.name] = carry_out(attack, context, releases[attack.name])
@@ -97,8 +94,7 @@ def summary(config: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[s
         },
         "attributes": {
             kind: max(
-                (row for row in values["attributes"]["rows"] if row["key"] == key),
-                key=lambda row: row["map"]["value"],
+                (row for row in values["attributes"]["rows"] if row["key"] == key), key=lambda row: row["map"]["value"]
             )["ap"]
             for kind, key in keys.items()
         },

@@ -83,9 +83,7 @@ class Chance:
         """Compute the success of guessing for these people."""
         right = [(gallery == who).sum() for who in queries]
         size = len(gallery)
-        cmc = [
-            float(np.mean([chance_within(k, size, n) for n in right])) for k in range(1, min(DRAWN, size) + 1)
-        ]
+        cmc = [float(np.mean([chance_within(k, size, n) for n in right])) for k in range(1, min(DRAWN, size) + 1)]
         return cls(tuple(cmc), float(np.mean([chance_precision(size, n) for n in right])))
 
     def within(self, k: int) -> float:
@@ -226,9 +224,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
             return list(enumerate(shares, start=1))
 
         drawn = [(row.release.title, row.attacker, curve(row.cmc)) for row in rows]
-        caption = (
-            "Cumulative match characteristic: the share of queries whose person is among the first k names"
-        )
+        caption = "Cumulative match characteristic: the share of queries whose person is among the first k names"
         titles = ("first k names", "share found")
         return (curves("cmc", "Who is it?", drawn, curve(learnt.chance.cmc), titles, caption),)
 
@@ -242,12 +238,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
 
 def searched(
-    release: Transform,
-    attacker: str,
-    embedder: Embedder,
-    gallery: PersonPictures,
-    queries: PersonPictures,
-    seed: int,
+    release: Transform, attacker: str, embedder: Embedder, gallery: PersonPictures, queries: PersonPictures, seed: int
 ) -> Row:
     """Measure one attacker on one release."""
     likeness = embedder.embed(queries) @ embedder.embed(gallery).T

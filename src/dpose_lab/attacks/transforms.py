@@ -104,10 +104,7 @@ def all_transforms(
     for name in names:
         if name not in RELEASES:
             raise DposeError(
-                "release-unknown",
-                f"no release called {name!r}",
-                "--release",
-                f"choose from {', '.join(RELEASES)}",
+                "release-unknown", f"no release called {name!r}", "--release", f"choose from {', '.join(RELEASES)}"
             )
         if name == "gaussian-blur":
             title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
@@ -149,9 +146,7 @@ def private_grid(
     return releases
 
 
-def private(
-    epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED
-) -> Transform:
+def private(epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED) -> Transform:
     """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none".
 
     Raises:
@@ -232,16 +227,12 @@ def public_view(name: str) -> Transform:
             return view(picture)
         return view(np.repeat(picture[:, :, None], 3, axis=2))[:, :, 0]
 
-    title = (
-        f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
-    )
+    title = f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
     return Transform(name.replace(":", "-"), title, "none: the public view is public", apply)
 
 
 def _blurred(picture: Picture, _: int) -> Picture:
-    return np.asarray(
-        cv2.GaussianBlur(picture, (0, 0), PLAIN_SIGMA * picture.shape[0] / REFERENCE_HEIGHT), np.uint8
-    )
+    return np.asarray(cv2.GaussianBlur(picture, (0, 0), PLAIN_SIGMA * picture.shape[0] / REFERENCE_HEIGHT), np.uint8)
 
 
 def _seed(text: str) -> int:

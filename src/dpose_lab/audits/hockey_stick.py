@@ -172,9 +172,7 @@ def audit_mechanism(
 
     def test(event: OutputEvent) -> Tested:
         likelier, rarer = (one, other) if event.first_likelier else (other, one)
-        counted = [
-            Trials(int((scores[event.score](o) >= event.threshold).sum()), len(o)) for o in (likelier, rarer)
-        ]
+        counted = [Trials(int((scores[event.score](o) >= event.threshold).sum()), len(o)) for o in (likelier, rarer)]
         return Tested(event, *counted)
 
     pair = test(best)
@@ -188,9 +186,7 @@ def audit_mechanism(
     grown = math.exp(min(epsilon, 700.0))
     estimate = pair.likelier.rate - grown * pair.rarer.rate
     bound = pair.likelier.at_least(level / 2) - grown * pair.rarer.at_most(level / 2)
-    return MechanismFindings(
-        epsilon, delta, alpha, pair, on_curve, bound_below, (estimate, bound), tuple(refuted)
-    )
+    return MechanismFindings(epsilon, delta, alpha, pair, on_curve, bound_below, (estimate, bound), tuple(refuted))
 
 
 def _candidates(name: str, one: Floats, other: Floats) -> list[tuple[OutputEvent, int, int]]:

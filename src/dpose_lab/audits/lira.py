@@ -123,9 +123,7 @@ def _moments(shadows: ScoredUnits) -> tuple[tuple[Floats, Floats], tuple[Floats,
         np.where(np.isnan(means[0]), means[1] + usual, means[0]),
         np.where(np.isnan(means[1]), means[0] - usual, means[1]),
     ]
-    inside, outside = (
-        (mean, _deviation(shadows.scores, side, mean)) for mean, side in zip(means, sides, strict=True)
-    )
+    inside, outside = ((mean, _deviation(shadows.scores, side, mean)) for mean, side in zip(means, sides, strict=True))
     return inside, outside
 
 

@@ -120,9 +120,7 @@ def audit_release_command(
 
 def _enough(samples: int) -> int:
     if samples < 100:
-        raise DposeError(
-            "samples-too-few", f"{samples} samples show nothing", "--samples", "use at least 100"
-        )
+        raise DposeError("samples-too-few", f"{samples} samples show nothing", "--samples", "use at least 100")
     return samples
 
 

@@ -77,9 +77,7 @@ class Mechanism:
     exact: tuple[Distribution, Distribution] | None = None
 
 
-def build(
-    name: str, epsilon: float, delta: float, plant: str | None = None, seed: int | None = None
-) -> Mechanism:
+def build(name: str, epsilon: float, delta: float, plant: str | None = None, seed: int | None = None) -> Mechanism:
     """Make the mechanism called `name`, calibrated to the budget, with a fault if one is given.
 
     Args:
@@ -102,9 +100,7 @@ def build(
         if plant not in UNSEEN and plant in ALL_FAULTS:
             why = NOT_SAMPLED if plant in OF_SAMPLING else ""
             choose = f"choose one of {', '.join(faults)}"
-            raise DposeError(
-                "fault-unsupported", f"{name} cannot have the fault {plant!r}{why}", "--plant", choose
-            )
+            raise DposeError("fault-unsupported", f"{name} cannot have the fault {plant!r}{why}", "--plant", choose)
         check_fault(plant, faults)
     return make(epsilon, delta, plant, Key.fresh() if seed is None else Key.from_seed(seed))
 

@@ -65,23 +65,15 @@ class MembershipAudit:
 
     def __post_init__(self) -> None:
         if self.shadows < 4:
-            raise DposeError(
-                "shadows-too-few", f"{self.shadows} shadows show nothing", "--shadows", "use at least 4"
-            )
+            raise DposeError("shadows-too-few", f"{self.shadows} shadows show nothing", "--shadows", "use at least 4")
         if self.targets < 1:
-            raise DposeError(
-                "targets-too-few", "there must be a run to attack", "--targets", "use at least 1"
-            )
+            raise DposeError("targets-too-few", "there must be a run to attack", "--targets", "use at least 1")
         if not 0 < self.alpha < 1:
             raise DposeError(
-                "level-out-of-range",
-                f"the level must lie between 0 and 1, not {as_given(self.alpha)}",
-                "--alpha",
+                "level-out-of-range", f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha"
             )
         if self.workers is not None and self.workers < 1:
-            raise DposeError(
-                "workers-too-few", "there must be a process to work", "--workers", "use at least 1"
-            )
+            raise DposeError("workers-too-few", "there must be a process to work", "--workers", "use at least 1")
 
 
 def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, console: Console) -> AuditReport:
@@ -105,17 +97,12 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     plan = config.plan
     if not plan.kind.private:
         raise DposeError(
-            "claim-missing",
-            f"{plan.method} claims nothing that could be refuted",
-            "--method",
-            "choose dp-sgd",
+            "claim-missing", f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd"
         )
     check_auditable(plan, "is not attacked by these shadows")
     if plan.relation is not Relation.ZERO_OUT:
         raise DposeError(
-            "relation-unsupported",
-            "shadow runs zero units out; another relation is not tested",
-            "plan.relation",
+            "relation-unsupported", "shadow runs zero units out; another relation is not tested", "plan.relation"
         )
     check_free(out)
     model, _, _ = build_model(config)
@@ -125,9 +112,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     reading = ""
     if not spec.public:
-        reading = reserve_reading(
-            out, units, name=spec.shown, unit=own.neighbours.unit.value, console=console
-        )
+        reading = reserve_reading(out, units, name=spec.shown, unit=own.neighbours.unit.value, console=console)
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
@@ -145,17 +130,13 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         f"them; together they cost epsilon {upper(cost)} at delta {as_given(plan.delta)}, beside what else the units "
         "have spent"
     )
-    targets, shadows = _attacked_runs(
-        config, n, audit, out / "runs", rng, console, "shadow runs", caveats=(caveat,)
-    )
+    targets, shadows = _attacked_runs(config, n, audit, out / "runs", rng, console, "shadow runs", caveats=(caveat,))
     _record(out / "runs", config, n)
 
     def attack(attacked: ScoredUnits, learnt: ScoredUnits) -> AuditFindings:
         with console.status("what the adversaries found"):
             included = attacked.included.ravel()
-            return weigh(
-                adversaries(attacked, learnt), included, family, float(bound.epsilon or 0.0), audit.alpha
-            )
+            return weigh(adversaries(attacked, learnt), included, family, float(bound.epsilon or 0.0), audit.alpha)
 
     findings = attack(targets, shadows)
     controls = {}
@@ -227,9 +208,7 @@ def _attacked_runs(
     **options: Any,
 ) -> tuple[ScoredUnits, ScoredUnits]:
     """Train and score targets and shadows."""
-    names = [f"shadow-{k:03d}" for k in range(audit.shadows)] + [
-        f"target-{k:03d}" for k in range(audit.targets)
-    ]
+    names = [f"shadow-{k:03d}" for k in range(audit.shadows)] + [f"target-{k:03d}" for k in range(audit.targets)]
     coins: list[Coins] = [toss_coins(n, rng) for _ in names]
     seeds: Sequence[int | None] = [None] * len(names)
     if config.seed is not None:
@@ -280,9 +259,7 @@ def _record(folder: Path, config: RunConfig, n: int) -> None:
         statement = read_statement(run)
         if statement and statement.kind is not Kind.NONE:
             query = Query(
-                "losses of the units themselves",
-                data,
-                "membership inference, reported as rates over all units",
+                "losses of the units themselves", data, "membership inference, reported as rates over all units"
             )
             record_query(run, query)
 

@@ -141,9 +141,7 @@ def file_mechanism(
     """
     if name not in COMMANDS:
         raise DposeError(
-            "command-unknown",
-            f"no command called {name!r} is audited",
-            fix=f"choose one of {', '.join(COMMANDS)}",
+            "command-unknown", f"no command called {name!r} is audited", fix=f"choose one of {', '.join(COMMANDS)}"
         )
     if plant is not None and plant not in FAULTS:
         raise DposeError(
@@ -181,11 +179,7 @@ def file_mechanism(
 
         (first,), _ = released(False, 1)
         yield Mechanism(
-            name,
-            partial(draw, True),
-            partial(draw, False),
-            _claimed(first),
-            FAULTS[plant] if plant else "",
+            name, partial(draw, True), partial(draw, False), _claimed(first), FAULTS[plant] if plant else ""
         )
 
 
@@ -201,9 +195,7 @@ def _original(changed: int, present: bool) -> NDArray[np.uint8]:
 def _outputs(pixels: Floats) -> Floats:
     """Values in the middle of the measured cells, (CELLS,)."""
     middle = BLOCK // 2 - 1
-    own = [
-        pixels[middle + i : SIDE : 2 * BLOCK, middle + j : SIDE : 2 * BLOCK] for i in (0, 1) for j in (0, 1)
-    ]
+    own = [pixels[middle + i : SIDE : 2 * BLOCK, middle + j : SIDE : 2 * BLOCK] for i in (0, 1) for j in (0, 1)]
     return np.asarray(np.mean(own, axis=0).ravel())
 
 
@@ -216,9 +208,7 @@ def _claimed(file: Path) -> TradeOff | None:
     statement, _ = verify_release(file)
     if all(isinstance(event, Laplace) for event in statement.events):
         return None
-    ratios = [
-        (e.sensitivity_squared, e.variance, e.steps) for e in statement.events if isinstance(e, Gaussian)
-    ]
+    ratios = [(e.sensitivity_squared, e.variance, e.steps) for e in statement.events if isinstance(e, Gaussian)]
     if len(ratios) < len(statement.events):
         raise DposeError("noise-curve-unknown", "counts noise whose curve is not known", str(file))
     return gaussian(discrete_mu(ratios))

@@ -84,9 +84,7 @@ def run_jobs(jobs: Sequence[ShadowJob], workers: int | None, console: Console, d
 def _in_processes(jobs: Sequence[ShadowJob], count: int) -> Iterator[tuple[int, list[float]]]:
     pool = ProcessPoolExecutor(count, spawning(), torch.set_num_threads, (1,))
     try:
-        waiting: dict[Future[list[float]], int] = {
-            pool.submit(run_job, job): index for index, job in enumerate(jobs)
-        }
+        waiting: dict[Future[list[float]], int] = {pool.submit(run_job, job): index for index, job in enumerate(jobs)}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
     except BrokenProcessPool as error:

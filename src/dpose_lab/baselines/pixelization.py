@@ -148,9 +148,7 @@ class PaperPlan:
         )
         area = min(10_000, blocks.height * blocks.width)
         face = multiplier(config, blocks, area) * config.epsilon * area / m
-        lines.append(
-            f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {upper(face)}"
-        )
+        lines.append(f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {upper(face)}")
         return lines
 
 
@@ -209,9 +207,7 @@ def multiplier(config: Pixelization, blocks: BlockSums, m: int) -> Fraction:
     """
     rows = _factors(blocks.height, config.side, config.paper == 1)
     columns = _factors(blocks.width, config.side, config.paper == 1)
-    kinds = sorted(
-        ((f * g, count * times) for f, count in rows for g, times in columns), key=lambda kind: -kind[0]
-    )
+    kinds = sorted(((f * g, count * times) for f, count in rows for g, times in columns), key=lambda kind: -kind[0])
     left, total = m, Fraction(0)
     for factor, count in kinds:
         taken = min(left, count)

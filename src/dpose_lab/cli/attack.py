@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from dpose_lab.attacks.context import AttackConfig
     from dpose_lab.attacks.report import AttackReport
 
-Data = Annotated[
-    str, option("synthetic:LOOK[:SPLIT], folder:ROOT (a folder for each person) or celeba:ROOT.")
-]
+Data = Annotated[str, option("synthetic:LOOK[:SPLIT], folder:ROOT (a folder for each person) or celeba:ROOT.")]
 Out = Annotated[Path, option("The folder to make; must not exist.")]
 Releases = Annotated[
     list[str] | None,
-    option(
-        "none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."
-    ),
+    option("none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."),
 ]
 Blocks = Annotated[
     list[str] | None,
@@ -41,18 +37,13 @@ Parts = Annotated[
 ]
 Epsilons = Annotated[list[str] | None, option("Epsilon of a picture, as in 0.5,5.")]
 Neighbours = Annotated[str, option("pixels:M, for pictures that differ in at most M pixels.")]
-Restores = Annotated[
-    list[str] | None, option("How private releases are restored: learned (default), tv or none.")
-]
+Restores = Annotated[list[str] | None, option("How private releases are restored: learned (default), tv or none.")]
 Attackers = Annotated[
-    list[str] | None,
-    option("plain (learnt from raw pictures) or adaptive (from released ones). Default: both."),
+    list[str] | None, option("plain (learnt from raw pictures) or adaptive (from released ones). Default: both.")
 ]
 Identities = Annotated[int, option("How many people are attacked, at most.", min=2)]
 LearnFrom = Annotated[int, option("How many other people the attacker has pictures of.", min=2)]
-Seed = Annotated[
-    int, option("Seed of all noise and learning; pictures made with a seed protect no one.", min=0)
-]
+Seed = Annotated[int, option("Seed of all noise and learning; pictures made with a seed protect no one.", min=0)]
 
 
 @dataclass(frozen=True)
@@ -141,10 +132,7 @@ def command_of(kind: type[Attack]) -> Callable[..., None]:
     command.__doc__ = kind.__doc__
     command.__annotations__ = groups
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=group)
-            for key, group in groups.items()
-        ]
+        [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=group) for key, group in groups.items()]
     )
     return command
 
@@ -176,8 +164,7 @@ def _config(
         data=where.data,
         releases=tuple(_listed(released.release, ("dp",))),
         blocks=tuple(
-            AUTO if text == AUTO else _whole([text], "--block")[0]
-            for text in _listed(released.block, (AUTO,))
+            AUTO if text == AUTO else _whole([text], "--block")[0] for text in _listed(released.block, (AUTO,))
         ),
         subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
         epsilons=tuple(_listed(released.epsilon, ("5",))),
@@ -203,9 +190,7 @@ def _listed(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
 def _whole(texts: list[str], option: str) -> tuple[int, ...]:
     for text in texts:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**6):
-            raise DposeError(
-                "blocks-malformed", f"must be whole numbers of pixels, not {text!r}", option, "as in 8,16"
-            )
+            raise DposeError("blocks-malformed", f"must be whole numbers of pixels, not {text!r}", option, "as in 8,16")
     return tuple(map(int, texts))
 
 

@@ -34,9 +34,7 @@ def membership(
     targets: Annotated[int, option("Runs that are attacked.")] = 4,
     alpha: Alpha = 0.05,
     controls: Annotated[bool, option("Train and attack the two controls too.")] = True,
-    workers: Annotated[
-        int | None, option("Processes; by default as many as cores, or one with a GPU.")
-    ] = None,
+    workers: Annotated[int | None, option("Processes; by default as many as cores, or one with a GPU.")] = None,
 ) -> None:
     """Train on random halves of the units, many times, and guess who was in which run."""
     from dpose.runs.config import RunConfig
@@ -53,10 +51,7 @@ def membership(
 
 def mechanism(
     name: Annotated[
-        str,
-        typer.Argument(
-            help="gaussian, poisson-gaussian (through the engine), laplace or randomized-response."
-        ),
+        str, typer.Argument(help="gaussian, poisson-gaussian (through the engine), laplace or randomized-response.")
     ],
     epsilon: Epsilon,
     delta: Delta = 0.0,
@@ -77,25 +72,18 @@ def mechanism(
 
     console = Console()
     with console.status("drawing outputs of both inputs"):
-        report = audit_named_mechanism(
-            name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
-        )
+        report = audit_named_mechanism(name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha)
     _show_mechanism(report, out, console)
 
 
 def release(
     name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
     epsilon: Annotated[str, option("The claim: epsilon of each file.")],
-    delta: Annotated[
-        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.")
-    ] = "0",
+    delta: Annotated[str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.")] = "0",
     samples: Annotated[
-        int | None,
-        option("Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."),
+        int | None, option("Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560.")
     ] = None,
-    plant: Annotated[
-        str | None, option("Plant a fault, half-noise or noise-missing, to see it flagged.")
-    ] = None,
+    plant: Annotated[str | None, option("Plant a fault, half-noise or noise-missing, to see it flagged.")] = None,
     out: Annotated[Path | None, option("A JSON file to write.")] = None,
     alpha: Alpha = 0.05,
 ) -> None:
@@ -141,9 +129,7 @@ def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) 
         write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
     reasons = findings.refuted_by or ("adding up",)
     console.print(
-        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
-        if report.flagged
-        else "[bold]not refuted[/]",
+        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}" if report.flagged else "[bold]not refuted[/]",
         highlight=False,
     )
     leave(report.flagged)

@@ -15,16 +15,7 @@ from dpose.errors import DposeError
 
 GRID = Settings(
     (("", "dpose_lab.papers.experiment:GridRequest"), ("job.", "dpose.cli.cluster:ClusterJob")),
-    {
-        "core": (),
-        "methods": (),
-        "epsilons": (),
-        "clip_norms": (),
-        "repeat": (),
-        "preset": (),
-        "init": (),
-        "public": (),
-    },
+    {"core": (), "methods": (), "epsilons": (), "clip_norms": (), "repeat": (), "preset": (), "init": (), "public": ()},
 )
 """Options of trainings and of jobs."""
 
@@ -35,46 +26,27 @@ def reproduce(
     ] = None,
     *,
     data: Annotated[
-        list[str] | None,
-        option("The data, as docs/guide/papers.md has them; repeatable. Default: rendered people."),
+        list[str] | None, option("The data, as docs/guide/papers.md has them; repeatable. Default: rendered people.")
     ] = None,
-    limit: Annotated[
-        int | None,
-        option("At most so many pictures of each, evenly spaced.", min=1),
-    ] = None,
-    out: Annotated[
-        Path | None, option("The results' folder; one with part of the results is completed.")
-    ] = None,
+    limit: Annotated[int | None, option("At most so many pictures of each, evenly spaced.", min=1)] = None,
+    out: Annotated[Path | None, option("The results' folder; one with part of the results is completed.")] = None,
     seed: Annotated[
-        int | None,
-        option(
-            "Makes results repeatable; trainings with a seed protect no one.",
-            min=0,
-        ),
+        int | None, option("Makes results repeatable; trainings with a seed protect no one.", min=0)
     ] = None,
     settings: Annotated[dict[str, Any], GRID],
     processes: Annotated[int, option("Cells to run at once.", min=1)] = 1,
-    engine: Annotated[
-        str,
-        option("Who runs the cells: local, ray, ray://HOST:PORT or slurm."),
-    ] = "",
+    engine: Annotated[str, option("Who runs the cells: local, ray, ray://HOST:PORT or slurm.")] = "",
     segmenter: Annotated[
-        str,
-        option('For IoU and Dice: an ONNX file that finds people, with ",imagenet" if normalised so.'),
+        str, option('For IoU and Dice: an ONNX file that finds people, with ",imagenet" if normalised so.')
     ] = "",
     quick: Annotated[
-        bool,
-        option("A few of the rows, once, where an experiment has such a subset.", "--quick"),
+        bool, option("A few of the rows, once, where an experiment has such a subset.", "--quick")
     ] = False,
     data_public: Annotated[
-        bool,
-        option("The data need no protection: the account does not count them.", "--data-public"),
+        bool, option("The data need no protection: the account does not count them.", "--data-public")
     ] = False,
     external: Annotated[
-        list[str] | None,
-        option(
-            "NAME:DIR: videos of another method, for the row NAME of the video tables.",
-        ),
+        list[str] | None, option("NAME:DIR: videos of another method, for the row NAME of the video tables.")
     ] = None,
 ) -> None:
     """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.

@@ -93,9 +93,7 @@ def run_on_engine(
     token = state_folder() / "engines" / secrets.token_hex(8)
     write_private(token, "")
     here = folder.absolute()
-    work = CellWork(
-        name, replace(request, folder=here), here, str(token.relative_to(state_folder())), account_digest()
-    )
+    work = CellWork(name, replace(request, folder=here), here, str(token.relative_to(state_folder())), account_digest())
     try:
         while schedule.left:
             yield from schedule.hopeless()
@@ -110,9 +108,7 @@ def run_on_engine(
                     raise DposeError("disk-full", text)
                 if ended.failure is not None:
                     text = ended.failure.error.line()
-                yield schedule.ended(
-                    read_cell(folder, cell) if kind == "done" else Outcome(cell, "failed", error=text)
-                )
+                yield schedule.ended(read_cell(folder, cell) if kind == "done" else Outcome(cell, "failed", error=text))
     finally:
         with contextlib.suppress(OSError):
             token.unlink()

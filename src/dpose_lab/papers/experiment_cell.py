@@ -47,16 +47,11 @@ def check_claim(folder: Path, settings: Values) -> None:
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DposeError(
-            "results-folder-unknown",
-            "is there already and holds no such results",
-            str(folder),
-            "choose another --out",
+            "results-folder-unknown", "is there already and holds no such results", str(folder), "choose another --out"
         )
 
 
-def run_cells(
-    bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
-) -> Iterator[Outcome]:
+def run_cells(bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None) -> Iterator[Outcome]:
     """Run the wanted cells that have no result yet, one after the other.
 
     A failed cell is reported and tried again by the next run; the others are run all the same. A stop for any reason
@@ -149,12 +144,8 @@ def read_cell(folder: Path, cell: Cell) -> Outcome:
     if not path.exists():
         return Outcome(cell)
     content = _read(path)
-    if content.get("settings") != json.loads(_text(cell.settings)) or not isinstance(
-        content.get("values"), dict
-    ):
-        raise DposeError(
-            "result-of-other-cell", "is not the result of its cell", str(path), "delete it, and run again"
-        )
+    if content.get("settings") != json.loads(_text(cell.settings)) or not isinstance(content.get("values"), dict):
+        raise DposeError("result-of-other-cell", "is not the result of its cell", str(path), "delete it, and run again")
     return Outcome(cell, "done", content["values"])
 
 
@@ -175,9 +166,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = file_json(path)
     except (OSError, ValueError) as error:
-        raise DposeError(
-            "result-unreadable", "cannot be read", str(path), "delete it, and run again"
-        ) from error
+        raise DposeError("result-unreadable", "cannot be read", str(path), "delete it, and run again") from error
     if not isinstance(content, dict):
         raise DposeError("result-unreadable", "cannot be read", str(path), "delete it, and run again")
     return content

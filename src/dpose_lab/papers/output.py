@@ -22,9 +22,7 @@ def write_results(
     return results_report(experiment, settings, outcomes, findings).write(folder)
 
 
-def results_report(
-    experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
-) -> Report:
+def results_report(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings) -> Report:
     """Assemble the experiment's report."""
     cells: list[dict[str, Any]] = []
     for outcome in outcomes:

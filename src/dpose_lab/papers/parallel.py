@@ -36,11 +36,7 @@ class _Worker:
 
 
 def run_parallel(
-    name: str,
-    request: Request,
-    bound: Bound,
-    folder: Path,
-    progress: Callable[[int], None] = lambda _: None,
+    name: str, request: Request, bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
 ) -> Iterator[Outcome]:
     """Run the wanted cells that have no result yet, `request.processes` at once.
 

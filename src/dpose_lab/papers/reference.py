@@ -65,9 +65,7 @@ def read_paper(package: str, file: str) -> Mapping[str, Paper]:
         name: Paper(
             data=entry["data"],
             says=tuple(entry.get("says", ())),
-            readings=tuple(
-                Reading(one["settings"], one["values"], one["note"]) for one in entry.get("readings", ())
-            ),
+            readings=tuple(Reading(one["settings"], one["values"], one["note"]) for one in entry.get("readings", ())),
         )
         for name, entry in content["experiments"].items()
     }

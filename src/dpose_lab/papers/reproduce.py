@@ -98,12 +98,7 @@ def _reserved(experiment: Experiment, request: Request, bound: Bound, console: C
 
 
 def _results(
-    experiment: Experiment,
-    request: Request,
-    bound: Bound,
-    settings: Values,
-    console: Console,
-    at: ItemEngine | None,
+    experiment: Experiment, request: Request, bound: Bound, settings: Values, console: Console, at: ItemEngine | None
 ) -> list[Outcome]:
     folder, failed = request.folder, dict[str, Outcome]()
     try:
@@ -122,9 +117,7 @@ def _results(
             console.print(f"* {note}", highlight=False)
         console.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
         for outcome in failed.values():
-            console.print(
-                f"[bold red]failed[/]: {outcome.cell.key}: {outcome.error}", highlight=False, soft_wrap=True
-            )
+            console.print(f"[bold red]failed[/]: {outcome.cell.key}: {outcome.error}", highlight=False, soft_wrap=True)
     return outcomes
 
 
@@ -155,9 +148,7 @@ def _run(
     wanted = [cell for cell in bound.cells if cell.wanted]
     reported = {cell.key for cell in wanted}
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(
-            "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
-        )
+        task = bar.add_task("trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted))
 
         def advance(count: int) -> None:
             bar.advance(task, count)
@@ -191,9 +182,7 @@ def _check_options(experiment: Experiment, request: Request) -> None:
     if odd:
         read = ", ".join(_flag(name) for name in experiment.options if name != "grid")
         more = ", --core and the other options of trainings" if "grid" in experiment.options else ""
-        raise DposeError(
-            "option-unknown", f"takes no {', '.join(odd)}", experiment.name, f"it takes {read}{more}"
-        )
+        raise DposeError("option-unknown", f"takes no {', '.join(odd)}", experiment.name, f"it takes {read}{more}")
 
 
 def _flags(grid: GridRequest) -> list[str]:

@@ -84,9 +84,7 @@ def run_on_slurm(
             for key, error in _ended(log, list(ready), request, settings, refresh):
                 cell = ready[key]
                 outcome = Outcome(cell, "failed", error=error) if error else read_cell(folder, cell)
-                yield schedule.ended(
-                    outcome if outcome.status == "done" else replace(outcome, status="failed")
-                )
+                yield schedule.ended(outcome if outcome.status == "done" else replace(outcome, status="failed"))
         token.unlink(missing_ok=True)
 
 
@@ -135,9 +133,7 @@ def _ended(
             time.sleep(refresh)
 
 
-def _submitted(
-    log: Path, keys: Sequence[str], partition: str, settings: Mapping[str, Any]
-) -> dict[str, JobNote]:
+def _submitted(log: Path, keys: Sequence[str], partition: str, settings: Mapping[str, Any]) -> dict[str, JobNote]:
     jobs = []
     for key in keys:
         private_folder(log / key)

@@ -7,12 +7,7 @@ from pathlib import Path
 
 from dpose_lab.photos.photo import Photo, Photos
 
-FILES = {
-    "astronaut": "astronaut.png",
-    "coffee": "coffee.png",
-    "chelsea": "chelsea.png",
-    "rocket": "rocket.jpg",
-}
+FILES = {"astronaut": "astronaut.png", "coffee": "coffee.png", "chelsea": "chelsea.png", "rocket": "rocket.jpg"}
 ALL = "all"
 """Root that stands for all four photographs."""
 

@@ -26,24 +26,18 @@ def open_celeba(root: Path) -> Photos:
     folder = folder_of(root, PICTURES, "pictures")
     path = next((root / name for name in LISTS if (root / name).is_file()), None)
     if path is None:
-        raise DposeError(
-            "identities-missing", "has no list of identities", str(root), f"expected {LISTS[0]} in it"
-        )
+        raise DposeError("identities-missing", "has no list of identities", str(root), f"expected {LISTS[0]} in it")
     names, identities = [], []
     try:
         lines = file_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(
-            "identities-unreadable", "cannot be read as a list of identities", str(path)
-        ) from error
+        raise DposeError("identities-unreadable", "cannot be read as a list of identities", str(path)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         name, _, who = line.strip().partition(" ")
         if not re.fullmatch("[0-9]{1,18}", who.strip()) or "/" in name or leads_out(name):
-            raise DposeError(
-                "identity-line-invalid", f"line {number} is no file name with a number", str(path)
-            )
+            raise DposeError("identity-line-invalid", f"line {number} is no file name with a number", str(path))
         names.append(name)
         identities.append(int(who))
     if not names:

@@ -76,9 +76,7 @@ def _info(path: Path) -> dict[str, str]:
         parser.read_string(file_text(path))
         return dict(parser["Sequence"])
     except (OSError, configparser.Error, UnicodeDecodeError, KeyError) as error:
-        raise DposeError(
-            "sequence-unreadable", "cannot be read as a sequence's description", str(path)
-        ) from error
+        raise DposeError("sequence-unreadable", "cannot be read as a sequence's description", str(path)) from error
 
 
 def _boxes(path: Path) -> dict[int, list[Box]] | None:

@@ -90,9 +90,7 @@ class Photos:
         if index not in self._cached:
             photo = self.read(index)
             if self._seen.setdefault(index, photo.hashes) != photo.hashes:
-                raise DposeError(
-                    "file-changed", "was changed while it was in use", photo.name, "run the command again"
-                )
+                raise DposeError("file-changed", "was changed while it was in use", photo.name, "run the command again")
             if sum(one.size for one in self._cached.values()) + photo.size > KEPT:
                 return photo
             self._cached[index] = photo

@@ -12,15 +12,7 @@ import pytest
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.report.results import Table
-from dpose_lab.attacks.attack import (
-    Attacked,
-    AttackRow,
-    ReleaseAttack,
-    attack_each,
-    option,
-    samples,
-    strongest,
-)
+from dpose_lab.attacks.attack import Attacked, AttackRow, ReleaseAttack, attack_each, option, samples, strongest
 from dpose_lab.attacks.registry import ATTACKS
 from dpose_lab.attacks.transforms import RAW, pixelated
 from dying import Dying
@@ -69,11 +61,7 @@ class Toy(ReleaseAttack):
         return ("Somebody looks.",)
 
     def tables(self, learnt, rows):
-        return (
-            Table(
-                "brightness", ("Release", "Level"), tuple((r.release.title, f"{r.level:.2f}") for r in rows)
-            ),
-        )
+        return (Table("brightness", ("Release", "Level"), tuple((r.release.title, f"{r.level:.2f}") for r in rows)),)
 
 
 def test_an_attack_from_elsewhere_is_a_command_with_its_options_and_a_report(monkeypatch, capsys, tmp_path):
@@ -124,8 +112,7 @@ def test_an_engines_workers_find_the_same(monkeypatch, tmp_path):
 
 def test_help_needs_no_torch():
     code = (
-        "import sys, dpose.cli; code = dpose.cli.main(['attack', '--help']); "
-        "sys.exit(code or ('torch' in sys.modules))"
+        "import sys, dpose.cli; code = dpose.cli.main(['attack', '--help']); sys.exit(code or ('torch' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -134,11 +121,7 @@ def test_help_needs_no_torch():
 
 def test_the_stronger_attacker_of_each_release_counts():
     coarse = pixelated(16)
-    rows = [
-        Brightness(RAW, "plain", 0.9),
-        Brightness(coarse, "plain", 0.2),
-        Brightness(coarse, "adaptive", 0.3),
-    ]
+    rows = [Brightness(RAW, "plain", 0.9), Brightness(coarse, "plain", 0.2), Brightness(coarse, "adaptive", 0.3)]
     assert strongest(rows) == [rows[0], rows[2]]
     assert strongest([rows[1], rows[1]]) == [rows[1]]
 

@@ -63,9 +63,7 @@ def test_strong_noise_brings_them_to_chance(bench, adaptive):
 
 
 def test_who_learnt_from_blurred_pictures_recognises_more_in_them(bench):
-    (_, blur) = all_transforms(
-        ["gaussian-blur"], blocks=[], subdivisions=[], epsilons=[], neighbours="pixels:1"
-    )
+    (_, blur) = all_transforms(["gaussian-blur"], blocks=[], subdivisions=[], epsilons=[], neighbours="pixels:1")
     plain, adaptive = (found(bench, blur, adaptive).precision.mean() for adaptive in (False, True))
     assert adaptive > plain + 0.02
 
@@ -100,24 +98,11 @@ def test_rooms_differ_and_frames_of_one_room_do_not(bench):
 
 def test_releases_are_those_that_users_make(bench):
     picture = bench[1].pictures[0]
-    for block, parts, restore in (
-        (16, 1, "none"),
-        ("auto", 2, "none"),
-        (16, 1, "tv"),
-        ("auto", 1, "learned"),
-    ):
+    for block, parts, restore in ((16, 1, "none"), ("auto", 2, "none"), (16, 1, "tv"), ("auto", 1, "learned")):
         own = private("0.5", "pixels:1", block, parts, restore).apply(picture, 7)
         regions = "private" if parts > 1 else None
         theirs = pixelize(
-            picture,
-            "0.5",
-            "pixels:1",
-            block,
-            subdivide=parts,
-            regions=regions,
-            restore=restore,
-            seed=7,
-            public=True,
+            picture, "0.5", "pixels:1", block, subdivide=parts, regions=regions, restore=restore, seed=7, public=True
         ).picture
         np.testing.assert_array_equal(own, theirs)
     for name, kind in (("view:gaussian-blur", "blur"), ("view:pixelization", "pixelize")):
@@ -141,9 +126,7 @@ def test_noise_differs_by_picture_and_purpose_and_repeats_by_seed(bench):
 
 def test_restorations_of_one_release_share_its_noise_and_say_which_they_are(bench):
     queries, settings = bench[2], {"blocks": [8], "subdivisions": [1], "epsilons": ["5"]}
-    _, painted, learned = all_transforms(
-        ["dp"], **settings, neighbours="pixels:1", restorations=["none", "learned"]
-    )
+    _, painted, learned = all_transforms(["dp"], **settings, neighbours="pixels:1", restorations=["none", "learned"])
     assert painted.title == "dpose pixelize, b 8, painted, epsilon 5"
     assert learned.title == "dpose pixelize, b 8, learned, epsilon 5"
     assert learned.key == f"{painted.key}-learned"
@@ -181,9 +164,7 @@ def folder(tmp_path):
     for who in range(14):
         (tmp_path / "people" / f"p{who:02d}").mkdir(parents=True)
         for k in range(3):
-            picture = np.full((40, 30 + who, 3), (10 * who, 200 - 10 * who, 90), np.uint8) + rng.integers(
-                0, 9
-            )
+            picture = np.full((40, 30 + who, 3), (10 * who, 200 - 10 * who, 90), np.uint8) + rng.integers(0, 9)
             cv2.imwrite(str(tmp_path / "people" / f"p{who:02d}" / f"{k}.png"), picture)
     return tmp_path / "people"
 

@@ -5,13 +5,7 @@ import pytest
 
 from dpose.action.task import f1_score
 from dpose_lab.attacks.appearance import SIZE, describe_appearance
-from dpose_lab.attacks.discriminant import (
-    DescriptorProjection,
-    Scorer,
-    best_threshold,
-    learn_attributes,
-    learn_people,
-)
+from dpose_lab.attacks.discriminant import DescriptorProjection, Scorer, best_threshold, learn_attributes, learn_people
 
 
 def crowd(people, first=0, pictures=4):
@@ -68,11 +62,6 @@ def test_descriptors_do_not_mind_the_lamp_nor_the_direction():
     assert plain.shape == (1, SIZE)
     grid = slice(0, 432)
     other = describe_appearance([np.roll(picture, 24, axis=0)], box)[:, grid]
-    assert (
-        np.abs(describe_appearance([lamp], box) - plain)[:, grid].max()
-        < 0.3 * np.abs(other - plain[:, grid]).max()
-    )
-    np.testing.assert_allclose(
-        describe_appearance([picture[:, ::-1]], mirrored)[:, grid], plain[:, grid], atol=1e-4
-    )
+    assert np.abs(describe_appearance([lamp], box) - plain)[:, grid].max() < 0.3 * np.abs(other - plain[:, grid]).max()
+    np.testing.assert_allclose(describe_appearance([picture[:, ::-1]], mirrored)[:, grid], plain[:, grid], atol=1e-4)
     assert np.isfinite(describe_appearance([np.zeros((16, 16), np.uint8)], np.array([[0, 0, 16, 16]]))).all()

@@ -4,23 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from dpose_lab.attacks.learners import (
-    Restorer,
-    each,
-    learn_restoring,
-    psnr,
-    resized,
-    restored,
-    ssim,
-    steps_of,
-)
+from dpose_lab.attacks.learners import Restorer, each, learn_restoring, psnr, resized, restored, ssim, steps_of
 
 
 def darker(count, seed):
     rng = np.random.default_rng(seed)
-    raw = [
-        np.kron(rng.integers(80, 250, (4, 4, 3)), np.ones((4, 4, 1))).astype(np.uint8) for _ in range(count)
-    ]
+    raw = [np.kron(rng.integers(80, 250, (4, 4, 3)), np.ones((4, 4, 1))).astype(np.uint8) for _ in range(count)]
     return [picture // 2 for picture in raw], raw
 
 

@@ -16,9 +16,7 @@ def shifted(rng, mean):
 
 def test_a_true_claim_is_seldom_refuted_and_a_false_one_is():
     rng = np.random.default_rng(0)
-    delta = norm.cdf(0.5 - 1.0) - math.e * norm.cdf(
-        -0.5 - 1.0
-    )  # of mu = 1 at epsilon 1 (Balle and Wang 2018)
+    delta = norm.cdf(0.5 - 1.0) - math.e * norm.cdf(-0.5 - 1.0)  # of mu = 1 at epsilon 1 (Balle and Wang 2018)
     runs = 60
     wrong = sum(
         audit_mechanism(

@@ -92,9 +92,7 @@ class Memory(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(
-            torch.nn.Linear(4 * 36 * 3, 48), torch.nn.ReLU(), torch.nn.Linear(48, 4)
-        )
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4 * 36 * 3, 48), torch.nn.ReLU(), torch.nn.Linear(48, 4))
 
     def forward(self, inputs):
         return self.layers(inputs.to(torch.float32).flatten(1) / 255)

@@ -80,9 +80,7 @@ def test_algorithm_3_with_one_part_is_algorithm_2_where_nothing_is_complex(monke
 
 
 @pytest.mark.parametrize("paper", [1, 2])
-@pytest.mark.parametrize(
-    ("height", "width", "block"), [(4, 4, 2), (4, 5, 3), (5, 7, 4), (3, 4, 3), (5, 5, 4)]
-)
+@pytest.mark.parametrize(("height", "width", "block"), [(4, 4, 2), (4, 5, 3), (5, 7, 4), (3, 4, 3), (5, 5, 4)])
 @pytest.mark.parametrize("m", [1, 2])
 def test_the_multiplier_is_exact(paper, height, width, block, m):
     """The largest change of the averages in units of the noise's assumption, over all sets of m pixels."""

@@ -26,11 +26,7 @@ def test_the_noise_is_theorem_3s_and_theorem_4s():
     # worked out by hand from the printed formulas, k = 4, epsilon = 2, delta = 0.02
     theta, tail = 127.5, math.log(100)
     assert sigma_1(4, 2, 0.02) == pytest.approx(
-        theta
-        * 0.5
-        * math.sqrt(4 + 2 * math.sqrt(4 * tail) + 2 * tail)
-        * math.sqrt(2 * (math.log(25) + 2))
-        / 2
+        theta * 0.5 * math.sqrt(4 + 2 * math.sqrt(4 * tail) + 2 * tail) * math.sqrt(2 * (math.log(25) + 2)) / 2
     )
     assert sigma_2(4, 2, 0.02) == pytest.approx(theta * math.sqrt(math.sqrt(2 * math.log(1.25) / 0.02) / 2))
     first, second = DensePlan.of(plain_projection(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).sigmas
@@ -73,9 +69,7 @@ def test_the_reconstruction_is_the_papers_line_by_line():
 def test_frames_go_through_in_parts():
     shape = Shape(FRAMES_AT_ONCE + 3, 4, 4, 1)
     clip = np.random.default_rng(1).integers(0, 256, (shape.frames, 4, 4, 1)).astype(np.uint8)
-    plan = DensePlan.of(
-        plain_projection(10**6, "1e-4", paper=True, k=16), shape
-    )  # k = d and hardly any noise
+    plan = DensePlan.of(plain_projection(10**6, "1e-4", paper=True, k=16), shape)  # k = d and hardly any noise
     shown = list(plan.run(iter(clip), source()))
     assert len(shown) == shape.frames
     assert np.corrcoef(np.stack(shown).reshape(-1), clip.reshape(-1))[0, 1] > 0.95

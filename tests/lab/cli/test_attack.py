@@ -77,19 +77,7 @@ def test_all_four_on_the_public_view(capsys, tmp_path):
 
 
 def test_clips_are_linked_both_ways_of_counting_pixels(capsys):
-    asked = [
-        "attack",
-        "linkage",
-        *SMALL,
-        "--frames",
-        "2",
-        "--epsilon",
-        "1",
-        "--attacker",
-        "plain",
-        "--out",
-        "l",
-    ]
+    asked = ["attack", "linkage", *SMALL, "--frames", "2", "--epsilon", "1", "--attacker", "plain", "--out", "l"]
     assert main(asked) == 0
     _, whole, each = results("l")["results"]["rows"]
     assert whole["guarantee"].startswith("epsilon 1 ")
@@ -130,10 +118,7 @@ def test_stopped_in_a_grid_what_is_done_is_kept(monkeypatch, capsys):
 
 def test_an_unknown_restoration_is_one_line(capsys):
     command_refused(
-        capsys,
-        ["attack", "reid", *SMALL, "--restore", "magic", "--out", "u"],
-        "restore",
-        "learned, tv, none",
+        capsys, ["attack", "reid", *SMALL, "--restore", "magic", "--out", "u"], "restore", "learned, tv, none"
     )
     assert not Path("u").exists()
 

@@ -117,18 +117,7 @@ def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
 
     monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 30, "val": 8, "test": 8, "public": 8})
     asked = ["reproduce", "000/table2", "--core", "--data", "synthetic:ward", "--preset", "nano"]
-    asked += [
-        "--methods",
-        "dp-sgd",
-        "--epsilons",
-        "0.2",
-        "--clip-norms",
-        "0.1",
-        "--set",
-        "epochs=1",
-        "--out",
-        "t",
-    ]
+    asked += ["--methods", "dp-sgd", "--epsilons", "0.2", "--clip-norms", "0.1", "--set", "epochs=1", "--out", "t"]
     assert main(asked) == 0
     told = capsys.readouterr().out
     assert "dp-sgd-finetune-C0.1-eps0.2-run1: " in told

@@ -19,15 +19,7 @@ from dpose_lab.papers import reproduce
 from dpose_lab.papers.experiment import Cell, Experiment, Findings, Request
 from dpose_lab.papers.experiment_cell import claim_folder, run_cells
 from dpose_lab.papers.pixelization import sweep
-from dpose_lab.papers.pixelization.measure import (
-    Point,
-    dice,
-    grey_ssim,
-    iou,
-    mse,
-    release_photo,
-    true_epsilon,
-)
+from dpose_lab.papers.pixelization.measure import Point, dice, grey_ssim, iou, mse, release_photo, true_epsilon
 from dpose_lab.papers.pixelization.segmenting import grabcut, open_segmenter
 from dpose_lab.papers.reference import read_paper
 from dpose_lab.papers.registry import EXPERIMENTS
@@ -308,12 +300,7 @@ class TestMeasures:
     def test_what_the_paper_mode_really_costs(self):
         photo = Photo("x", np.zeros((576, 768), np.uint8), np.zeros((576, 768), bool))
         costs = {}
-        for point in (
-            Point("paper", b=20),
-            Point("paper", b=16),
-            Point("dpose", b=20),
-            Point("paper", b=32, n=4),
-        ):
+        for point in (Point("paper", b=20), Point("paper", b=16), Point("dpose", b=20), Point("paper", b=32, n=4)):
             costs[point.key] = true_epsilon(point, release_photo(point, photo, 0)[1])
         assert list(costs.values()) == [2, 0.5, 0.5, None]
 
@@ -330,9 +317,7 @@ class TestSegmenters:
         picture = np.full((200, 150), 60, np.uint8)
         truth = cv2.ellipse(np.zeros_like(picture), (75, 100), (35, 60), 0, 0, 360, 1, -1) > 0
         picture[truth] = 190
-        noisy = np.clip(picture + np.random.default_rng(0).normal(0, 8, picture.shape), 0, 255).astype(
-            np.uint8
-        )
+        noisy = np.clip(picture + np.random.default_rng(0).normal(0, 8, picture.shape), 0, 255).astype(np.uint8)
         assert iou(grabcut(noisy), truth) > 0.7
         assert not grabcut(np.full((40, 40), 9, np.uint8)).all()
 

@@ -48,9 +48,7 @@ def test_an_engine_gives_the_same_a_killed_workers_cell_is_run_again(small, tmp_
     assert found[first.key].status == "done"
     assert found["lost"].error
     assert found[needs.key].error == "needs the cell lost, which failed"
-    assert [
-        o.status for o in run_on_engine(NAME, request, Some(whole, [first]), folder, Dying(range(9)))
-    ] == ["done"]
+    assert [o.status for o in run_on_engine(NAME, request, Some(whole, [first]), folder, Dying(range(9)))] == ["done"]
     folders = iter([tmp_path / "a", tmp_path / "a", tmp_path / "b"])  # the command's, and a worker's
     monkeypatch.setattr("dpose_lab.papers.engines.state_folder", folders.__next__)
     (outcome,) = run_on_engine(NAME, request, Some(whole, [whole.cells[2]]), folder, Dying())
@@ -60,14 +58,7 @@ def test_an_engine_gives_the_same_a_killed_workers_cell_is_run_again(small, tmp_
 @pytest.mark.slow
 def test_trainings_in_processes_are_those_of_one(tmp_path):
     """Seeded, so that they may be compared."""
-    asked = GridRequest(
-        core=True,
-        methods=("dp-sgd",),
-        epsilons=(0.8,),
-        clip_norms=(0.1,),
-        epochs=1.0,
-        batch_size=8,
-    )
+    asked = GridRequest(core=True, methods=("dp-sgd",), epsilons=(0.8,), clip_norms=(0.1,), epochs=1.0, batch_size=8)
     found = []
     for processes in (2, 1):
         request = Request(("synthetic:ward",), limit=16, seed=3, processes=processes, grid=asked)

@@ -214,9 +214,7 @@ class TestRun:
         assert not any(q["covered"] for q in statement["queries"])
         assert {c.data for c in charges() if c.what == EVALUATION} == {"lspet:lspet:choosing-test"}
         told = (out / "results.md").read_text()
-        assert (
-            "are private, a part of the private split: every score and interval here is a use of them" in told
-        )
+        assert "are private, a part of the private split: every score and interval here is a use of them" in told
         assert "no setting was chosen" not in told
         # the whole split holds what this run protects
         with refused("scored-data-protected"):
@@ -239,6 +237,4 @@ def test_the_settings_table_hides_where_data_are():
     one = RunConfig.from_dict({"data": {"private": "synthetic:ward"}, "plan": {"method": "non-private"}})
     other = RunConfig.from_dict({"data": {"private": "lspet:/home/me"}, "plan": {"method": "non-private"}})
     assert changes(one, other) == []
-    assert (
-        ablation.is_idle(bound().setup, Training(RECOMMENDED, "finetune", None, 8.0), bound().folder) is False
-    )
+    assert ablation.is_idle(bound().setup, Training(RECOMMENDED, "finetune", None, 8.0), bound().folder) is False

@@ -66,9 +66,7 @@ def bound(name, asked=None):
 
 
 def fake(cell, mean=50.0, **more):
-    columns = dict.fromkeys(
-        ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1"), mean
-    )
+    columns = dict.fromkeys(("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1"), mean)
     values = {"metric": "PCKh", "columns": columns, "people": 9, "epsilon": cell.settings["epsilon"]}
     values |= {"kind": "private", "steps": 3, "seconds": 2.0, **more}
     if cell.settings["method"] == "public-only":
@@ -111,8 +109,7 @@ class TestCells:
 
     def test_a_grid_may_grow_in_its_folder_but_not_change(self):
         first, grown, other = (
-            bound("000/table2", asked).settings
-            for asked in (only(), only(epsilons=(0.2, 0.4)), only(epochs=2.0))
+            bound("000/table2", asked).settings for asked in (only(), only(epsilons=(0.2, 0.4)), only(epochs=2.0))
         )
         assert first == grown
         assert first != other
@@ -198,9 +195,7 @@ class TestCells:
         with refused(*words):
             bound("000/table2", Request(data=("synthetic:ward",), grid=GridRequest(**grid)))
 
-    @pytest.mark.parametrize(
-        "data", [(), ("lspet:absent",), ("synthetic:ward", "synthetic:studio"), ("lspet",)]
-    )
+    @pytest.mark.parametrize("data", [(), ("lspet:absent",), ("synthetic:ward", "synthetic:studio"), ("lspet",)])
     def test_data_must_be_one_and_there(self, data):
         with refused(("data-given-several", "data-root-missing", "folder-missing")):
             bound("lspet-dp", Request(data=data))
@@ -264,9 +259,7 @@ class TestRun:
 
     def test_the_page_has_the_papers_number_ours_and_the_difference(self, ran):
         out, outcomes, _ = ran
-        (ours,) = (
-            o.values["columns"]["Mean"] for o in outcomes if o.status == "done" and o.cell.settings["epsilon"]
-        )
+        (ours,) = (o.values["columns"]["Mean"] for o in outcomes if o.status == "done" and o.cell.settings["epsilon"])
         table = (out / "results.md").read_text()
         assert f"49.93 / {ours:.2f} / {ours - 49.93:+.2f}" in table
         assert "5.94 / not run" in table
@@ -423,8 +416,7 @@ class TestStopped:
 
         monkeypatch.setattr(grids, "run_training", run)
         asked = Request(
-            data=(f"lspet:{tmp_path / 'lspet'}",),
-            grid=GridRequest(core=True, strategies=("finetune", "scratch")),
+            data=(f"lspet:{tmp_path / 'lspet'}",), grid=GridRequest(core=True, strategies=("finetune", "scratch"))
         )
         outcomes = {o.cell.key: o for o in reproduce("lspet-dp", asked, tmp_path / "out", QUIET)}
         assert outcomes["start"].error.startswith("joints.mat")
@@ -447,10 +439,7 @@ class TestStopped:
         with refused("disk-full"):
             reproduce("000/table2", request(), tmp_path / "out", QUIET)
         assert calls == [START, "non-private", "public-only"]
-        assert {p.stem for p in (tmp_path / "out" / "cells").iterdir()} == {
-            "start",
-            "non-private-finetune-run1",
-        }
+        assert {p.stem for p in (tmp_path / "out" / "cells").iterdir()} == {"start", "non-private-finetune-run1"}
         assert "89.36" not in (tmp_path / "out" / "results.md").read_text()
 
 
@@ -482,8 +471,7 @@ class TestShown:
         asked = request(strategies=("scratch",), clip_norms=(0.1,), epsilons=(0.2, 0.4))
         grid = bound("003/humanart-pdp", asked)
         outcomes = [
-            fake(c, metric="OKS AP", columns={"AP": 9.0, "AR75": 8.0}) if c.wanted else Outcome(c)
-            for c in grid.cells
+            fake(c, metric="OKS AP", columns={"AP": 9.0, "AR75": 8.0}) if c.wanted else Outcome(c) for c in grid.cells
         ]
         found = grid.show(outcomes)
         assert any("need PCKh" in note for note in found.notes)
@@ -755,11 +743,7 @@ def test_joints_found_are_counted_person_by_person():
     guess[1] += (2.5, 0.0)
     guess[2] += (2.6, 0.0)
     people = People(
-        ("a", "b"),
-        np.stack([guess, guess]),
-        np.stack([points] * 2),
-        np.stack([mask] * 2),
-        np.array([5.0, np.nan]),
+        ("a", "b"), np.stack([guess, guess]), np.stack([points] * 2), np.stack([mask] * 2), np.array([5.0, np.nan])
     )
     found, scored = people.correct_joints()
     assert scored.tolist() == [13, 0]

@@ -80,9 +80,7 @@ def test_a_mean_lies_among_its_joints():
         for name in ALL
         if printed(name).scored_by == "PCKh"
         for line in printed(name).lines
-        if not min(line.values[j] for j in JOINTS)
-        <= line.values["Mean"]
-        <= max(line.values[j] for j in JOINTS)
+        if not min(line.values[j] for j in JOINTS) <= line.values["Mean"] <= max(line.values[j] for j in JOINTS)
     ]
     # the one that a note of the table explains: the upper neck counts in the mean and has no column
     assert outside == [("003/appendix-fdp", "scratch", 1.0, 0.2)]

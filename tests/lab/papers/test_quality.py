@@ -73,9 +73,7 @@ class TestPhotographs:
 class TestMeasure:
     def test_a_draw_is_the_same_again_and_draws_differ(self):
         image = picture(0)
-        first, again, other = (
-            measure.shown_picture("learned", "2", 16, "p", image, 0, draw) for draw in (0, 0, 1)
-        )
+        first, again, other = (measure.shown_picture("learned", "2", 16, "p", image, 0, draw) for draw in (0, 0, 1))
         assert np.array_equal(first, again)
         assert not np.array_equal(first, other)
 
@@ -97,9 +95,7 @@ class TestMeasure:
         assert found["by_block"] == pytest.approx({str(side): level for side, level in each.items()})
 
     def test_what_each_way_is(self):
-        configs = {
-            way: measure.way_plan(way, "2", measure.Shape.of(48, 48, 3)).config for way in measure.WAYS
-        }
+        configs = {way: measure.way_plan(way, "2", measure.Shape.of(48, 48, 3)).config for way in measure.WAYS}
         assert {way: config.colour for way, config in configs.items()} == {
             "former": "rgb",
             "oracle": "rgb",
@@ -149,18 +145,9 @@ class TestStudy:
         assert findings.tables[2].rows[0][2] == "20.00 (16)"
         assert not findings.files
         gains = [study.Outcome(cell, "done", {**values, "psnr": 18.4}) for cell in cells]
-        gains = [
-            study.Outcome(o.cell, "done", values) if o.cell.settings.get("way") == "learned" else o
-            for o in gains
-        ]
+        gains = [study.Outcome(o.cell, "done", values) if o.cell.settings.get("way") == "learned" else o for o in gains]
         row = study._Scores(study.ShownOutcomes(gains), 0, 2).gains("x").rows[0]
-        assert row[5:] == (
-            "18.25 (20)",
-            "+1.60, above the floor",
-            "+1.6 to +1.6",
-            "+1.75, above the floor",
-            "+1.60",
-        )
+        assert row[5:] == ("18.25 (20)", "+1.60, above the floor", "+1.6 to +1.6", "+1.75, above the floor", "+1.60")
 
     @pytest.mark.parametrize(
         ("gain", "told"), [(2.0, "reached"), (1.998, "reached"), (1.5, "above the floor"), (1.49, "missed")]

@@ -23,9 +23,7 @@ def small(monkeypatch):
     monkeypatch.setattr(actions, "EPOCHS", 1.0)
 
 
-@pytest.mark.parametrize(
-    "key", ["pixels-16-4-restored", "pixels-16-1-painted", "box-12x16-frames-24-16-restored"]
-)
+@pytest.mark.parametrize("key", ["pixels-16-4-restored", "pixels-16-1-painted", "box-12x16-frames-24-16-restored"])
 def test_the_model_sees_releases_that_users_make(key, monkeypatch, tmp_path):
     study, method = OURS.bind(Request(limit=1)), actions.METHODS[key]
     monkeypatch.setattr("dpose_lab.papers.video.methods._seed_of", lambda video, seed: 7)
@@ -42,9 +40,7 @@ def test_the_model_sees_releases_that_users_make(key, monkeypatch, tmp_path):
 def test_every_budget_is_measured_both_ways_and_beside_private_training():
     keys = set(actions.METHODS)
     for epsilon in (1, 2, 4, 8, 16):
-        assert {f"pixels-16-{epsilon}-{how}" for how in ("painted", "restored")} | {
-            f"dp-sgd-{epsilon}"
-        } <= keys
+        assert {f"pixels-16-{epsilon}-{how}" for how in ("painted", "restored")} | {f"dp-sgd-{epsilon}"} <= keys
     assert all("of the model" in m.guarantee for m in actions.METHODS.values() if m.kind == "train")
 
 

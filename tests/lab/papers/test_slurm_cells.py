@@ -104,9 +104,7 @@ def test_so_many_jobs_at_once_as_were_asked_for_on_this_machine(asked, monkeypat
 def test_a_node_with_another_state_folder_runs_nothing(asked, tmp_path, monkeypatch):
     request, whole, folder = asked
     written = {}
-    monkeypatch.setattr(
-        slurm, "_ended", lambda log, keys, *_: [written.update(log=log) or (keys[0], "later")]
-    )
+    monkeypatch.setattr(slurm, "_ended", lambda log, keys, *_: [written.update(log=log) or (keys[0], "later")])
     list(slurm.run_on_slurm(NAME, request, Some(whole, whole.cells[:1]), folder))
     log = written["log"]
     key = whole.cells[0].key

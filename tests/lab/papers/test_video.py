@@ -85,8 +85,7 @@ def test_three_runs_give_mean_and_variance():
 def test_a_video_is_released_once_and_otherwise_for_another_seed(key, tmp_path):
     videos = study().train.limit(Selection(1))
     first, again, other = (
-        whole_clip(released_videos(videos, METHODS[key], seed, {}, tmp_path).videos[0].source)
-        for seed in (0, 0, 1)
+        whole_clip(released_videos(videos, METHODS[key], seed, {}, tmp_path).videos[0].source) for seed in (0, 0, 1)
     )
     raw = whole_clip(videos.videos[0].source)
     assert first.shape == raw.shape
@@ -138,9 +137,7 @@ def test_attributes_may_be_learnt_from_other_data(tmp_path, monkeypatch):
     (root / "PrivacyAttributes").mkdir()
     (root / "PrivacyAttributes" / "clap.json").write_text(json.dumps({"clap_1.avi": entry}))
     for number in range(4):
-        write_image(
-            other / "images" / "train2017" / f"{number}.jpg", np.full((48, 64, 3), 40 * number, np.uint8)
-        )
+        write_image(other / "images" / "train2017" / f"{number}.jpg", np.full((48, 64, 3), 40 * number, np.uint8))
         notes = other / "annotations" / "train2017" / f"{number}.json"
         notes.parent.mkdir(parents=True, exist_ok=True)
         notes.write_text(json.dumps({"labels": ["a4_gender"] if number % 2 else ["a0_safe"]}))

@@ -26,9 +26,7 @@ def _reserved_forgotten(patch: Patches) -> None:
 
     def make(original):
         def shares(account, kept, known, without=""):
-            seen = SimpleNamespace(
-                among=lambda sets: [c for c in known.among(sets) if c.state is not reserved]
-            )
+            seen = SimpleNamespace(among=lambda sets: [c for c in known.among(sets) if c.state is not reserved])
             return original(account, kept, seen, without)
 
         return shares
@@ -150,9 +148,7 @@ CLAIM = ("what", "unit", "within", "relation", "beyond")
 
 def _another_claim(patch: Patches) -> None:
     def make(original):
-        return lambda before, entry: original(
-            replace(before, **{name: getattr(entry, name) for name in CLAIM}), entry
-        )
+        return lambda before, entry: original(replace(before, **{name: getattr(entry, name) for name in CLAIM}), entry)
 
     patch.replace("dpose.account.charges:joined", make)
 
@@ -170,9 +166,7 @@ def _always_planned(patch: Patches) -> None:
     patch.replace(
         "dpose.account.composition:Compositions.chosen",
         lambda _: (
-            lambda self, entries, delta, asked: chosen(
-                entries, delta, asked, self.of(entries, share(delta), asked)
-            )
+            lambda self, entries, delta, asked: chosen(entries, delta, asked, self.of(entries, share(delta), asked))
         ),
     )
 
@@ -196,10 +190,7 @@ ACCOUNT = (
     Planted(
         "account: steps past the plan are not charged",
         lambda patch: patch.seen_by(
-            "dpose.account.reservations",
-            "charge_within",
-            lambda _: lambda *args, **kw: None,
-            "CountedSteps._note",
+            "dpose.account.reservations", "charge_within", lambda _: lambda *args, **kw: None, "CountedSteps._note"
         ),
         ("account/test_ledgers.py::test_what_passes_the_plan_is_charged",),
     ),
@@ -277,9 +268,7 @@ ACCOUNT = (
     Planted(
         "another history of an account taken for its own",
         _another_history,
-        (
-            "account/test_set_back.py::test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_seen",
-        ),
+        ("account/test_set_back.py::test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_seen",),
     ),
     Planted(
         "an account that is gone begun anew",
@@ -290,9 +279,7 @@ ACCOUNT = (
         "SQLite's transactions begin without the lock",
         lambda patch: patch.replace(
             "dpose.account.store:Store._begun",
-            lambda original: (
-                lambda self, connection, write: original(self, connection, write and not self.lite)
-            ),
+            lambda original: lambda self, connection, write: original(self, connection, write and not self.lite),
         ),
         ("account/test_store.py::test_who_writes_waits_before_anything_is_read",),
     ),
@@ -328,8 +315,7 @@ ACCOUNT = (
     Planted(
         "charged again: two equal losses become one",
         lambda patch: patch.result(
-            "dpose.account.charges:_joined_events",
-            lambda events, before, after: tuple(dict.fromkeys(events)),
+            "dpose.account.charges:_joined_events", lambda events, before, after: tuple(dict.fromkeys(events))
         ),
         ("account/test_account.py::test_charged_again_events_only_grow",),
     ),

@@ -16,11 +16,7 @@ def _one_trial_for_all(patch: Patches) -> None:
     patch.seen_by(
         "dpose.privacy.tuning",
         "selection_epsilon",
-        lambda _: (
-            lambda events, law, delta, relation: max(
-                epsilon([event], delta, relation, rdp) for event in events
-            )
-        ),
+        lambda _: lambda events, law, delta, relation: max(epsilon([event], delta, relation, rdp) for event in events),
         "Tuning.by_side",
     )
 
@@ -37,9 +33,7 @@ def _cheaper_curve(patch: Patches) -> None:
     curve = patch.get("dpose.privacy.tuning:selection_curve")
     patch.replace(
         "dpose.privacy.tuning:Tuning.curve",
-        lambda _: (
-            lambda self: self._notes(np.minimum(curve(self.events, self.law), curve((self.score,), self.law)))
-        ),
+        lambda _: lambda self: self._notes(np.minimum(curve(self.events, self.law), curve((self.score,), self.law))),
     )
 
 
@@ -98,9 +92,7 @@ CHOOSING = (
     ),
     Planted(
         "choosing: a fixed number of trials",
-        lambda patch: patch.replace(
-            "dpose.privacy.trial_law:_poisson", lambda _: lambda mean, stream: int(mean)
-        ),
+        lambda patch: patch.replace("dpose.privacy.trial_law:_poisson", lambda _: lambda mean, stream: int(mean)),
         ("privacy/test_tuning.py::test_numbers_of_trials_are_drawn_by_their_law",),
     ),
     Planted(
@@ -119,23 +111,17 @@ CHOOSING = (
     ),
     Planted(
         "choosing: a person on both sides",
-        lambda patch: patch.seen_by(
-            "dpose.privacy.tuning", "KnownPictures", lambda _: type("Nobody", (), {})
-        ),
+        lambda patch: patch.seen_by("dpose.privacy.tuning", "KnownPictures", lambda _: type("Nobody", (), {})),
         ("runs/test_tune.py::test_sides_share_nobody_and_depend_on_names_alone",),
     ),
     Planted(
         "choosing: one that goes on begins another",
-        lambda patch: patch.seen_by(
-            "dpose.runs.tune", "kept_key", lambda _: lambda *args, **kw: None, "tune_runs"
-        ),
+        lambda patch: patch.seen_by("dpose.runs.tune", "kept_key", lambda _: lambda *args, **kw: None, "tune_runs"),
         ("runs/test_tune.py::test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost",),
     ),
     Planted(
         "choosing: nothing is charged",
-        lambda patch: patch.seen_by(
-            "dpose.runs.tune", "charge_all", lambda _: lambda *args, **kw: None, "tune_runs"
-        ),
+        lambda patch: patch.seen_by("dpose.runs.tune", "charge_all", lambda _: lambda *args, **kw: None, "tune_runs"),
         ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
     Planted(
@@ -150,9 +136,7 @@ CHOOSING = (
     ),
     Planted(
         "choosing: what lost stays",
-        lambda patch: patch.seen_by(
-            "dpose.runs.tune", "_clear", lambda _: lambda *args, **kw: None, "_finish"
-        ),
+        lambda patch: patch.seen_by("dpose.runs.tune", "_clear", lambda _: lambda *args, **kw: None, "_finish"),
         ("runs/test_tune.py::test_nothing_is_told_of_what_lost",),
     ),
     Planted(

@@ -92,9 +92,7 @@ CORPORA = (
         ("release/test_corpus.py::test_what_a_killed_worker_had_begun_to_write_does_not_stay",),
     ),
     Planted(
-        "a corpus: one key for all its releases",
-        one_key,
-        ("release/test_corpus.py::test_secrets_stay_out_of_sight",),
+        "a corpus: one key for all its releases", one_key, ("release/test_corpus.py::test_secrets_stay_out_of_sight",)
     ),
     Planted(
         "a corpus: a key travels with the digests of all frames",

@@ -21,10 +21,7 @@ def _reserved_once_made(patch: Patches) -> None:
         return called
 
     patch.seen_by(
-        "dpose_lab.papers.reproduce",
-        "_reserved",
-        lambda original: lambda *args: partial(original, *args),
-        "reproduce",
+        "dpose_lab.papers.reproduce", "_reserved", lambda original: lambda *args: partial(original, *args), "reproduce"
     )
     patch.seen_by("dpose_lab.papers.reproduce", "committing", committing, "reproduce")
 
@@ -33,10 +30,7 @@ LAB = (
     Planted(
         "an attack that reserves nothing",
         lambda patch: patch.seen_by(
-            "dpose_lab.attacks.context",
-            "charge",
-            lambda _: lambda *args, **kw: SimpleNamespace(id=""),
-            "_reserved",
+            "dpose_lab.attacks.context", "charge", lambda _: lambda *args, **kw: SimpleNamespace(id=""), "_reserved"
         ),
         (
             "lab/attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
@@ -45,9 +39,7 @@ LAB = (
     Planted(
         "releases attacked as painted whatever their name says",
         lambda patch: patch.argument("dpose_lab.attacks.transforms:private", "restore", lambda _: "none"),
-        (
-            "lab/attacks/test_attacks.py::test_restorations_of_one_release_share_its_noise_and_say_which_they_are",
-        ),
+        ("lab/attacks/test_attacks.py::test_restorations_of_one_release_share_its_noise_and_say_which_they_are",),
     ),
     Planted(
         "an attack on pictures that are read again after they were counted",
@@ -55,9 +47,7 @@ LAB = (
             "dpose_lab.attacks.identities:Identities.read",
             lambda found, self, *_: (replace(found[0], load=self.load), found[1]),
         ),
-        (
-            "lab/attacks/test_counted.py::test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files",
-        ),
+        ("lab/attacks/test_counted.py::test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files",),
     ),
     Planted(
         "people who teach an attacker are not counted",

@@ -68,9 +68,7 @@ def whole_budget_each(patch: Patches) -> None:
 
 def one_stay_a_window(patch: Patches) -> None:
     """Parallel composition within a day: noise for the chunks of one window alone."""
-    patch.result(
-        "dpose.privacy.stays:Moved.in_l1", lambda l1, self, touched, levels=1: self.l1 * min(touched, 2)
-    )
+    patch.result("dpose.privacy.stays:Moved.in_l1", lambda l1, self, touched, levels=1: self.l1 * min(touched, 2))
 
 
 def one_stream(patch: Patches) -> None:
@@ -218,9 +216,7 @@ def unchecked_statement(patch: Patches) -> None:
     """A statement is believed."""
     patch.replace(
         "dpose.measure.statement:check_recorded_count",
-        lambda _: (
-            lambda statement, where: patch.get("dpose.measure.statement:recorded_count")(statement, where)
-        ),
+        lambda _: lambda statement, where: patch.get("dpose.measure.statement:recorded_count")(statement, where),
     )
 
 
@@ -248,9 +244,7 @@ MEASURE = (
         (MOVES,),
     ),
     Planted(
-        "one stay for all",
-        touched(lambda times, visible, lead, chunk: -(-(visible + lead) // chunk) + 1),
-        (MOVES,),
+        "one stay for all", touched(lambda times, visible, lead, chunk: -(-(visible + lead) // chunk) + 1), (MOVES,)
     ),
     Planted("all of a known subject is counted", whole_subjects, (KNOWN, COUNTER)),
     Planted("a known subject is not seen in lead-ins", leadless_subjects, (KNOWN,)),

@@ -47,9 +47,7 @@ def _copies_within_a_share(patch: Patches) -> None:
         return called
 
     def groups_of(original):
-        return lambda names: original(
-            [[f"{k % counts[-1]} {name}" for name in each] for k, each in enumerate(names)]
-        )
+        return lambda names: original([[f"{k % counts[-1]} {name}" for name in each] for k, each in enumerate(names)])
 
     patch.seen_by("dpose.privacy.protected", "groups_of", groups_of, "protect")
     patch.replace("dpose.privacy.protected:protect", protect)
@@ -123,9 +121,7 @@ def _another_relation(patch: Patches) -> None:
 
 def _bound_too_low(original):
     def check(self, true, slack):
-        found = tuple(
-            replace(own, tpr=max(own.tpr, true.rates.get(own.fpr, own.tpr))) for own in self.tpr_bound
-        )
+        found = tuple(replace(own, tpr=max(own.tpr, true.rates.get(own.fpr, own.tpr))) for own in self.tpr_bound)
         return original(replace(self, tpr_bound=found), true, slack)
 
     return check
@@ -167,9 +163,7 @@ PRIVACY = (
     Planted(
         "exact sampler: draws that need more digits are rejected",
         lambda patch: patch.nothing("dpose.privacy.gaussian_noise:_slowly"),
-        (
-            "privacy/test_rounded_gaussian.py::test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place",
-        ),
+        ("privacy/test_rounded_gaussian.py::test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place",),
     ),
     Planted(
         "noise that repeats every 131,072 coordinates",
@@ -214,16 +208,13 @@ PRIVACY = (
     ),
     Planted(
         "ledger: one key with other noise is counted once",
-        lambda patch: patch.seen_by(
-            "dpose.privacy.entries", "json.dumps", lambda _: lambda *args, **kw: "", "spent"
-        ),
+        lambda patch: patch.seen_by("dpose.privacy.entries", "json.dumps", lambda _: lambda *args, **kw: "", "spent"),
         ("privacy/test_ledger.py::test_steps_taken_again_under_one_key_with_other_noise_count_again",),
     ),
     Planted(
         "a run of several processes: one computes a unit that another computes, too",
         lambda patch: patch.replace(
-            "dpose.privacy.shares:is_local",
-            lambda _: lambda number, readers: number % readers.count <= readers.index,
+            "dpose.privacy.shares:is_local", lambda _: lambda number, readers: number % readers.count <= readers.index
         ),
         ("privacy/test_shares.py::test_each_unit_is_one_process_s",),
     ),
@@ -263,9 +254,7 @@ PRIVACY = (
     ),
     Planted(
         "the Gaussian curve is matched at one point and not held above all",
-        lambda patch: patch.argument(
-            "dpose.privacy.attackers:_least_mu", "profile", lambda profile: profile[:2]
-        ),
+        lambda patch: patch.argument("dpose.privacy.attackers:_least_mu", "profile", lambda profile: profile[:2]),
         ("privacy/test_attackers.py::test_the_gaussian_curve_is_above_the_accountants_as_far_as_the_floor",),
     ),
     Planted(
@@ -286,8 +275,7 @@ PRIVACY = (
     Planted(
         "several units are bounded in one direction alone",
         lambda patch: patch.result(
-            "dpose.privacy.sections:_losses",
-            lambda found, *_: type(found)(found._pmf_add, found._pmf_add),
+            "dpose.privacy.sections:_losses", lambda found, *_: type(found)(found._pmf_add, found._pmf_add)
         ),
         ("privacy/test_group_privacy.py::test_one_step_is_the_mixture_of_dp_accounting",),
     ),
@@ -308,9 +296,7 @@ PRIVACY = (
     ),
     Planted(
         "what several times a release's pixels cost is not computed again",
-        lambda patch: patch.replace(
-            "dpose.privacy.statement:PrivacyStatement.verify_sections", _groups_unchecked
-        ),
+        lambda patch: patch.replace("dpose.privacy.statement:PrivacyStatement.verify_sections", _groups_unchecked),
         ("cli/test_statement.py::test_what_several_times_as_much_costs_cannot_be_made_prettier",),
     ),
     Planted(

@@ -103,12 +103,7 @@ def one_peak(patch: Patches) -> None:
 
 
 def white_and_black(patch: Patches) -> None:
-    patch.seen_by(
-        "dpose.release.colour",
-        "product",
-        lambda _: lambda signs, repeat: [(1,) * repeat],
-        within="_moved",
-    )
+    patch.seen_by("dpose.release.colour", "product", lambda _: lambda signs, repeat: [(1,) * repeat], within="_moved")
 
 
 def over_luma_alone(patch: Patches) -> None:
@@ -188,9 +183,7 @@ CELLS = (
     Planted(
         "what transparency hides is shown",
         shown_through,
-        (
-            "media/test_images.py::TestTransparency::test_colours_are_laid_on_white_and_turned_with_their_alpha",
-        ),
+        ("media/test_images.py::TestTransparency::test_colours_are_laid_on_white_and_turned_with_their_alpha",),
     ),
 )
 
@@ -210,8 +203,7 @@ def one_of_its_stages(patch: Patches) -> None:
 
 def frame_for_clip(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.counting:claimed_pixels",
-        lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m,
+        "dpose.release.counting:claimed_pixels", lambda _: lambda plan: plan.config.neighbours.resolved(plan.shape).m
     )
 
 
@@ -229,12 +221,7 @@ def header_unsaid(patch: Patches) -> None:
 
 
 def a_twentieth_off(patch: Patches) -> None:
-    patch.seen_by(
-        "dpose.release.recompute",
-        "Fraction",
-        lambda number: lambda *_: number("0.05"),
-        within="_near",
-    )
+    patch.seen_by("dpose.release.recompute", "Fraction", lambda number: lambda *_: number("0.05"), within="_near")
 
 
 def unsealed(module: str, within: str) -> Callable[[Patches], None]:
@@ -248,9 +235,7 @@ def unsealed(module: str, within: str) -> Callable[[Patches], None]:
 
 def tells_the_time(patch: Patches) -> None:
     patch.seen_by(
-        "dpose.release.archive",
-        "zipfile.ZipInfo",
-        lambda entry: lambda name, *_: entry(name, time.localtime()[:6]),
+        "dpose.release.archive", "zipfile.ZipInfo", lambda entry: lambda name, *_: entry(name, time.localtime()[:6])
     )
 
 

@@ -108,9 +108,7 @@ REPLAYS = (
         (f"{GRAPH}test_buffers_hold_no_unit_after_a_replay",),
     ),
     Planted(
-        "warm-up and capture run on a micro-batch of units",
-        recorded_on_units,
-        (f"{GRAPH}test_recording_adds_no_unit",),
+        "warm-up and capture run on a micro-batch of units", recorded_on_units, (f"{GRAPH}test_recording_adds_no_unit",)
     ),
     Planted(
         "the plain way is recorded",
@@ -149,9 +147,7 @@ REPLAYS = (
     ),
     Planted(
         "a unit whose picture is kept comes a second time from a processor",
-        lambda patch: patch.result(
-            "dpose.training.loader:_parted", lambda found, indices, _: (found[0], indices)
-        ),
+        lambda patch: patch.result("dpose.training.loader:_parted", lambda found, indices, _: (found[0], indices)),
         ("training/test_kept.py::test_every_unit_of_a_sample_comes_once_kept_or_not",),
     ),
     Planted(

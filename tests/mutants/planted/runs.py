@@ -159,18 +159,12 @@ RUNS = (
         lambda patch: patch.replace(
             "dpose.privacy.noised_query:NoisedQuery.counts_units", lambda _: lambda self: False
         ),
-        (
-            "privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
-        ),
+        ("privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",),
     ),
     Planted(
         "units without joints left out of the mean",
-        lambda patch: patch.replace(
-            "dpose.privacy.noised_query:NoisedQuery.contributions", _without_joints_left_out
-        ),
-        (
-            "privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
-        ),
+        lambda patch: patch.replace("dpose.privacy.noised_query:NoisedQuery.contributions", _without_joints_left_out),
+        ("privacy/test_noised_query.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",),
     ),
     Planted(
         "units without joints left out of the number that divides",
@@ -224,23 +218,17 @@ RUNS = (
     Planted(
         "a unit's views drawn by its place among the units",
         lambda patch: patch.replace("dpose.runs.group_scores:_FixedDraws.load", _drawn_by_place),
-        (
-            "runs/test_noised_score.py::test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands",
-        ),
+        ("runs/test_noised_score.py::test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands",),
     ),
     Planted(
         "a score that is computed before it is reserved",
         _scored_first,
         ("runs/test_noised_score.py::test_it_is_reserved_before_anything_is_computed",),
     ),
-    Planted(
-        "a file beside a picture is taken for what was signed", _beside_a_picture, ("cli/test_statement.py",)
-    ),
+    Planted("a file beside a picture is taken for what was signed", _beside_a_picture, ("cli/test_statement.py",)),
     Planted(
         "absent pictures are scored past a budget that may be theirs",
-        lambda patch: patch.seen_by(
-            "dpose.runs.scored", "budgets", lambda _: lambda *args: [], "reserve_labels"
-        ),
+        lambda patch: patch.seen_by("dpose.runs.scored", "budgets", lambda _: lambda *args: [], "reserve_labels"),
         ("runs/test_scoring.py::test_while_a_budget_stands_absent_pictures_are_refused",),
     ),
     Planted(
@@ -251,10 +239,7 @@ RUNS = (
     Planted(
         "a noised score of protected units, by content or copies",
         lambda patch: patch.seen_by(
-            "dpose.runs.scored",
-            "_check_unprotected",
-            lambda _: lambda *args, **kw: None,
-            "reserve_noised_score",
+            "dpose.runs.scored", "_check_unprotected", lambda _: lambda *args, **kw: None, "reserve_noised_score"
         ),
         ("runs/test_tasks.py::test_copies_and_people_of_protected_units_are_neither_watched_nor_scored",),
     ),

@@ -129,9 +129,7 @@ def noise_shared(patch: Patches) -> None:
     def shared(engine: Any, params: Any) -> Any:
         if engine.transform is None:
             return engine
-        few, many = (
-            sum(value.numel() for value in one.values()) for one in (engine.transform.like(params), params)
-        )
+        few, many = (sum(value.numel() for value in one.values()) for one in (engine.transform.like(params), params))
         event = engine.bound.event
         event = replace(event, sigma=event.sigma * math.sqrt(few / many))
         return replace(engine, bound=replace(engine.bound, event=event))
@@ -227,8 +225,7 @@ PRECLIPPING = (
 def taken_for_frozen(patch: Patches) -> None:
     """Whatever stands beside a parameter is taken for a frozen weight."""
     patch.replace(
-        "dpose.training.grad_sample:_Uses._is_tracked",
-        lambda _: lambda self, call: id(call.x) not in self._names,
+        "dpose.training.grad_sample:_Uses._is_tracked", lambda _: lambda self, call: id(call.x) not in self._names
     )
 
 

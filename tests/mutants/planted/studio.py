@@ -33,9 +33,7 @@ def any_origin(patch: Patches) -> None:
     def own(scope: Any) -> Any:
         headers = list(scope["headers"])
         host = next((value for name, value in headers if name.lower() == b"host"), b"")
-        mended = [
-            (name, b"http://" + host if name.lower() == b"origin" else value) for name, value in headers
-        ]
+        mended = [(name, b"http://" + host if name.lower() == b"origin" else value) for name, value in headers]
         return {**scope, "headers": mended}
 
     patch.argument("dpose.studio.security:Door.refusal", "scope", own)
@@ -90,15 +88,9 @@ DOOR = (
         any_secret,
         ("studio/test_security.py::test_no_secret_or_yesterdays_opens_nothing",),
     ),
+    Planted("studio: any key opens a path", any_key, ("studio/test_security.py::test_a_key_opens_its_own_path_alone",)),
     Planted(
-        "studio: any key opens a path",
-        any_key,
-        ("studio/test_security.py::test_a_key_opens_its_own_path_alone",),
-    ),
-    Planted(
-        "studio: a key opens every path",
-        one_key,
-        ("studio/test_security.py::test_a_key_opens_its_own_path_alone",),
+        "studio: a key opens every path", one_key, ("studio/test_security.py::test_a_key_opens_its_own_path_alone",)
     ),
     Planted(
         "studio: a report may run what it holds",
@@ -264,9 +256,7 @@ JOBS = (
         ("studio/test_release.py::test_a_release_that_was_altered_does_not_verify",),
     ),
     Planted(
-        "studio: jobs outlive it",
-        jobs_outlive,
-        ("studio/test_views.py::test_the_end_of_the_studio_ends_its_jobs",),
+        "studio: jobs outlive it", jobs_outlive, ("studio/test_views.py::test_the_end_of_the_studio_ends_its_jobs",)
     ),
     Planted(
         "studio: the noise of previews is the same each time",

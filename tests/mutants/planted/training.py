@@ -30,9 +30,7 @@ def seeded_as_bounded(patch: Patches) -> None:
 
 def account_unheard(patch: Patches) -> None:
     patch.argument(
-        "dpose.training.charging:_check_had_none",
-        "known",
-        lambda known: [replace(entry, ledger="") for entry in known],
+        "dpose.training.charging:_check_had_none", "known", lambda known: [replace(entry, ledger="") for entry in known]
     )
 
 
@@ -88,10 +86,7 @@ DRAWS = (
     Planted(
         "training: draws do not depend on the surroundings",
         lambda patch: patch.seen_by(
-            "dpose.training.resume",
-            "json.dumps",
-            lambda _: lambda *_, **__: "",
-            within="go_on",
+            "dpose.training.resume", "json.dumps", lambda _: lambda *_, **__: "", within="go_on"
         ),
         ("training/test_copies.py::test_draws_depend_on_the_surroundings",),
     ),
@@ -155,15 +150,11 @@ def seen_by_name(patch: Patches) -> None:
 
 
 def forgets_the_first(patch: Patches) -> None:
-    patch.argument(
-        "dpose.training.trained_on:learnt_by_run", "start", lambda start: replace(start, datasets=())
-    )
+    patch.argument("dpose.training.trained_on:learnt_by_run", "start", lambda start: replace(start, datasets=()))
 
 
 def unknown_is_nothing(patch: Patches) -> None:
-    patch.argument(
-        "dpose.training.trained_on:conditions_of", "learnt", lambda learnt: replace(learnt, known=True)
-    )
+    patch.argument("dpose.training.trained_on:conditions_of", "learnt", lambda learnt: replace(learnt, known=True))
 
 
 def shipped_gives_nothing(patch: Patches) -> None:

@@ -92,9 +92,7 @@ NOISE = (
     Planted(
         "one noise draw for R, G and B: clips",
         one_draw,
-        (
-            "release/test_clips.py::TestWhatIsPassedOn::test_each_group_has_a_stream_of_its_own_and_the_choice_another",
-        ),
+        ("release/test_clips.py::TestWhatIsPassedOn::test_each_group_has_a_stream_of_its_own_and_the_choice_another",),
     ),
     Planted(
         "one key and number for all frames",
@@ -171,8 +169,7 @@ def light_chroma(patch: Patches) -> None:
 
 def not_more_than_one(patch: Patches) -> None:
     patch.replace(
-        "dpose.release.projections:Separable._together",
-        lambda _: lambda self, frames: frames / min(self._times),
+        "dpose.release.projections:Separable._together", lambda _: lambda self, frames: frames / min(self._times)
     )
 
 
@@ -194,9 +191,7 @@ BOUNDS = (
     ),
     Planted(
         "the longest group for the shortest: one frame",
-        with_times(
-            "dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "one frame"
-        ),
+        with_times("dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "one frame"),
         ("release/test_projections.py::test_no_neighbour_in_every_frame_or_in_one_frame_changes_more",),
     ),
     Planted(
@@ -284,16 +279,12 @@ KNOWN = (
     Planted(
         "frames kept by their file's name",
         known_by_name,
-        (
-            "action/test_data.py::test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone",
-        ),
+        ("action/test_data.py::test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone",),
     ),
     Planted(
         "frames whose first row has one colour are not linked",
         first_row_tells_all,
-        (
-            "release/test_counting.py::TestIdentity::test_a_frame_is_linked_though_its_first_row_has_one_colour",
-        ),
+        ("release/test_counting.py::TestIdentity::test_a_frame_is_linked_though_its_first_row_has_one_colour",),
     ),
 )
 

@@ -32,9 +32,7 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
     lists = root / "ucfTrainTestlist"
     numbered = [line.split() for line in _lines(lists / "classInd.txt")]
     if not all(len(parts) == 2 and re.fullmatch("[0-9]{1,9}", parts[0]) for parts in numbered):
-        raise DposeError(
-            "class-list-invalid", "is not a list of numbered classes", str(lists / "classInd.txt")
-        )
+        raise DposeError("class-list-invalid", "is not a list of numbered classes", str(lists / "classInd.txt"))
     actions = tuple(name for _, name in sorted((int(number), name) for number, name in numbered))
     place = lists / _LISTS[split]
     videos = []
@@ -68,10 +66,7 @@ def open_pahmdb(root: Path, split: str) -> VideoSet:
     files = sorted(annotations.glob("*.json"))
     if not files:
         raise DposeError(
-            "annotations-missing",
-            "holds no annotations",
-            str(annotations),
-            "put PA-HMDB's PrivacyAttributes there",
+            "annotations-missing", "holds no annotations", str(annotations), "put PA-HMDB's PrivacyAttributes there"
         )
     known = {file.stem: _object(file) for file in files}
     videos, actions = _hmdb(root, "all")
@@ -126,9 +121,7 @@ def _hmdb(root: Path, split: str) -> tuple[list[Video], tuple[str, ...]]:
         for line in _lines(path):
             name, _, use = line.rpartition(" ")
             if use not in ("0", "1", "2") or leads_out(name.strip()):
-                raise DposeError(
-                    "label-line-invalid", f"a line is not a video and 0, 1 or 2: {line!r}", str(path)
-                )
+                raise DposeError("label-line-invalid", f"a line is not a video and 0, 1 or 2: {line!r}", str(path))
             if use in wanted:
                 video = f"{action}/{name.strip()}"
                 videos.append(Video(video, VideoFile(root / video), number))
@@ -145,13 +138,9 @@ def _at(entry: Any, frame: int, where: Path) -> tuple[int, ...]:
         return None
 
     try:
-        values_by_name = {
-            name: value(name) for name in ("skin_color", "gender", "face", "nudity", "relationship")
-        }
+        values_by_name = {name: value(name) for name in ("skin_color", "gender", "face", "nudity", "relationship")}
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(
-            "annotation-invalid", f"an annotation is not understood ({error})", str(where)
-        ) from error
+        raise DposeError("annotation-invalid", f"an annotation is not understood ({error})", str(where)) from error
 
     def says(name: str, *levels: int) -> int:
         values = values_by_name[name]
@@ -175,13 +164,9 @@ def _there(
     """Return the videos whose files are there, with a note of how many are not."""
     present = [v for v in videos if isinstance(v.source, VideoFile) and v.source.path.is_file()]
     if not present:
-        raise DposeError(
-            "videos-missing", f"not one of the {len(videos):,} videos of {what} is there", str(root)
-        )
+        raise DposeError("videos-missing", f"not one of the {len(videos):,} videos of {what} is there", str(root))
     missing = len(videos) - len(present)
-    notes = (
-        f"{what}: {len(present):,} videos" + (f", {missing:,} are listed and not there" if missing else ""),
-    )
+    notes = (f"{what}: {len(present):,} videos" + (f", {missing:,} are listed and not there" if missing else ""),)
     return VideoSet(tuple(present), actions, attributes, notes)
 
 

@@ -117,9 +117,7 @@ class ActionSpec(Spec):
         return SOURCES[self.name]
 
 
-def open_videos(
-    spec: str | ActionSpec, *, purpose: Purpose, limit: int | Selection | None = None
-) -> VideoSet:
+def open_videos(spec: str | ActionSpec, *, purpose: Purpose, limit: int | Selection | None = None) -> VideoSet:
     """Open videos by a spec.
 
     Args:

@@ -97,30 +97,16 @@ class VideoUnits:
     unit = Unit.VIDEO
 
     def __init__(
-        self,
-        videos: VideoSet,
-        config: ActionConfig,
-        *,
-        views: int = 1,
-        augment: bool = False,
-        labels: str = "action",
+        self, videos: VideoSet, config: ActionConfig, *, views: int = 1, augment: bool = False, labels: str = "action"
     ) -> None:
         if not 1 <= views <= MAX_VIEWS:
             raise DposeError(
-                "views-out-of-range",
-                f"a video has 1 to {MAX_VIEWS} clips, not {views}",
-                f"data.views={views}",
+                "views-out-of-range", f"a video has 1 to {MAX_VIEWS} clips, not {views}", f"data.views={views}"
             )
         for video in videos.videos:
             if video.action < 0 if labels == "action" else not video.attributes:
                 raise DposeError("labels-missing", f"has no {labels} labels", video.name)
-        self.videos, self.config, self.views, self.augment, self.labels = (
-            videos,
-            config,
-            views,
-            augment,
-            labels,
-        )
+        self.videos, self.config, self.views, self.augment, self.labels = (videos, config, views, augment, labels)
         self.report = list(videos.notes)
         self.selection, self.set_names = videos.selection, videos.set_names
 
@@ -158,9 +144,7 @@ class VideoUnits:
         count = source.count()
         picks = sorted({(2 * i + 1) * count // (2 * PRINTED) for i in range(PRINTED)})
         distinct = [frame for frame in source.read(picks, PRINT_SIZE) if frame.std() > FLAT]
-        return (
-            np.stack([fingerprint(frame) for frame in distinct]) if distinct else np.zeros((0, 16), np.uint8)
-        )
+        return np.stack([fingerprint(frame) for frame in distinct]) if distinct else np.zeros((0, 16), np.uint8)
 
     def subjects(self, index: int) -> tuple[str, ...]:
         """Return the person in the video, if known."""

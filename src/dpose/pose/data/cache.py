@@ -196,10 +196,7 @@ def picture_cache() -> PictureCache | None:
         match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", setting, re.IGNORECASE)
         if match is None:
             raise DposeError(
-                "cache-size-malformed",
-                "is no size",
-                f"{SWITCH}={setting}",
-                "write off, or bytes such as 500M or 8G",
+                "cache-size-malformed", "is no size", f"{SWITCH}={setting}", "write off, or bytes such as 500M or 8G"
             )
         limit = int(match[1]) * _UNITS[match[2].upper()]
     return PictureCache(Path(platformdirs.user_cache_dir("dpose")) / "pictures", limit)

@@ -59,12 +59,8 @@ class DataReport:
         parts: list[Text | Table] = [Text(line) for line in self.lines]
         people = ", ".join(f"{n} {'people' if n > 1 else 'person'}: {count:,}" for n, count in self.crowds)
         low, middle, high = self.heights
-        parts.append(
-            Text(f"{self.pictures:,} pictures decoded, {self.people:,} people. Pictures with {people}")
-        )
-        parts.append(
-            Text(f"Boxes are {middle:.0f} pixels high in the middle, nine in ten {low:.0f} to {high:.0f}")
-        )
+        parts.append(Text(f"{self.pictures:,} pictures decoded, {self.people:,} people. Pictures with {people}"))
+        parts.append(Text(f"Boxes are {middle:.0f} pixels high in the middle, nine in ten {low:.0f} to {high:.0f}"))
         table = Table(box=box.SIMPLE_HEAD, title="Labelled joints")
         for name in ("joint", "people", "share"):
             table.add_column(name, justify="left" if name == "joint" else "right")
@@ -165,9 +161,7 @@ def check_on_engine(
 
 
 def check_data(
-    units: PoseUnits,
-    advance: Callable[[], None] = lambda: None,
-    checked: Iterable[PictureCheck] | None = None,
+    units: PoseUnits, advance: Callable[[], None] = lambda: None, checked: Iterable[PictureCheck] | None = None
 ) -> tuple[DataReport, NDArray[np.uint8] | None]:
     """Decode every picture of a dataset, unless `checked` is given, count its labels, and draw some of them.
 
@@ -181,9 +175,7 @@ def check_data(
     heights: list[float] = []
     tiles: list[NDArray[np.uint8]] = []
     names: list[str] = []
-    for one in (
-        checked if checked is not None else (check_picture(units, k) for k in range(len(units.pictures)))
-    ):
+    for one in checked if checked is not None else (check_picture(units, k) for k in range(len(units.pictures))):
         if one.visible is None:
             problems.add(one.problem, one.name)
         else:

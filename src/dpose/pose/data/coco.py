@@ -66,19 +66,11 @@ CATEGORIES_BYTES = 2**20
 """Largest size of a file's list of categories."""
 
 
-def read_coco(
-    root: Path, split: str, annotations: str = "", pictures: bool = True, category: str = ""
-) -> Labels:
+def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True, category: str = "") -> Labels:
     """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     part = path.stem.rpartition("_")[2]  # CVAT's: annotations/person_keypoints_PART.json, images/PART/
-    places = (
-        root / f"{split}2017",
-        root / "images" / f"{split}2017",
-        root / "images" / part,
-        root / "images",
-        root,
-    )
+    places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images" / part, root / "images", root)
     finder = PictureFinder([(place, "") for place in places])
     notes = (note,) if note else ()
     return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures, category=category)
@@ -111,9 +103,7 @@ def coco_holds(root: Path, split: str, annotations: str = "", category: str = ""
     raw = label_bytes(path)
     own = f"coco:{split}" if not (annotations or note) else "coco"
     about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
-    declared = (
-        about is not None and re.search(rb"COCO 20\d\d Dataset|cocodataset\.org", about.group()) is not None
-    )
+    declared = about is not None and re.search(rb"COCO 20\d\d Dataset|cocodataset\.org", about.group()) is not None
     names = [match.group(1) for match in islice(_FILE_NAME.finditer(raw), NAMES_READ)]
     numbered = numbered_as_coco(names) or re.search(rb"//images\.cocodataset\.org/", raw) is not None
     return own if declared else "", "coco" if numbered else ""
@@ -143,14 +133,9 @@ def parse_coco(
     """
     problems = Problems()
     content = read_json(path, problems)
-    if not isinstance(content, dict) or not all(
-        isinstance(content.get(k), list) for k in ("images", "annotations")
-    ):
+    if not isinstance(content, dict) or not all(isinstance(content.get(k), list) for k in ("images", "annotations")):
         raise DposeError(
-            "labels-malformed",
-            'should be a JSON object with "images" and "annotations"',
-            str(path),
-            LABEL_FILE.get_it,
+            "labels-malformed", 'should be a JSON object with "images" and "annotations"', str(path), LABEL_FILE.get_it
         )
     chosen, named = category_of(content, path, category)
     joints = skeleton or named or _numbered_joints(content["annotations"])
@@ -195,9 +180,7 @@ def category_of(content: dict[str, Any], path: Path, name: str = "") -> tuple[Ca
     if name:
         chosen = [own for own in entries if names[own] == name]
         if not chosen:
-            raise DposeError(
-                "category-unknown", f"has no category {name!r}", str(path), _choices(entries, names)
-            )
+            raise DposeError("category-unknown", f"has no category {name!r}", str(path), _choices(entries, names))
     else:
         chosen = [own for own in posed if names[own] == "person"] or posed
         if len({tuple(map(str, entries[own]["keypoints"])) for own in chosen}) > 1:
@@ -298,10 +281,7 @@ def _people(
             if category is None or category not in categories.listed:
                 listed = ", ".join(f"{k} {v}" for k, v in categories.listed.items()) or "1"
                 problems.add(
-                    "a category that the file does not list",
-                    where,
-                    "not used",
-                    f"{category}; it lists {listed}",
+                    "a category that the file does not list", where, "not used", f"{category}; it lists {listed}"
                 )
             elif entry.get("keypoints"):
                 problems.add("another category", where, "not used", categories.listed[category])
@@ -349,9 +329,7 @@ def _annotation(
     if "area" in entry and (area is None or not 0 <= area[0] < 1e300):
         problems.add("area is no positive number: the box's is taken", where, "kept")
         area = None
-    crowd = whole(
-        int(entry["iscrowd"]) if isinstance(entry.get("iscrowd"), bool) else entry.get("iscrowd", 0)
-    )
+    crowd = whole(int(entry["iscrowd"]) if isinstance(entry.get("iscrowd"), bool) else entry.get("iscrowd", 0))
     if crowd not in (0, 1):
         problems.add("iscrowd is neither 0 nor 1: taken as 0", where, "kept")
     assert image.size is not None

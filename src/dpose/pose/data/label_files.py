@@ -58,9 +58,7 @@ class Problems:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def all_unusable(
-        self, path: Path, what: str, otherwise: str = "", code: str = "labels-all-unusable"
-    ) -> DposeError:
+    def all_unusable(self, path: Path, what: str, otherwise: str = "", code: str = "labels-all-unusable") -> DposeError:
         """Return the error for a file without usable entries; `otherwise` is the reason if there is no problem."""
         reason = self.entries[0] if self.entries else otherwise
         return DposeError(code, f"not one of its {what} can be used; {reason}", str(path))
@@ -112,9 +110,7 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
     except RecursionError as error:
         raise DposeError("json-nested-too-deeply", "nested too deeply to be labels", str(path)) from error
     except ValueError as error:
-        detail = (
-            f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        )
+        detail = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         raise DposeError(
             "json-invalid", f"is no JSON ({detail or error})", str(path), "download or write it again"
         ) from error
@@ -137,9 +133,7 @@ def id_of(value: Any) -> int | str | None:
 
 def as_number(value: Any) -> Any:
     """Convert text that is a number, "41.5", to that number; everything else stays."""
-    if isinstance(value, str) and re.fullmatch(
-        r"\s*-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?\s*", value
-    ):
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,18}(\.[0-9]{0,18})?([eE][-+]?[0-9]{1,3})?\s*", value):
         return float(value)
     return value
 
@@ -149,11 +143,7 @@ def joint_rows(value: Any, joints: int) -> NDArray[np.float64] | None:
 
     Without the third number a joint at 0, 0 is not labelled. null is nan. None if `value` is something else.
     """
-    rows = (
-        [v for row in value for v in (row if isinstance(row, list) else [row])]
-        if isinstance(value, list)
-        else []
-    )
+    rows = [v for row in value for v in (row if isinstance(row, list) else [row])] if isinstance(value, list) else []
     rows = [as_number(v) for v in rows]
     if not all(v is None or type(v) in (int, float) for v in rows):
         return None
@@ -175,9 +165,7 @@ def edges_between(pairs: Any, joints: int, first: int) -> list[tuple[int, int]] 
     A 0 among them says that they count from 0, the number of joints that they count from 1; `first` decides where
     neither does. A pair of joints that do not exist is left out. None if the pairs are no pairs of whole numbers.
     """
-    if not isinstance(pairs, list | tuple) or not all(
-        isinstance(p, list | tuple) and len(p) == 2 for p in pairs
-    ):
+    if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
         return None
     numbered = [(whole(a), whole(b)) for a, b in pairs]
     ends = {end for pair in numbered for end in pair}
@@ -188,9 +176,7 @@ def edges_between(pairs: Any, joints: int, first: int) -> list[tuple[int, int]] 
     return [pair for pair in found if all(0 <= end < joints for end in pair)]
 
 
-def results_of(
-    content: list[Any], path: Path, what: str, problems: Problems
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def results_of(content: list[Any], path: Path, what: str, problems: Problems) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the entries of COCO's results format that are of people (category 1), each with its place for `problems`.
 
     An entry without the whole number of a picture is a problem, and so is a file without entries of people; `what` is
@@ -342,9 +328,7 @@ class PictureFinder:
                     return str(end), path
         return None
 
-    def place(
-        self, name: Any, where: str, problems: Problems, absent: bool = False
-    ) -> tuple[str, Path | None] | None:
+    def place(self, name: Any, where: str, problems: Problems, absent: bool = False) -> tuple[str, Path | None] | None:
         """Return the name and file of a picture in labels; None, with an entry in `problems`, if it cannot be used.
 
         A name that is no text cannot be used, nor a missing file, unless `absent`: its file is None.

@@ -25,15 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.label_files import (
-    LabelFile,
-    PictureFinder,
-    Problems,
-    label_text,
-    numbers,
-    read_json,
-    whole,
-)
+from dpose.pose.data.label_files import LabelFile, PictureFinder, Problems, label_text, numbers, read_json, whole
 from dpose.pose.data.labels import LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.skeletons import BUILT_IN, COCO, SKELETONS, Skeleton, plain_joint, skeleton_of
 
@@ -92,9 +84,7 @@ class Project:
 
 
 LABEL_STUDIO_FILE = LabelFile(
-    dict.fromkeys(("train", "val"), ("project.json",)),
-    b"[",
-    "give the folder or .zip file of an export as JSON",
+    dict.fromkeys(("train", "val"), ("project.json",)), b"[", "give the folder or .zip file of an export as JSON"
 )
 CVAT_FILE = LabelFile(
     dict.fromkeys(("train", "val"), ("annotations.xml", "annotations/annotations.xml")),
@@ -155,9 +145,7 @@ def _labels(project: Project, root: Path, pictures: bool) -> Labels:
             for joint, values in shape.joints.items():
                 rows[places[joint]] = values
             people += 1
-            persons.append(
-                boxed_person(people, rows, shape.box, size, where=picture.where, problems=problems)
-            )
+            persons.append(boxed_person(people, rows, shape.box, size, where=picture.where, problems=problems))
         made.append(LabelledPicture(name, file, tuple(persons), size, number))
     if not made:
         raise problems.all_unusable(project.path, f"{len(project.pictures):,} pictures")
@@ -169,9 +157,7 @@ def _joints(project: Project) -> tuple[Skeleton, dict[str, int]]:
     used = {name for picture in project.pictures for shape in picture.people for name in shape.joints}
     names = [*dict.fromkeys(project.listed), *sorted(used - set(project.listed))]
     if not names:
-        raise DposeError(
-            "labels-malformed", "labels no joints", str(project.path), "label them as key points"
-        )
+        raise DposeError("labels-malformed", "labels no joints", str(project.path), "label them as key points")
     plain = [plain_joint(name) for name in names]
     for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
         if sorted(known.joints) == sorted(plain):
@@ -185,18 +171,14 @@ def _joints(project: Project) -> tuple[Skeleton, dict[str, int]]:
 def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[ProjectPicture]:
     """Yield the pictures of an export: a task each, in JSON or JSON_MIN."""
     if not isinstance(content, list):
-        raise DposeError(
-            "labels-malformed", "should be a JSON list of tasks", str(path), LABEL_STUDIO_FILE.get_it
-        )
+        raise DposeError("labels-malformed", "should be a JSON list of tasks", str(path), LABEL_STUDIO_FILE.get_it)
     for number, task in enumerate(content, 1):
         where = f"{path.name} task {number}"
         if not isinstance(task, dict):
             problems.add("a task that is no object", where)
             continue
         data = task["data"] if isinstance(task.get("data"), dict) else task
-        name = next(
-            (data[key] for key in ("image", "img", "url", "picture") if isinstance(data.get(key), str)), None
-        )
+        name = next((data[key] for key in ("image", "img", "url", "picture") if isinstance(data.get(key), str)), None)
         name = name or next((v for v in data.values() if isinstance(v, str) and "." in v), None)
         if name is None:
             problems.add("a task without a picture", where)
@@ -208,9 +190,7 @@ def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[ProjectPict
             problems.add("regions without the size of their picture", where)
             continue
         size = (height, width) if height and width else None
-        yield ProjectPicture(
-            name, size, tuple(_people(regions, size, where, problems)) if size else (), where
-        )
+        yield ProjectPicture(name, size, tuple(_people(regions, size, where, problems)) if size else (), where)
 
 
 def _regions(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -257,8 +237,7 @@ def _smallest_around(shapes: Iterable[ProjectPerson], x: float, y: float) -> Pro
     around = [
         shape
         for shape in shapes
-        if shape.box[0] <= x <= shape.box[0] + shape.box[2]
-        and shape.box[1] <= y <= shape.box[1] + shape.box[3]
+        if shape.box[0] <= x <= shape.box[0] + shape.box[2] and shape.box[1] <= y <= shape.box[1] + shape.box[3]
     ]
     return min(around, key=lambda shape: float(shape.box[2] * shape.box[3]), default=None)
 
@@ -333,10 +312,6 @@ def _box(box: ElementTree.Element) -> NDArray[np.float64] | None:
 
 
 LABEL_STUDIO = photographs(
-    read_label_studio,
-    own_skeleton=label_studio_skeleton,
-    label_file=LABEL_STUDIO_FILE,
-    oks=True,
-    skeleton=COCO,
+    read_label_studio, own_skeleton=label_studio_skeleton, label_file=LABEL_STUDIO_FILE, oks=True, skeleton=COCO
 )
 CVAT = photographs(read_cvat, own_skeleton=cvat_skeleton, label_file=CVAT_FILE, oks=True, skeleton=COCO)

@@ -341,12 +341,7 @@ def units_of(
     ]
     people = sum(len(picture.learnt) for picture in labels.pictures)
     units = PoseUnits(
-        pictures,
-        input_size=input_size,
-        augment=augment,
-        unit=unit,
-        padding=labels.padding,
-        skeleton=labels.skeleton,
+        pictures, input_size=input_size, augment=augment, unit=unit, padding=labels.padding, skeleton=labels.skeleton
     )
     units.report = (f"{labels.name}: {len(pictures):,} pictures, {people:,} people", *labels.report())
     units.problems = tuple(labels.problems)
@@ -366,8 +361,6 @@ def _decoded(path: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     if image.shape[:2] != size:
         actual = f"{image.shape[1]} x {image.shape[0]}"
         raise DposeError(
-            "picture-size-differs",
-            f"is {actual} pixels, but its labels are for {size[1]} x {size[0]}",
-            str(path),
+            "picture-size-differs", f"is {actual} pixels, but its labels are for {size[1]} x {size[0]}", str(path)
         )
     return image

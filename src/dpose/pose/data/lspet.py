@@ -49,11 +49,7 @@ from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, Pose
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.skeletons import LSP, MPII, lsp_to_mpii
 
-SPLITS: Mapping[str, tuple[int, int]] = {
-    "public": (1, 1000),
-    "private": (1001, 8000),
-    "validation": (8001, 9000),
-}
+SPLITS: Mapping[str, tuple[int, int]] = {"public": (1, 1000), "private": (1001, 8000), "validation": (8001, 9000)}
 """First and last image number of each split."""
 
 CHOOSING_TRAIN, CHOOSING_TEST = "choosing-train", "choosing-test"
@@ -138,9 +134,7 @@ def read_lspet(
         if count
     ]
     # no cache on disk: the pictures are so small that memory holds them all
-    return Labels(
-        f"lspet:{split}", root / "joints.mat", MPII, tuple(labelled), notes=tuple(notes), cache=None
-    )
+    return Labels(f"lspet:{split}", root / "joints.mat", MPII, tuple(labelled), notes=tuple(notes), cache=None)
 
 
 def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
@@ -154,17 +148,11 @@ def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
     if joints.dtype.kind not in "fiu" or joints.ndim != 3 or joints.shape[:2] != (len(LSP), 3):
         actual = f"{joints.dtype} {joints.shape}"
         raise DposeError(
-            "joints-of-wrong-shape",
-            f"'joints' should be numbers of shape (14, 3, N), not {actual}",
-            str(path),
-            _GET_IT,
+            "joints-of-wrong-shape", f"'joints' should be numbers of shape (14, 3, N), not {actual}", str(path), _GET_IT
         )
     if joints.shape[2] < needed:
         raise DposeError(
-            "labels-too-few",
-            f"labels {joints.shape[2]:,} pictures where {needed:,} are needed",
-            str(path),
-            _GET_IT,
+            "labels-too-few", f"labels {joints.shape[2]:,} pictures where {needed:,} are needed", str(path), _GET_IT
         )
     rows = joints.transpose(2, 0, 1).astype(np.float64)
     flags = rows[:, :, 2]
@@ -197,9 +185,7 @@ def _image_paths(folder: Path, splits: Mapping[str, tuple[int, int]]) -> dict[in
     return paths
 
 
-def _near_copies(
-    paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
-) -> dict[str, NDArray[np.bool_]]:
+def _near_copies(paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]) -> dict[str, NDArray[np.bool_]]:
     """Return, for the public and the validation split, which of its pictures are near copies of another split's."""
     prints = _fingerprints(paths, splits)
     public = near_any(prints["public"], prints["private"], NEAR)
@@ -207,17 +193,11 @@ def _near_copies(
     return {"public": public, "validation": near_any(prints["validation"], seen, NEAR)}
 
 
-def _fingerprints(
-    paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
-) -> dict[str, NDArray[np.uint8]]:
+def _fingerprints(paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]) -> dict[str, NDArray[np.uint8]]:
     """Return fingerprints of each split's pictures, (N, 16)."""
     numbers = sorted(paths)  # all of them, whatever the split: they are cached together
-    rows = dict(
-        zip(numbers, fingerprint_files([paths[n] for n in numbers], "comparing pictures"), strict=True)
-    )
-    return {
-        split: np.stack([rows[n] for n in range(first, last + 1)]) for split, (first, last) in splits.items()
-    }
+    rows = dict(zip(numbers, fingerprint_files([paths[n] for n in numbers], "comparing pictures"), strict=True))
+    return {split: np.stack([rows[n] for n in range(first, last + 1)]) for split, (first, last) in splits.items()}
 
 
 def _within(joints: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.bool_]:
@@ -236,9 +216,7 @@ def _person(number: int, joints: NDArray[np.float64], visible: NDArray[np.bool_]
     if visible[_NECK] and visible[_HEAD_TOP]:
         length = float(np.linalg.norm(joints[_HEAD_TOP] - joints[_NECK])) or length
     keypoints, seen = lsp_to_mpii(joints, visible)
-    return LabelledPerson(
-        number, keypoints.astype(np.float64), seen.astype(np.float64), corners, head_length=length
-    )
+    return LabelledPerson(number, keypoints.astype(np.float64), seen.astype(np.float64), corners, head_length=length)
 
 
 DATASET = PoseDataset(

@@ -23,14 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.label_files import (
-    LabelFile,
-    PictureFinder,
-    Problems,
-    holds_something,
-    numbers,
-    read_json,
-)
+from dpose.pose.data.label_files import LabelFile, PictureFinder, Problems, holds_something, numbers, read_json
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, photographs
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.skeletons import MPII
@@ -111,9 +104,7 @@ def square(center: tuple[float, float], scale: float) -> NDArray[np.float32]:
     return np.array([x - 1 - half, y - 1 - half, x - 1 + half, y - 1 + half], np.float32)
 
 
-def _entry(
-    entry: Any, index: int, where: str, problems: Problems, length: float | None
-) -> LabelledPerson | None:
+def _entry(entry: Any, index: int, where: str, problems: Problems, length: float | None) -> LabelledPerson | None:
     """Make a person, with the given reference length or else that from neck to head top."""
     if not isinstance(entry, dict):
         problems.add("is no object", where)
@@ -150,9 +141,7 @@ def _entry(
 
 
 def _joints(value: Any) -> NDArray[np.float64] | None:
-    rows = (
-        [numbers(row, 2) for row in value] if isinstance(value, list) and len(value) == len(MPII) else [None]
-    )
+    rows = [numbers(row, 2) for row in value] if isinstance(value, list) and len(value) == len(MPII) else [None]
     return None if any(row is None for row in rows) else np.array(rows)
 
 

@@ -98,9 +98,7 @@ class PictureMemory:
         # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
         loaded = picture.read()
         loaded[0].setflags(write=False)
-        if isinstance(
-            loaded[0], np.memmap
-        ):  # from the disk cache: the system caches it, and each holds a file open
+        if isinstance(loaded[0], np.memmap):  # from the disk cache: the system caches it, and each holds a file open
             return loaded
         with self.lock:
             if index not in self.held and loaded[0].nbytes <= self.limit:

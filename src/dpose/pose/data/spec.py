@@ -168,9 +168,7 @@ def open_several(
     resolved = [_resolved(spec, purpose) for spec in specs]
     for i, one in enumerate(resolved):
         if any(one.same_units(other) for other in resolved[:i]):
-            raise DposeError(
-                "data-given-twice", "the same data twice", str(one), "each unit may count once only"
-            )
+            raise DposeError("data-given-twice", "the same data twice", str(one), "each unit may count once only")
     target = SKELETONS[skeleton] if skeleton else resolved[0].skeleton
     how = {"purpose": purpose, "input_size": input_size, "augment": augment, "unit": unit, "regions": regions}
     parts = [open_data(s, **how) for s in resolved]  # type: ignore[arg-type]
@@ -183,9 +181,7 @@ def open_several(
     return units if selection is None else units.limit(selection)
 
 
-def open_labels(
-    spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True
-) -> Labels | None:
+def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True) -> Labels | None:
     """Read the labels of data, for scores with a measure of their own and for boxes; None if they have none.
 
     Args:
@@ -195,11 +191,7 @@ def open_labels(
     """
     resolved = _resolved(spec, purpose)
     read = resolved.dataset.labels
-    return (
-        None
-        if read is None
-        else read(resolved.place, resolved.split, pictures=pictures, **dict(resolved.options))
-    )
+    return None if read is None else read(resolved.place, resolved.split, pictures=pictures, **dict(resolved.options))
 
 
 def _resolved(spec: str | DataSpec, purpose: Purpose) -> DataSpec:

@@ -21,12 +21,7 @@ MOST_CACHE_BYTES = 2 * 2**30
 
 
 def open_synthetic(
-    look: str,
-    split: str,
-    *,
-    input_size: tuple[int, int],
-    augment: Augment | None = None,
-    unit: UnitKind = "image",
+    look: str, split: str, *, input_size: tuple[int, int], augment: Augment | None = None, unit: UnitKind = "image"
 ) -> PoseUnits:
     """Open one split of a synthetic look: a picture a unit, one person a picture (`PoseDataset.open`).
 
@@ -50,17 +45,13 @@ def open_synthetic(
         unit=unit,
         padding=1.0,
         # rendering costs more than memory: a split stays there whole, 1.1 GiB at the most at 128x96
-        cache_bytes=max(
-            DEFAULT_CACHE_BYTES, min(len(pictures) * 3 * math.prod(input_size), MOST_CACHE_BYTES)
-        ),
+        cache_bytes=max(DEFAULT_CACHE_BYTES, min(len(pictures) * 3 * math.prod(input_size), MOST_CACHE_BYTES)),
     )
     units.report = (f"synthetic:{look}:{split}: {len(pictures):,} rendered pictures, one person in each",)
     return units
 
 
-def _read(
-    look: str, split: str, index: int, size: tuple[int, int]
-) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
+def _read(look: str, split: str, index: int, size: tuple[int, int]) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
     scene = rendered_people().render_at(look, split, index, size)
     x0, y0, x1, y1 = (float(v) for v in scene.head_box)
     person = Person(

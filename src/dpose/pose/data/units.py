@@ -140,9 +140,7 @@ class PoseUnits:
             self._units += [(0, p, people)] if unit == "image" else [(0, p, (k,)) for k in people]
 
     @classmethod
-    def joined(
-        cls, parts: Sequence[PoseUnits], names: Sequence[str], skeleton: Skeleton | None = None
-    ) -> PoseUnits:
+    def joined(cls, parts: Sequence[PoseUnits], names: Sequence[str], skeleton: Skeleton | None = None) -> PoseUnits:
         """Join the units of several datasets.
 
         Args:
@@ -156,9 +154,7 @@ class PoseUnits:
                 of one id.
         """
         if not parts or len(names) != len(parts) or len(set(names)) != len(names):
-            raise ValueError(
-                f"{len(parts)} parts and the names {list(names)}: each part needs a name of its own"
-            )
+            raise ValueError(f"{len(parts)} parts and the names {list(names)}: each part needs a name of its own")
         if len({(p.input_size, p.unit, p.augment, id(p._regions)) for p in parts}) > 1:
             raise ValueError("the parts differ in input size, in augmentation or in what a unit is")
         other = parts[0].subset(()).with_skeleton(skeleton or parts[0].skeleton)
@@ -169,8 +165,7 @@ class PoseUnits:
             first = len(other._sources)
             other._units += [(first + source, picture, people) for source, picture, people in mapped._units]
             other._sources += tuple(
-                replace(source, name="/".join(filter(None, (name, source.name))))
-                for source in mapped._sources
+                replace(source, name="/".join(filter(None, (name, source.name)))) for source in mapped._sources
             )
         ids = {other.unit_id(k) for k in range(len(other))}
         if len(ids) < len(other):
@@ -335,8 +330,7 @@ class PoseUnits:
         other = self.subset(range(len(self)))
         other.skeleton = target
         other._sources = tuple(
-            replace(s, way=None if target == s.skeleton else joint_map(s.skeleton, target))
-            for s in self._sources
+            replace(s, way=None if target == s.skeleton else joint_map(s.skeleton, target)) for s in self._sources
         )
         return other
 
@@ -363,9 +357,7 @@ class PoseUnits:
         other.report = (*self.report, selection.notes(len(self)))
         return other
 
-    def _crops(
-        self, source: _Source, picture: int, people: Sequence[int], draw: Callable[[], Drawn]
-    ) -> list[View]:
+    def _crops(self, source: _Source, picture: int, people: Sequence[int], draw: Callable[[], Drawn]) -> list[View]:
         image, labelled = source.cache.get(picture, source.pictures[picture])
         views = []
         for k in people:
@@ -397,9 +389,7 @@ class PoseUnits:
         self, source: _Source, people: Sequence[tuple[Person, Box | None]], draws: Draws
     ) -> tuple[Matrix, dict[str, NDArray[Any]]]:
         """Matrices (V, 2, 3) from picture to view, and targets each (V, ...), of people of one source under V draws."""
-        regions = [
-            Box(person.box.astype(np.float64), 1.0) if region is None else region for person, region in people
-        ]
+        regions = [Box(person.box.astype(np.float64), 1.0) if region is None else region for person, region in people]
         padding = np.array([source.padding if region is None else 1.0 for _, region in people])
         matrices = crop_transforms(
             np.stack([region.corners for region in regions]),
@@ -540,10 +530,7 @@ class SubjectUnits:
             names = images.subjects(index)
             if len(names) != 1:
                 raise DposeError(
-                    "subjects-unknown",
-                    "it is not known who this shows",
-                    images.unit_id(index),
-                    "use plan.unit=image",
+                    "subjects-unknown", "it is not known who this shows", images.unit_id(index), "use plan.unit=image"
                 )
             groups.setdefault(names[0], []).append(index)
         self.dataset = images

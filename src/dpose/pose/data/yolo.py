@@ -93,9 +93,7 @@ def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = Tr
         number = int(file.stem) if len(numbers) == len(files) else place
         pictures_read.append(LabelledPicture(_below(file, path.parent), file, tuple(those), size, number))
     if not pictures_read:
-        raise DposeError(
-            "pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT
-        )
+        raise DposeError("pictures-all-unreadable", f"not one picture of {split!r} can be read", str(path), _GET_IT)
     return Labels(f"yolo:{split}", path, skeleton, tuple(pictures_read), tuple(problems))
 
 
@@ -107,9 +105,7 @@ def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Pa
         if len(others) > 1:
             names = ", ".join(other.name for other in others)
             fix = "say which, as in yolo:ROOT,annotations=FILE"
-            raise DposeError(
-                "labels-ambiguous", f"several files could be its {USUAL}: {names}", str(root), fix
-            )
+            raise DposeError("labels-ambiguous", f"several files could be its {USUAL}: {names}", str(root), fix)
         path = others[0] if others else path
     if not path.is_file():
         raise DposeError("data-file-missing", f"holds no {annotations or USUAL}", str(root), _GET_IT)
@@ -119,10 +115,7 @@ def read_settings(root: Path, annotations: str = "") -> tuple[dict[str, Any], Pa
         raise DposeError("yaml-invalid", "is no YAML", str(path), _GET_IT) from error
     if not isinstance(settings, dict):
         raise DposeError(
-            "data-file-malformed",
-            "should be a mapping with train, val, names and kpt_shape",
-            str(path),
-            _GET_IT,
+            "data-file-malformed", "should be a mapping with train, val, names and kpt_shape", str(path), _GET_IT
         )
     return settings, path
 
@@ -132,25 +125,18 @@ def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton,
     shape = settings.get("kpt_shape")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
         raise DposeError(
-            "kpt-shape-missing",
-            "has no kpt_shape, so its labels are no poses",
-            str(path),
-            "write [joints, 2 or 3]",
+            "kpt-shape-missing", "has no kpt_shape, so its labels are no poses", str(path), "write [joints, 2 or 3]"
         )
     count, values = shape
     if not 1 <= count <= MOST_JOINTS or values not in (2, 3):
         many = f"more than {MOST_JOINTS:,} joints" if count > MOST_JOINTS else f"{shape}"
-        raise DposeError(
-            "kpt-shape-invalid", f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]"
-        )
+        raise DposeError("kpt-shape-invalid", f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]")
     named = settings.get("kpt_names")
     named = next(iter(named.values()), None) if isinstance(named, dict) else named
     names = named if isinstance(named, list) else COCO.joints if count == len(COCO) else None
     names = [f"joint_{j}" for j in range(count)] if names is None else [str(name) for name in names]
     if len(names) != count:
-        raise DposeError(
-            "joint-names-count-wrong", f"names {len(names)} joints where kpt_shape has {count}", str(path)
-        )
+        raise DposeError("joint-names-count-wrong", f"names {len(names)} joints where kpt_shape has {count}", str(path))
     order = settings.get("flip_idx")
     edges = edges_between(settings.get("skeleton") or (), count, first=0)
     if edges is None:
@@ -174,10 +160,7 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
     given = settings.get(split)
     if not given:
         raise DposeError(
-            "split-without-pictures",
-            f"names no pictures of {split!r}",
-            str(path),
-            f"its splits: {_splits(settings)}",
+            "split-without-pictures", f"names no pictures of {split!r}", str(path), f"its splits: {_splits(settings)}"
         )
     roots = [path.parent / str(settings.get("path", ".")), path.parent]
     finder = PictureFinder([(root, "") for root in roots])
@@ -229,11 +212,7 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
 
 
 def _people(
-    picture: Path,
-    size: tuple[int, int],
-    described: tuple[int, int, int | None],
-    first: int,
-    problems: Problems,
+    picture: Path, size: tuple[int, int], described: tuple[int, int, int | None], first: int, problems: Problems
 ) -> list[LabelledPerson]:
     """Read the people of a picture of (H, W), numbered from `first`; `described`: joints, numbers a joint, class."""
     joints, values, wanted = described
@@ -286,9 +265,7 @@ def _below(file: Path, folder: Path) -> str:
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
 
 
-def convert_data(
-    units: PoseUnits, folder: Path, split: str, advance: Callable[[], None] = lambda: None
-) -> int:
+def convert_data(units: PoseUnits, folder: Path, split: str, advance: Callable[[], None] = lambda: None) -> int:
     """Write units as a split of a YOLO-pose dataset, without protection: labels in full, pictures as links.
 
     Pictures without a file, and those whose EXIF rotation disagrees with their labels, are written as PNG.
@@ -305,9 +282,7 @@ def convert_data(
     """
     place = folder / "images" / split
     if place.exists():
-        raise DposeError(
-            "output-exists", "is there already", str(place), "choose another folder, or delete it"
-        )
+        raise DposeError("output-exists", "is there already", str(place), "choose another folder, or delete it")
     document: dict[str, Any] = {"images": [], "annotations": []}
     for number, picture in enumerate(units.pictures, 1):
         image, people = picture.read()
@@ -329,11 +304,7 @@ def convert_data(
             x0, y0, x1, y1 = (float(v) for v in person.box)
             joints = np.column_stack([person.keypoints, np.where(person.visible, 2.0, 0.0)])
             document["annotations"].append(
-                {
-                    "image_id": number,
-                    "bbox": [x0, y0, x1 - x0, y1 - y0],
-                    "keypoints": joints.ravel().tolist(),
-                }
+                {"image_id": number, "bbox": [x0, y0, x1 - x0, y1 - y0], "keypoints": joints.ravel().tolist()}
             )
         advance()
     return write_yolo(folder, document, units.skeleton, split)
@@ -413,17 +384,10 @@ def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
     places = rows[:, :2] / size
     flags = np.where(rows[:, 2] > 0, 2 if "score" in person else rows[:, 2], 0)
     flags[((places < 0) | (places > 1)).any(axis=1)] = 0
-    joints = [
-        f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)
-    ]
+    joints = [f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)]
     return " ".join(["0", *(f"{v:.6f}" for v in box), *joints]) + "\n"
 
 
 DATASET = photographs(
-    read_yolo,
-    ("train", "val", "test"),
-    skeleton=COCO,
-    own_skeleton=yolo_skeleton,
-    oks=True,
-    holds=yolo_holds,
+    read_yolo, ("train", "val", "test"), skeleton=COCO, own_skeleton=yolo_skeleton, oks=True, holds=yolo_holds
 )

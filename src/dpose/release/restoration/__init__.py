@@ -18,13 +18,4 @@ from dpose.release.restoration.restoring import (
     restored_levels,
 )
 
-__all__ = [
-    "METHODS",
-    "OPENCV",
-    "PAINTED",
-    "RESTORING",
-    "Restoration",
-    "restore",
-    "restored_clip",
-    "restored_levels",
-]
+__all__ = ["METHODS", "OPENCV", "PAINTED", "RESTORING", "Restoration", "restore", "restored_clip", "restored_levels"]

@@ -61,12 +61,7 @@ def cell_grid(observed: Observed) -> CellGrid:
 
 
 def on_luma(
-    values: Singles,
-    coarser: float,
-    shape: tuple[int, ...],
-    how: int = cv2.INTER_LINEAR,
-    *,
-    even: bool = False,
+    values: Singles, coarser: float, shape: tuple[int, ...], how: int = cv2.INTER_LINEAR, *, even: bool = False
 ) -> Singles:
     """Values of larger cells on luma's grid, interpolated: float32 of `shape`, (rows, columns)."""
     if even and values.shape != shape:

@@ -82,15 +82,10 @@ def restoration_digest() -> str:
     try:
         found = hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     except OSError:
-        raise DposeError(
-            "restoration-weights-missing", "the restoration's weights are missing", str(WEIGHTS)
-        ) from None
+        raise DposeError("restoration-weights-missing", "the restoration's weights are missing", str(WEIGHTS)) from None
     if found != SHA256:
         raise DposeError(
-            "restoration-weights-altered",
-            "the restoration's weights are altered",
-            str(WEIGHTS),
-            "install dpose again",
+            "restoration-weights-altered", "the restoration's weights are altered", str(WEIGHTS), "install dpose again"
         )
     return found
 
@@ -203,9 +198,7 @@ class Restoration:
             DposeError: there is none of this name.
         """
         if method not in METHODS:
-            raise DposeError(
-                "restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore"
-            )
+            raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
         if method != "learned":
             return cls(method)
         try:
@@ -228,9 +221,7 @@ class Restoration:
                 if found.to_dict() == values:
                     return found
         raise DposeError(
-            "record-restoration-unknown",
-            f"its statement names an unknown restoration {str(values)[:80]}",
-            where,
+            "record-restoration-unknown", f"its statement names an unknown restoration {str(values)[:80]}", where
         )
 
     @property
@@ -255,9 +246,7 @@ class Restoration:
                 fix="use the dpose that made it",
             )
 
-    def apply(
-        self, observed: Observed, before: Observed | None = None, after: Observed | None = None
-    ) -> NDArray[Any]:
+    def apply(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> NDArray[Any]:
         """The picture, as `restore` makes it.
 
         Raises:
@@ -265,9 +254,7 @@ class Restoration:
         """
         return as_pixels(self.levels(observed, before, after), observed.peak)
 
-    def levels(
-        self, observed: Observed, before: Observed | None = None, after: Observed | None = None
-    ) -> Singles:
+    def levels(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> Singles:
         """The picture of `apply`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
         self.check_here()
         return restored_levels(observed, self.method, before, after)
@@ -359,9 +346,7 @@ def by_variation(observed: Observed) -> Singles:
     shown = []
     for plane in luma_chroma(observed):
         weight = WEIGHT * float(np.median(plane.deviation)) / observed.peak
-        smooth = denoise_tv_chambolle(
-            plane.levels / observed.peak, weight=max(weight, 1e-6), max_num_iter=STEPS
-        )
+        smooth = denoise_tv_chambolle(plane.levels / observed.peak, weight=max(weight, 1e-6), max_num_iter=STEPS)
         fine = np.asarray(smooth, np.float32) * observed.peak
         shown.append(enlarged(fine, plane.levels.shape, observed, plane.block, cv2.INTER_CUBIC)[:, :, 0])
     stacked: Singles = np.stack(shown, axis=2)

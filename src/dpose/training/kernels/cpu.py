@@ -49,12 +49,7 @@ def pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _add_depthwise(
-    x: NDArray[Any],
-    gradient: NDArray[Any],
-    found: NDArray[Any],
-    steps: NDArray[np.int64],
-    begin: int,
-    end: int,
+    x: NDArray[Any], gradient: NDArray[Any], found: NDArray[Any], steps: NDArray[np.int64], begin: int, end: int
 ) -> None:
     """found[u, k, m, c] += the sum over views and places of gradient[u, v, i, j, c] * x[u, v, i', j', c].
 

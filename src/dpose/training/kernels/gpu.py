@@ -218,9 +218,7 @@ class Device(Reference):
         _launch(rows, factors, within.to(torch.int8), totals, totals, take_back=True)
 
 
-def _launch(
-    rows: Tensor, factors: Tensor, within: Tensor, totals: Tensor, squares: Tensor, *, take_back: bool
-) -> None:
+def _launch(rows: Tensor, factors: Tensor, within: Tensor, totals: Tensor, squares: Tensor, *, take_back: bool) -> None:
     units, width = rows.shape
     _truncated[(-(-width // _BLOCK), -(-units // _DEEP))](
         rows.contiguous(),

@@ -16,9 +16,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
-def in_groups(
-    x: Tensor, gradient: Tensor, shape: torch.Size, how: tuple[tuple[int, ...], ...], groups: int
-) -> Tensor:
+def in_groups(x: Tensor, gradient: Tensor, shape: torch.Size, how: tuple[tuple[int, ...], ...], groups: int) -> Tensor:
     """Each unit's gradient of a convolution's weights, (U, *shape), by one convolution with its groups a unit.
 
     x (U, V, C, *space), gradient of the output (U, V, O, *space), shape of the weights (O, C / groups, *size); how:
@@ -40,9 +38,7 @@ def in_groups(
     return found.view(units, *shape)
 
 
-def unfolded(
-    x: Tensor, gradient: Tensor, shape: torch.Size, how: tuple[tuple[int, ...], ...], groups: int
-) -> Tensor:
+def unfolded(x: Tensor, gradient: Tensor, shape: torch.Size, how: tuple[tuple[int, ...], ...], groups: int) -> Tensor:
     """As `in_groups`, by a product of unfolded pictures: best where a call costs more than the copy."""
     padding = [n for margin in reversed(how[1]) for n in (margin, margin)]
     windows = torch.nn.functional.pad(x, padding)

@@ -42,9 +42,7 @@ class Data:
     private: tuple[bool, ...] = ()
 
     @classmethod
-    def open(
-        cls, request: Request, sizes: Sequence[tuple[int, int]], few: int, *, masks: bool = False
-    ) -> Data:
+    def open(cls, request: Request, sizes: Sequence[tuple[int, int]], few: int, *, masks: bool = False) -> Data:
         """Open the requested data, or rendered people.
 
         Args:

@@ -73,9 +73,7 @@ class Point:
             assert mask is not None
             regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
         paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
-        settings = PixelizationSettings(
-            subdivide=self.n, regions=regions, paper=paper, colour="rgb", restore="none"
-        )
+        settings = PixelizationSettings(subdivide=self.n, regions=regions, paper=paper, colour="rgb", restore="none")
         return Pixelization.of(self.epsilon, self.m, self.b, **settings)
 
 
@@ -164,9 +162,7 @@ def grey_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
 
     window = min(7, *(side - (side + 1) % 2 for side in one.shape))
     return float(
-        structural_similarity(
-            one.astype(np.float32), other.astype(np.float32), data_range=255, win_size=window
-        )
+        structural_similarity(one.astype(np.float32), other.astype(np.float32), data_range=255, win_size=window)
     )
 
 

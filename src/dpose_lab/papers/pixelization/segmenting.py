@@ -46,9 +46,7 @@ def open_segmenter(text: str) -> Segmenter:
     from dpose.release.regions import onnx_segmenter
 
     if not text:
-        return Segmenter(
-            "GrabCut (OpenCV) from the picture's middle; a classical segmenter, not a network", grabcut
-        )
+        return Segmenter("GrabCut (OpenCV) from the picture's middle; a classical segmenter, not a network", grabcut)
     file = text.removesuffix(",imagenet")
     run = onnx_segmenter(file, imagenet=file != text)
     digest = file_digest(Path(file))

@@ -82,9 +82,7 @@ class Storage:
         sizes = []
         for index in range(len(photos)):
             photo = photos.load(index)
-            sizes.append(
-                {**_paper(point, photo, self.seed), **_dpose(replace(point, mechanism=own), photo, self.seed)}
-            )
+            sizes.append({**_paper(point, photo, self.seed), **_dpose(replace(point, mechanism=own), photo, self.seed)})
             progress()
         return averaged(sizes)
 
@@ -163,16 +161,10 @@ def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tup
         status = shown.by_key[key].status
         sizes = [f"{values[form]:,.0f}" if values else status for form in FORMATS]
         ratios = [
-            f"{values[f'{who}_png'] / values[f'{who}_npz']:.2f}" if values else status
-            for who in ("paper", "dpose")
+            f"{values[f'{who}_png'] / values[f'{who}_npz']:.2f}" if values else status for who in ("paper", "dpose")
         ]
         rows.append((str(value), *sizes, *ratios))
-    head = (
-        axis,
-        *(title for title, _, _ in FORMATS.values()),
-        "PNG / NPZ, paper mode",
-        "PNG / archive, dpose",
-    )
+    head = (axis, *(title for title, _, _ in FORMATS.values()), "PNG / NPZ, paper mode", "PNG / archive, dpose")
     title = f"{photos.title}, {with_count(len(photos), 'picture')}"
     figure, axes = drawing.sheet(1, 1, title, 5.6, 3.6)
     for form, (label, mechanism, style) in FORMATS.items():
@@ -182,6 +174,4 @@ def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tup
     drawing.finish(axes[0, 0], across, "KiB a picture", ticks=POWERS, log_x=True, log_y=True, legend=True)
     file = f"{name}-{number + 1}" if len(storage.data.sets) > 1 else name
     caption = f"{title}: storage by {'block' if axis == 'b' else 'parts of a block'}"
-    return Table(f"{photos.title}: bytes a picture", head, tuple(rows)), drawing.rendered(
-        file, figure, caption
-    )
+    return Table(f"{photos.title}: bytes a picture", head, tuple(rows)), drawing.rendered(file, figure, caption)

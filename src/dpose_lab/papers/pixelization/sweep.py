@@ -75,9 +75,7 @@ def figure_1(request: Request) -> Sweep:
         for value in values
         for mechanism in UNIFORM
     ]
-    return Sweep(
-        Data.open(request, [PETS], 50), tuple(dict.fromkeys(points)), request.noise_seed, None, _show_1
-    )
+    return Sweep(Data.open(request, [PETS], 50), tuple(dict.fromkeys(points)), request.noise_seed, None, _show_1)
 
 
 def figure_5(request: Request) -> Sweep:
@@ -94,21 +92,13 @@ def figure_5(request: Request) -> Sweep:
 
 def figure_6(request: Request) -> Sweep:
     """Open the experiment of IoU, Dice, MSE and SSIM over epsilon."""
-    points = [
-        replace(FIGURE_6, mechanism=mechanism, epsilon=epsilon)
-        for epsilon in BUDGETS
-        for mechanism in REGIONAL
-    ]
+    points = [replace(FIGURE_6, mechanism=mechanism, epsilon=epsilon) for epsilon in BUDGETS for mechanism in REGIONAL]
     return _regional(request, [REFERENCE, *points], _show_6)
 
 
-def _regional(
-    request: Request, points: Sequence[Point], draw: Callable[[Sweep, ShownOutcomes], Findings]
-) -> Sweep:
+def _regional(request: Request, points: Sequence[Point], draw: Callable[[Sweep, ShownOutcomes], Findings]) -> Sweep:
     data = Data.open(request, [PORTRAIT], 50, masks=True)
-    return Sweep(
-        data, tuple(dict.fromkeys(points)), request.noise_seed, open_segmenter(request.segmenter), draw
-    )
+    return Sweep(data, tuple(dict.fromkeys(points)), request.noise_seed, open_segmenter(request.segmenter), draw)
 
 
 def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
@@ -124,14 +114,7 @@ def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
             tables.append(
                 Table(
                     f"{photos.title}: {axis} ({fixed})",
-                    (
-                        axis,
-                        "MSE dpose",
-                        "MSE paper mode",
-                        "SSIM dpose",
-                        "SSIM paper mode",
-                        "its true epsilon",
-                    ),
+                    (axis, "MSE dpose", "MSE paper mode", "SSIM dpose", "SSIM paper mode", "its true epsilon"),
                     tuple(
                         (
                             str(value),
@@ -221,9 +204,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     spans = {"iou": (0.0, 1.0), "dice": (0.0, 1.0), "mse": (0.0, 20_000.0), "ssim": (0.0, 1.0)}
     points = [replace(FIGURE_5, b=b, n=n) for b in POWERS for n in POWERS if n <= b]
     for number, photos in enumerate(sweep.data.sets):
-        figure, axes = drawing.sheet(
-            len(REGIONAL), len(MEASURES), f"{photos.title}, m = 32, epsilon 0.5", 3.6, 3.0
-        )
+        figure, axes = drawing.sheet(len(REGIONAL), len(MEASURES), f"{photos.title}, m = 32, epsilon 0.5", 3.6, 3.0)
         for row, mechanism in enumerate(REGIONAL):
             keys = {point: _key(number, mechanism, point) for point in points}
             tables.append(
@@ -245,9 +226,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
                     ".0f" if measured == "mse" else ".2f",
                 )
         name = f"figure5-{number + 1}" if len(sweep.data.sets) > 1 else "figure5"
-        caption = (
-            f"{photos.title}: fidelity by b and n; bottom row the paper's Algorithm 3, whose mask is raw"
-        )
+        caption = f"{photos.title}: fidelity by b and n; bottom row the paper's Algorithm 3, whose mask is raw"
         drawings.append(drawing.rendered(name, figure, caption))
     return Findings(tuple(tables), tuple(drawings), (*sweep.notes("figure5"), PARTITION))
 
@@ -258,16 +237,13 @@ def _show_6(sweep: Sweep, shown: ShownOutcomes) -> Findings:
         figure, axes = drawing.sheet(1, 4, f"{photos.title}, b = 32, n = 8, m = 32", 3.5, 3.0)
         for mechanism in REGIONAL:
             keys = [
-                (float(epsilon), _key(number, mechanism, replace(FIGURE_6, epsilon=epsilon)))
-                for epsilon in BUDGETS
+                (float(epsilon), _key(number, mechanism, replace(FIGURE_6, epsilon=epsilon))) for epsilon in BUDGETS
             ]
             tables.append(
                 Table(
                     f"{photos.title}: {MECHANISMS[mechanism]}",
                     ("epsilon", *HEAD),
-                    tuple(
-                        (epsilon, *_row(shown, key)) for epsilon, (_, key) in zip(BUDGETS, keys, strict=True)
-                    ),
+                    tuple((epsilon, *_row(shown, key)) for epsilon, (_, key) in zip(BUDGETS, keys, strict=True)),
                 )
             )
             for column, (measured, _) in enumerate(MEASURES):
@@ -289,8 +265,6 @@ def _show_6(sweep: Sweep, shown: ShownOutcomes) -> Findings:
                 zero=measured != "mse",
             )
         name = f"figure6-{number + 1}" if len(sweep.data.sets) > 1 else "figure6"
-        caption = (
-            f"{photos.title}: fidelity by epsilon. Algorithm 3 in paper mode guarantees no epsilon at all."
-        )
+        caption = f"{photos.title}: fidelity by epsilon. Algorithm 3 in paper mode guarantees no epsilon at all."
         drawings.append(drawing.rendered(name, figure, caption))
     return Findings(tuple(tables), tuple(drawings), (*sweep.notes("figure6"), PARTITION))

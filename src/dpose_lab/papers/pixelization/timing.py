@@ -99,10 +99,7 @@ class Timing:
         return {
             "photos": len(photos),
             "size": f"{photo.pixels.shape[1]}x{photo.pixels.shape[0]}",
-            **{
-                name: {"median": statistics.median(seconds), "total": sum(seconds)}
-                for name, seconds in taken.items()
-            },
+            **{name: {"median": statistics.median(seconds), "total": sum(seconds)} for name, seconds in taken.items()},
         }
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
@@ -124,9 +121,7 @@ class Timing:
 
 def figure_3(request: Request) -> Timing:
     """Open the experiment of time by block."""
-    return Timing(
-        Data.open(request, [PETS, VENICE], 10), BLOCKS, ("numpy", "dpose"), request.noise_seed, False
-    )
+    return Timing(Data.open(request, [PETS, VENICE], 10), BLOCKS, ("numpy", "dpose"), request.noise_seed, False)
 
 
 def table_5(request: Request) -> Timing:
@@ -169,22 +164,9 @@ def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table,
                 for block in timing.blocks
                 if (values := shown.values(f"{number + 1}-b{block}")) is not None
             ]
-            drawing.line(
-                axes[0, column],
-                curve,
-                METHODS[name][0],
-                drawing.COLOURS[mechanism],
-                drawing.LINES[mechanism],
-            )
+            drawing.line(axes[0, column], curve, METHODS[name][0], drawing.COLOURS[mechanism], drawing.LINES[mechanism])
     for column, label in enumerate(("total, seconds", "a picture, ms (median)")):
-        drawing.finish(
-            axes[0, column],
-            "block b, pixels",
-            label,
-            ticks=timing.blocks,
-            legend=not column,
-            zero=True,
-        )
+        drawing.finish(axes[0, column], "block b, pixels", label, ticks=timing.blocks, legend=not column, zero=True)
     name = f"figure3-{number + 1}" if len(timing.data.sets) > 1 else "figure3"
     caption = f"{photos.title}: time by block, total and a picture, one thread"
     return Table(f"{photos.title}: time by block", head, tuple(rows)), drawing.rendered(name, figure, caption)
@@ -215,9 +197,7 @@ def _table_5(timing: Timing, shown: ShownOutcomes, number: int) -> Table:
             )
         )
     head = ("method", "s a picture", "total, s", "speedup", "s, the paper", "total, the paper", "speedup")
-    return Table(
-        f"{photos.title}: b = 16, m = 16, epsilon 0.5; medians, the paper's are averages", head, tuple(rows)
-    )
+    return Table(f"{photos.title}: b = 16, m = 16, epsilon 0.5; medians, the paper's are averages", head, tuple(rows))
 
 
 def _read(values: Any, name: str) -> str:

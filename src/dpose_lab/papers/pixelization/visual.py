@@ -13,15 +13,7 @@ from dpose.release.partition import RegionSums
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.papers.experiment import Cell, Findings, Request, Values
-from dpose_lab.papers.pixelization.data import (
-    PETS,
-    PORTRAIT,
-    Data,
-    ShownOutcomes,
-    averaged,
-    cell_of,
-    three,
-)
+from dpose_lab.papers.pixelization.data import PETS, PORTRAIT, Data, ShownOutcomes, averaged, cell_of, three
 from dpose_lab.papers.pixelization.measure import MECHANISMS, Point, measure, painted, release_photo
 from dpose_lab.papers.pixelization.points import PointsOnPhotos
 from dpose_lab.papers.pixelization.segmenting import Segmenter, open_segmenter

@@ -47,10 +47,7 @@ def check_options(name: str, request: GridRequest) -> None:
     for variant in request.variants:
         if variant not in VARIANTS:
             raise DposeError(
-                "variant-unknown",
-                f"cannot be {variant!r}",
-                "--variants",
-                f"choose from {', '.join(VARIANTS)}",
+                "variant-unknown", f"cannot be {variant!r}", "--variants", f"choose from {', '.join(VARIANTS)}"
             )
 
 
@@ -64,10 +61,7 @@ def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     if not splits:
         known = [name for name, source in SOURCES.items() if source.choosing]
         raise DposeError(
-            "split-for-choosing-missing",
-            "has no split to choose settings on",
-            data.name,
-            f"give {' or '.join(known)}",
+            "split-for-choosing-missing", "has no split to choose settings on", data.name, f"give {' or '.join(known)}"
         )
     train, test = splits
     if data.split not in ("", train):
@@ -114,9 +108,7 @@ def choosing_notes(setup: Setup) -> tuple[str, ...]:
         "benchmark reports; a row that wins here is not yet a result"
     ]
     if test.dataset.rendered:
-        notes.append(
-            f"the people of {test.shown} are rendered and stand for private ones: no real person is shown"
-        )
+        notes.append(f"the people of {test.shown} are rendered and stand for private ones: no real person is shown")
     elif not test.public:
         notes.append(
             f"the pictures of {test.shown} are private{_part(test.dataset.within, test.split)}: every "

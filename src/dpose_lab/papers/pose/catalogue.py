@@ -50,9 +50,7 @@ def _paper(
         delta=4e-5,
         accountant="rdp",
         whole=Scale(STRATEGIES, epsilons, CLIP_NORMS, 25.0, 1024, 1e-3, 0.0, "private"),
-        core=Scale(
-            ("finetune",), (0.2, 0.8), CLIP_NORMS, 1.5, 256, 3e-3, 0.9, "none", limit=2000, tested=300
-        ),
+        core=Scale(("finetune",), (0.2, 0.8), CLIP_NORMS, 1.5, 256, 3e-3, 0.9, "none", limit=2000, tested=300),
         notes=LOST,
     )
 

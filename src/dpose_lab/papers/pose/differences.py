@@ -46,9 +46,7 @@ class ComparedMethods:
         """Table with a row per pair."""
         head = ("training", "minus", "difference", "95 % interval", "resamples at or below 0", "runs")
         return Table(
-            "differences, mean PCKh@0.5, points",
-            head,
-            tuple(_row(pair, difference) for pair, difference in self.pairs),
+            "differences, mean PCKh@0.5, points", head, tuple(_row(pair, difference) for pair, difference in self.pairs)
         )
 
     @property
@@ -91,8 +89,7 @@ def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
     settings = by_setting(outcomes)
     runs, missing = _read(settings, folder)
     groups = {
-        training: [o.cell.key for o in ours.outcomes if o.cell.key in runs]
-        for training, ours in settings.items()
+        training: [o.cell.key for o in ours.outcomes if o.cell.key in runs] for training, ours in settings.items()
     }
     pairs = [pair for pair in chosen(list(settings)) if groups[pair[0]] and groups[pair[1]]]
     sides = [(groups[a], groups[b]) for a, b in pairs]

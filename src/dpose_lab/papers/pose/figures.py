@@ -67,9 +67,7 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Fig
     if any(t.strategy == OWN_SETTINGS for t in private):  # the recipe is drawn in that panel, too
         private = [t for t in private if t.method != RECOMMENDED]
     strategies = _present([t.strategy for t in private]) or _present([t.strategy for t in paper])
-    numbers = {
-        t.clip_norm for t in (*means, *paper) if t.private and t.strategy in strategies and t.clip_norm
-    }
+    numbers = {t.clip_norm for t in (*means, *paper) if t.private and t.strategy in strategies and t.clip_norm}
     # the recipe alone has no C in its row
     clip_norms: list[float | None] = [*sorted(numbers, reverse=True)] or [None]
     alone = len(clip_norms) == 1
@@ -95,12 +93,7 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Fig
         panel.set_ylim(low, top)
     handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="outside lower center",
-        ncols=3 if alone else 4,
-        fontsize=8,
-        frameon=False,
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3 if alone else 4, fontsize=8, frameon=False
     )
     caption = f"{_metric(design)} by epsilon: ours solid; flat lines need no epsilon"
     if any(len(o.numbers(_column(design))) > 1 for o in ours.values()):
@@ -126,9 +119,7 @@ def _panel(
         printed = sorted((t.epsilon, paper[t]) for t in set(chosen) if t in paper and t.epsilon)
         mine = [(t, _numbers(ours[t])) for t in sorted(set(chosen)) if t in ours and _numbers(ours[t])]
         if printed:
-            panel.plot(
-                *zip(*printed, strict=True), "--", color=colour, lw=1.1, alpha=0.7, label=f"{method}, paper"
-            )
+            panel.plot(*zip(*printed, strict=True), "--", color=colour, lw=1.1, alpha=0.7, label=f"{method}, paper")
         if mine and method in MARKS:
             x = [t.epsilon or 0.0 for t, _ in mine]
             y = [statistics.mean(n) for _, n in mine]

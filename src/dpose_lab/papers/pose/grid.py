@@ -16,13 +16,7 @@ from dpose.report.results import Figure, Table
 from dpose.runs.config import RECIPES
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
-from dpose_lab.papers.pose.ablation import (
-    ablation_settings,
-    check_options,
-    choosing_splits,
-    is_idle,
-    variants_table,
-)
+from dpose_lab.papers.pose.ablation import ablation_settings, check_options, choosing_splits, is_idle, variants_table
 from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design, Scale
 from dpose_lab.papers.pose.differences import compared
 from dpose_lab.papers.pose.figures import grid_figures
@@ -65,10 +59,7 @@ class TrainingGrid:
         given = request.data or ((design.data,) if design.data else ())
         if len(given) != 1:
             raise DposeError(
-                "data-given-several",
-                "trains on one kind of data",
-                design.name,
-                "give one --data NAME[:ROOT][:SPLIT]",
+                "data-given-several", "trains on one kind of data", design.name, "give one --data NAME[:ROOT][:SPLIT]"
             )
         data = DataSpec.parse(given[0])
         own, held_out = choosing_splits(data) if design.variants else _splits(data)
@@ -77,11 +68,7 @@ class TrainingGrid:
         public = options.public or (str(replace(own, split="public")) if "public" in splits else None)
         if public:
             DataSpec.parse(public)
-        evaluate = (
-            str(DataSpec.parse(options.evaluate).for_purpose("evaluate"))
-            if options.evaluate
-            else str(held_out)
-        )
+        evaluate = str(DataSpec.parse(options.evaluate).for_purpose("evaluate")) if options.evaluate else str(held_out)
         if options.init:
             find_model(options.init)
         pretrain = public if design.pretrain and not options.init else None
@@ -211,10 +198,7 @@ def _check(design: Design, options: GridRequest) -> None:
         check_options(design.name, options)
     elif options.variants:
         raise DposeError(
-            "option-needs-ablation",
-            "are the rows of an ablation",
-            f"{design.name} --variants",
-            "leave it out",
+            "option-needs-ablation", "are the rows of an ablation", f"{design.name} --variants", "leave it out"
         )
     for name, values, known in (
         ("--methods", options.methods, (*METHODS, RECOMMENDED)),
@@ -222,11 +206,7 @@ def _check(design: Design, options: GridRequest) -> None:
     ):
         for value in values:
             if value not in known:
-                raise DposeError(
-                    "setting-unknown", f"cannot be {value!r}", name, f"choose from {', '.join(known)}"
-                )
+                raise DposeError("setting-unknown", f"cannot be {value!r}", name, f"choose from {', '.join(known)}")
     for name, numbers in (("--epsilons", options.epsilons), ("--clip-norms", options.clip_norms)):
         if not all(math.isfinite(n) and n > 0 for n in numbers) or len(set(numbers)) != len(numbers):
-            raise DposeError(
-                "values-malformed", "must be positive numbers, each once", name, "such as 0.2,0.8"
-            )
+            raise DposeError("values-malformed", "must be positive numbers, each once", name, "such as 0.2,0.8")

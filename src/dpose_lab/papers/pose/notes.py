@@ -140,16 +140,12 @@ def _shown(spec: str) -> str:
 
 def _start_note(setup: Setup) -> str:
     if setup.pretrain:
-        before, other = (
-            ("nothing", f"{RENDERED} and ") if setup.bare else ("the weights that come with dpose", "")
-        )
+        before, other = ("nothing", f"{RENDERED} and ") if setup.bare else ("the weights that come with dpose", "")
         return (
             f"all strategies but scratch start from a public model that learnt, from {before}, from {other}"
             f"{_shown(setup.pretrain)}, as the recipe's public stage does: the cell called {START}"
         )
-    first = (
-        Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"
-    )
+    first = Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"
     return f"all strategies but scratch start from {first}, shown as they are in the row of that name"
 
 

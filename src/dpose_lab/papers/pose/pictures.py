@@ -37,9 +37,7 @@ HEIGHT = 256
 """Side of a picture on the sheet, pixels."""
 
 
-def side_by_side(
-    name: str, setup: Setup, folder: Path, outcomes: Sequence[Outcome], show: bool
-) -> Figure | None:
+def side_by_side(name: str, setup: Setup, folder: Path, outcomes: Sequence[Outcome], show: bool) -> Figure | None:
     """Tested people with predictions drawn in, a column per method; None if there is nothing to compare.
 
     The setting of each method with the largest epsilon is shown, with the C of the highest mean. Pictures are

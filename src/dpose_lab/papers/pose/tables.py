@@ -20,11 +20,7 @@ PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "M
 AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
 SHARP, VIEWS, UPRIGHT = "columns", "view_columns", "upright"
 """Kinds of a cell's scores: on sharp pictures, on public views, on upright people."""
-NAMES = {
-    "non-private": "non-private",
-    "public-only": "public-only",
-    START: "the starting model, as it is",
-}
+NAMES = {"non-private": "non-private", "public-only": "public-only", START: "the starting model, as it is"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +47,7 @@ class Ours:
             metric: Metric of the cells to use; "" for any.
         """
         done = [o.values for o in self.outcomes if o.status == "done"]
-        numbers = [
-            values.get(scores, {}).get(column) for values in done if metric in ("", values.get("metric"))
-        ]
+        numbers = [values.get(scores, {}).get(column) for values in done if metric in ("", values.get("metric"))]
         return [float(value) for value in numbers if value is not None]
 
 
@@ -112,9 +106,7 @@ def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...
     elif metrics - printed:
         tables.append(_plain(f"{design.name}: in the metric of these data, percent", ours, SHARP, done=True))
     if any(o.numbers("Mean", UPRIGHT) for o in ours.values()):
-        tables.append(
-            _plain(f"{design.name}: upright people alone, PCKh@0.5, percent", ours, UPRIGHT, done=True)
-        )
+        tables.append(_plain(f"{design.name}: upright people alone, PCKh@0.5, percent", ours, UPRIGHT, done=True))
     return (*tables, _costs(outcomes))
 
 
@@ -124,8 +116,7 @@ def _of_interest(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
         training.strategy
         for training, result in ours.items()
         # the recipe stands under a strategy that is not its own
-        if training.method != RECOMMENDED
-        and any(o.cell.wanted or o.status != "not run" for o in result.outcomes)
+        if training.method != RECOMMENDED and any(o.cell.wanted or o.status != "not run" for o in result.outcomes)
     }
     return {t: o for t, o in ours.items() if t.strategy in met or t.method == RECOMMENDED}
 
@@ -142,9 +133,7 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
 
     def add(title: str, training: Training, scores: str = SHARP) -> None:
         result = ours.get(training, Ours((_absent(training),)))
-        rows.append(
-            (title, *(_compared(table, lines.get(training), result, c, scores) for c in table.columns))
-        )
+        rows.append((title, *(_compared(table, lines.get(training), result, c, scores) for c in table.columns)))
 
     if Training(START, START) in ours:
         add(NAMES[START], Training(START, START))
@@ -166,9 +155,7 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
     name = f"seed {table.name[:3]}, {table.where}: {table.title}"
     what = "OKS AP" if table.scored_by == "OKS AP" else "PCKh@0.5"
     head = ("paper / ours / ours minus paper", *table.columns)
-    return Table(
-        f"{name} ({what}, percent; {next(iter(methods)) if several else table.name})", head, tuple(rows)
-    )
+    return Table(f"{name} ({what}, percent; {next(iter(methods)) if several else table.name})", head, tuple(rows))
 
 
 def _setting(line: Line) -> Training:

@@ -111,10 +111,7 @@ def read_people(path: Path) -> Counts:
         ) from error
     if correct.shape != scored.shape or correct.shape != (len(names),):
         raise DposeError(
-            "result-counts-wrong",
-            "does not count each person once",
-            str(path),
-            "delete its cell's file, and run again",
+            "result-counts-wrong", "does not count each person once", str(path), "delete its cell's file, and run again"
         )
     return Counts(names, correct, scored)
 

@@ -262,10 +262,7 @@ class Setup:
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         own = {
             # shipped weights were trained on rendered people; others are trained on them here
-            "data": {
-                "private": [RENDERED, self.pretrain] if self.bare else self.pretrain,
-                "validation_data": "none",
-            },
+            "data": {"private": [RENDERED, self.pretrain] if self.bare else self.pretrain, "validation_data": "none"},
             "model": {"preset": self.preset, **({"strategy": "scratch"} if self.bare else {})},
             "seed": seed,
         }

@@ -82,9 +82,7 @@ _ALL = (
         "whether the average of the weights hides noise of the last steps",
         lambda _: {"plan": {"ema_decay": 0.0}},
     ),
-    Variant(
-        "lr-times-3", "learning rate x 3", "whether the recipe stops short of what noise allows", _rate(3.0)
-    ),
+    Variant("lr-times-3", "learning rate x 3", "whether the recipe stops short of what noise allows", _rate(3.0)),
     Variant("lr-third", "learning rate / 3", "whether noise moves the weights too far", _rate(1 / 3)),
     Variant(
         "finetune",

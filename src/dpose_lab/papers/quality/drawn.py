@@ -15,12 +15,7 @@ from dpose_lab.papers.pixelization.measure import mse
 from dpose_lab.papers.quality.measure import EPSILONS, WAYS, shown_picture
 from dpose_lab.photos.photo import Photo
 
-ROWS = (
-    "former default\nrgb, blocks of 16",
-    "best rgb block\nwith hindsight",
-    "restored, tv",
-    "restored, learned",
-)
+ROWS = ("former default\nrgb, blocks of 16", "best rgb block\nwith hindsight", "restored, tv", "restored, learned")
 SIDE = (
     "The same budget in each\ncolumn. Epsilon is for any\n16 pixels: larger things\nkeep more of it, a face of\n"
     "100 x 100 pixels 1,250 at\nepsilon 2. These pictures\nhide small details, not\npersons."
@@ -36,9 +31,7 @@ def psnr_curves(sets: Mapping[str, Mapping[str, drawing.Curve]]) -> Figure:
         ticks = [float(epsilon) for epsilon in EPSILONS]
         drawing.finish(panel, "epsilon, any 16 pixels", "PSNR, dB", ticks=ticks, log_x=True, legend=True)
         panel.set_title(title, fontsize=9)
-    return drawing.rendered(
-        "psnr", figure, "mean PSNR by epsilon, dashed what is painted, whole lines restored"
-    )
+    return drawing.rendered("psnr", figure, "mean PSNR by epsilon, dashed what is painted, whole lines restored")
 
 
 def five_budgets(photo: Photo, blocks: Mapping[tuple[str, str], int], seed: int) -> Canvas:

@@ -23,12 +23,7 @@ from dpose_lab.papers.pixelization.measure import grey_ssim, mse
 from dpose_lab.photos.photo import grey
 
 FORMER, ORACLE, TV, LEARNED = "former", "oracle", "tv", "learned"
-WAYS: Mapping[str, str] = {
-    FORMER: "former default",
-    ORACLE: "best rgb block",
-    TV: "tv",
-    LEARNED: "learned",
-}
+WAYS: Mapping[str, str] = {FORMER: "former default", ORACLE: "best rgb block", TV: "tv", LEARNED: "learned"}
 """Ways by key, with their names in tables."""
 EPSILONS = ("0.5", "1", "2", "5", "8")
 M, DRAWS = 16, 3
@@ -54,9 +49,7 @@ def noise_of(*parts: object) -> AesNoise:
     return AesNoise(Key.from_seed(int.from_bytes(digest[:8], "big")))
 
 
-def shown_picture(
-    way: str, epsilon: str, block: int, name: str, image: Image, seed: int, draw: int = 0
-) -> Image:
+def shown_picture(way: str, epsilon: str, block: int, name: str, image: Image, seed: int, draw: int = 0) -> Image:
     """Release a picture and restore it: uint8, (H, W, 3).
 
     Raises:

@@ -62,13 +62,7 @@ class QualityStudy:
     @property
     def settings(self) -> Values:
         """Settings that the results depend on."""
-        return {
-            **self.data.to_dict(),
-            "seed": self.seed,
-            "draws": DRAWS,
-            "m": M,
-            "weights": self.weights,
-        }
+        return {**self.data.to_dict(), "seed": self.seed, "draws": DRAWS, "m": M, "weights": self.weights}
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -98,9 +92,7 @@ class QualityStudy:
         else:
             photo = self._photo(settings["data"] - 1, settings["photo"] - 1)
             assert photo.colours is not None
-            values = measured_picture(
-                settings["way"], settings["epsilon"], photo.name, photo.colours, self.seed
-            )
+            values = measured_picture(settings["way"], settings["epsilon"], photo.name, photo.colours, self.seed)
         progress()
         return values
 
@@ -168,9 +160,7 @@ def quality_study(request: Request) -> QualityStudy:
     options = "".join(f" --data {spec}" for spec in request.data)
     options += f" --limit {request.limit}" if request.limit else ""
     options += f" --seed {request.seed}" if request.seed else ""
-    return QualityStudy(
-        data, request.noise_seed, learned.weights, f"dpose reproduce release-quality{options}"
-    )
+    return QualityStudy(data, request.noise_seed, learned.weights, f"dpose reproduce release-quality{options}")
 
 
 def _key(number: int, index: int, way: str, epsilon: str) -> str:
@@ -198,9 +188,7 @@ class _Scores:
 
     def one_block(self, epsilon: str) -> tuple[int, float] | None:
         """The best rgb block for all pictures together, with its mean PSNR; None until all are done."""
-        measured = [
-            self.shown.values(_key(self.number, index, ORACLE, epsilon)) for index in range(self.count)
-        ]
+        measured = [self.shown.values(_key(self.number, index, ORACLE, epsilon)) for index in range(self.count)]
         tried = [values["by_block"] for values in measured if values is not None]
         if len(tried) < self.count:
             return None
@@ -271,8 +259,7 @@ class _Scores:
 def _films(shown: ShownOutcomes) -> Table:
     epsilon, delta = FILM_BUDGET
     rows = tuple(
-        (film, *(shown.text(f"film-{film}-{way}", "psnr", "{:.2f}".format) for way in FILM_WAYS))
-        for film in FILMS
+        (film, *(shown.text(f"film-{film}-{way}", "psnr", "{:.2f}".format) for way in FILM_WAYS)) for film in FILMS
     )
     shape = FILM_SHAPE
     title = (

@@ -64,9 +64,7 @@ class ReleasedCrops(WrappedUnits):
             self._held[index] = [
                 replace(
                     view,
-                    image=self.plan(*view.image.shape[:2])
-                    .release(view.image, noise_of(self.seed, name, k))
-                    .picture(),
+                    image=self.plan(*view.image.shape[:2]).release(view.image, noise_of(self.seed, name, k)).picture(),
                 )
                 for k, view in enumerate(views)
             ]
@@ -79,9 +77,7 @@ class ReleasedCrops(WrappedUnits):
         return bound
 
 
-def pckh_by_group(
-    model: PoseModel, units: UnitDataset, seed: int, group: Callable[[str], str] = str
-) -> dict[str, Any]:
+def pckh_by_group(model: PoseModel, units: UnitDataset, seed: int, group: Callable[[str], str] = str) -> dict[str, Any]:
     """Measure PCKh@0.5 with a bootstrap interval over groups of units.
 
     Args:

@@ -165,9 +165,7 @@ class Utility:
             blocks = ", ".join(str(one["block"]) if one else "-" for one in pair)
             rows.append((str(m), str(epsilon), blocks, _pckh(pair[0]), _pckh(pair[1])))
         head = ("m", "epsilon", "blocks", "painted", "restored")
-        title = (
-            f"PCKh@0.5 in percent of `{MODEL}`, public weights, on {self.spec}, {len(self.units)} pictures"
-        )
+        title = f"PCKh@0.5 in percent of `{MODEL}`, public weights, on {self.spec}, {len(self.units)} pictures"
         return Table(title, head, tuple(rows))
 
     def _clips(self, done: Mapping[str, Values]) -> Table:

@@ -70,10 +70,7 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
             out=Path(place) / "run",
             optimizer=OptimizerConfig(**how["optimizer"]),
             options=RunOptions(
-                seed=seed,
-                start=find_model(MODEL),
-                state_dir=Path(place) / "state",
-                console=Console(quiet=True),
+                seed=seed, start=find_model(MODEL), state_dir=Path(place) / "state", console=Console(quiet=True)
             ),
         )
     if run.interrupted:

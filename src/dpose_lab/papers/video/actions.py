@@ -110,10 +110,7 @@ class ActionStudy:
         # cut in their order: actions follow one another, so that all have as many films
         train, test = (
             replace(films, videos=films.videos[: min(count, request.limit or count)])
-            for films, count in (
-                (open_clips(LOOK, "train", SIZE), TRAIN),
-                (open_clips(LOOK, "test", SIZE), TEST),
-            )
+            for films, count in ((open_clips(LOOK, "train", SIZE), TRAIN), (open_clips(LOOK, "test", SIZE), TEST))
         )
         return cls(train, test, request.noise_seed, request.quick, request.folder)
 
@@ -136,8 +133,7 @@ class ActionStudy:
         method = METHODS[cell.settings["method"]]
         began = time.monotonic()
         shown, shown_test = (
-            released_videos(films, method, self.seed, {}, self.folder, public=True)
-            for films in (self.train, self.test)
+            released_videos(films, method, self.seed, {}, self.folder, public=True) for films in (self.train, self.test)
         )
         for video in (*shown.videos, *shown_test.videos):
             whole_clip(video.source)
@@ -160,15 +156,7 @@ class ActionStudy:
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Present top-1 by row."""
         rows = tuple(_row(METHODS[o.cell.settings["method"]], o) for o in outcomes)
-        head = (
-            "",
-            "guarantee covers",
-            "epsilon",
-            "cells, frames",
-            "noise, grays",
-            "raw test",
-            "released test",
-        )
+        head = ("", "guarantee covers", "epsilon", "cells, frames", "noise, grays", "raw test", "released test")
         title = f"Top-1 in percent; {len(self.train)} films to learn from, {len(self.test)} to test on"
         chance = f"An action is guessed right in {100 / len(self.train.actions):.1f} %."
         return Findings((Table(title, head, rows),), (self._drawn(outcomes),), (chance, *NOTES))

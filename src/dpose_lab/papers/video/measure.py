@@ -97,9 +97,7 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
     model = ActionConfig(shown.attributes, frames=1)
     task = AttributeTask(shown.attributes)
     units = VideoUnits(shown, model, augment=True, labels="attributes")
-    plan = TrainingPlan(
-        method="non-private", epochs=ATTRIBUTE_EPOCHS, expected_batch_size=BATCH, unit="video"
-    )
+    plan = TrainingPlan(method="non-private", epochs=ATTRIBUTE_EPOCHS, expected_batch_size=BATCH, unit="video")
     held_out = [VideoUnits(videos, model, labels="attributes") for videos in tests]
     raw, own = learn(task, units, held_out, plan, seed)
     assert isinstance(raw, AttributeResult)
@@ -116,9 +114,7 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
 def training_plan(method: VideoMethod) -> TrainingPlan:
     """Training plan of a row's model."""
     if method.kind != "train":
-        return TrainingPlan(
-            method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video"
-        )
+        return TrainingPlan(method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video")
     return TrainingPlan(
         method="dp-sgd",
         epsilon=method.epsilon,

@@ -190,15 +190,10 @@ def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
         name, _, folder = text.partition(":")
         if name not in METHODS or name == RAW.key:
             raise DposeError(
-                "row-unknown",
-                f"no row called {name!r}",
-                f"--external {text}",
-                f"known are {', '.join(METHODS)}",
+                "row-unknown", f"no row called {name!r}", f"--external {text}", f"known are {', '.join(METHODS)}"
             )
         if name in folders or not Path(folder).is_dir() or not folder:
-            raise DposeError(
-                "row-folder-malformed", "must name a folder, and each row once", f"--external {text}"
-            )
+            raise DposeError("row-folder-malformed", "must name a folder, and each row once", f"--external {text}")
         folders[name] = Path(folder)
     return folders
 

@@ -245,11 +245,7 @@ class Study:
         return (
             *self.train.notes,
             *self.test.notes,
-            *(
-                ()
-                if self.witness is None
-                else (*self.witness.notes, "attributes are learnt from the data above")
-            ),
+            *(() if self.witness is None else (*self.witness.notes, "attributes are learnt from the data above")),
             quick if self.quick else f"means and variances over {RUNS} runs",
             f"guessing an action is right in {chance:.1f} %; guessing attributes gives the cMAP of their frequencies",
             "raw test is protocol 1 (train on released, test on raw videos); released test is protocol 2",
@@ -284,9 +280,7 @@ def video_table_of(table: str) -> Paper:
 
 
 def _values(outcomes: Sequence[Outcome], key: str, column: str) -> list[float]:
-    return [
-        float(o.values[column]) for o in outcomes if o.cell.settings["method"] == key and o.status == "done"
-    ]
+    return [float(o.values[column]) for o in outcomes if o.cell.settings["method"] == key and o.status == "done"]
 
 
 def _printed(paper: Paper) -> Table:
@@ -298,7 +292,5 @@ def _printed(paper: Paper) -> Table:
     def cell(values: Any, name: str) -> str:
         return str(values.get(name, "-"))
 
-    rows = tuple(
-        (str(r.settings["row"]), *(cell(r.values, name) for name in names), r.note) for r in paper.readings
-    )
+    rows = tuple((str(r.settings["row"]), *(cell(r.values, name) for name in names), r.note) for r in paper.readings)
     return Table("the paper's numbers", ("row", *names, "where"), rows)
