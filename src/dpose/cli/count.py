@@ -124,13 +124,13 @@ def _count_files(sources: list[str], request: CountRequest, out: Path, files: Of
 
 
 def _count_live(sources: list[str], request: CountRequest, out: Path, live: OfLive, console: Console) -> None:
-    from dpose.measure.config import seconds
     from dpose.measure.live import count_live
     from dpose.measure.sources import open_live
+    from dpose.privacy.ranges import parse_duration
     from dpose.runs.annotate import bundled_predictor
 
     source = open_live(sources, live.name)
-    until = None if live.until is None else seconds(live.until, "--until")
+    until = None if live.until is None else parse_duration(live.until, "--until")
     finder = bundled_predictor(flip_test=False).finder
     console.print("Counting, until " + (live.until or "Ctrl-C"), highlight=False)
     count_live(source, request, out, finder, until=until, tell=lambda line: console.print(line, highlight=False))

@@ -7,32 +7,53 @@ The line of a field under "Attributes:" reads as a line of `--help`. `of` takes 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from dataclasses import field
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import Field, StrictInt
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, ValidationInfo
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.measure.queries import QUERIES
-from dpose.media.areas import Point
+from dpose.media.areas import Point, parse_area
 from dpose.pose.happenings import Rules
-from dpose.privacy.fields import Decimal, Exact, Positive, StatementPart, Text, statement_part
+from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.ranges import check_delta, exact_text, parse_exact
+from dpose.privacy.ranges import check_delta, exact_text, parse_duration, parse_whole
 from dpose.privacy.stays import DAY
 from dpose.units import Unit
 
-UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 MOST_EPSILON = 1000
 """A larger epsilon would protect no one."""
-MOST_TIMES = 10_000
-"""More stays on one day than a person has."""
 CHUNK = Fraction(5)
 """Seconds of a chunk, unless it is given or the window is shorter."""
-Share = Annotated[tuple[Exact, Exact], Field()]
-Polygon = tuple[Share, ...]
-"""Corners, as shares of the frame's width and height."""
+
+
+def _given(parse: Callable[[str, str], Any]) -> Callable[[Any, ValidationInfo], Any]:
+    """What an option or JSON gives, parsed; an error names the field."""
+    return lambda value, info: parse(value, info.field_name or "") if isinstance(value, str) else value
+
+
+def _duration(value: Any, info: ValidationInfo) -> Fraction:
+    if value is None:
+        raise ValueError("must be a duration")
+    return value if isinstance(value, Fraction) else parse_duration(str(value), info.field_name or "")
+
+
+def _areas(text: str, where: str) -> list[tuple[Point, ...]]:
+    return [parse_area(area, where) for area in text.split(";") if area.strip()]
+
+
+def _words(text: str, where: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+Duration = Annotated[Fraction, PlainValidator(_duration), PlainSerializer(exact_text, return_type=str)]
+"""Seconds; as an option 30s, 20min, 1h or 1day."""
+Whole = Annotated[int, PlainValidator(lambda value, info: parse_whole(value, info.field_name or ""))]
+Area = Annotated[tuple[tuple[Exact, Exact], ...], BeforeValidator(_given(parse_area))]
+"""Corners, as shares of the frame's width and height; as an option x,y x,y x,y."""
 
 
 @statement_part
@@ -62,23 +83,23 @@ class CountConfig(StatementPart):
         DposeError: a value is out of range, or two contradict each other.
     """
 
-    queries: tuple[Text, ...]
-    window: Exact
+    queries: Annotated[tuple[Text, ...], BeforeValidator(_given(_words))]
     epsilon: Exact
-    visible: Exact
-    times: Positive
-    delta: Decimal
-    chunk: Exact
-    rate: Exact
-    most: dict[Text, Annotated[StrictInt, Field(ge=1, le=10**6)]]
-    totals: bool
-    line: tuple[Share, Share]
-    masks: tuple[Polygon, ...]
-    floor: Polygon
-    fall_within: Exact
-    fall_stays: Exact
-    deadline: Exact | None
-    subject_chunks: Positive | None
+    window: Duration = Fraction(3600)
+    visible: Duration = Fraction(30)
+    times: Whole = 4
+    delta: Decimal = 0.0
+    chunk: Duration = CHUNK
+    rate: Duration = Fraction(2)
+    most: dict[Text, Whole] = field(default_factory=dict)
+    totals: bool = False
+    line: Area = parse_area("0.5,0 0.5,1", "line")
+    masks: Annotated[tuple[Area, ...], BeforeValidator(_given(_areas))] = ()
+    floor: Area = ()
+    fall_within: Duration = Fraction(2)
+    fall_stays: Duration = Fraction(3)
+    deadline: Duration | None = None
+    subject_chunks: Whole | None = None
 
     def __post_init__(self) -> None:
         known = ", ".join(QUERIES)
@@ -96,8 +117,6 @@ class CountConfig(StatementPart):
             raise DposeError("epsilon-out-of-range", f"must lie in (0, {MOST_EPSILON:,}]", "epsilon")
         if self.delta:
             check_delta(self.delta)
-        if self.times > MOST_TIMES:
-            raise DposeError("times-out-of-range", f"must be at most {MOST_TIMES:,}", "times")
         for name in ("window", "chunk", "rate", "visible", "fall_within", "fall_stays"):
             if getattr(self, name) <= 0:
                 raise DposeError("duration-not-positive", "must be above 0", name)
@@ -131,6 +150,8 @@ class CountConfig(StatementPart):
                 "visible",
                 "hide longer stays, or look at more frames a second",
             )
+        if len(self.line) != 2:
+            raise DposeError("line-malformed", "a line has two points, such as 0.5,0 0.5,1", "line")
         if any(len(mask) < 3 for mask in self.masks) or len(self.floor) in (1, 2):
             raise DposeError("polygon-malformed", "an area has at least three corners", "masks or floor")
 
@@ -138,38 +159,12 @@ class CountConfig(StatementPart):
     def of(cls, **given: Any) -> CountConfig:
         """The configuration that options give; what is left out or None is the default."""
         values = {name: value for name, value in given.items() if value is not None}
-        queries = tuple(word.strip() for word in str(values.pop("queries", "")).split(",") if word.strip())
-        most = {name: QUERIES[name].most for name in queries if name in QUERIES}
-        most |= values.pop("most", {})
-        window = seconds(values.pop("window", "1h"), "window")
-        chunk = values.pop("chunk", "")
-        points = {name: _polygon(values.pop(name, ""), name) for name in ("line", "floor")}
-        if points["line"] and len(points["line"]) != 2:
-            raise DposeError("line-malformed", "a line has two points, such as 0.5,0 0.5,1", "line")
-        masks = str(values.pop("masks", "")).split(";")
-        deadline, known_chunks = values.pop("deadline", None), values.pop("subject_chunks", None)
-        known: dict[str, Any] = {
-            "queries": queries,
-            "window": window,
-            "epsilon": parse_exact(str(values.pop("epsilon", "")), "epsilon"),
-            "visible": seconds(values.pop("visible", "30s"), "visible"),
-            "times": _whole(values.pop("times", 4), "times"),
-            "delta": float(parse_exact(str(values.pop("delta", 0)), "delta")),
-            "chunk": seconds(chunk, "chunk") if chunk != "" else min(CHUNK, window),
-            "rate": parse_exact(str(values.pop("rate", 2)), "rate"),
-            "most": {name: _whole(value, f"most.{name}") for name, value in most.items()},
-            "totals": bool(values.pop("totals", False)),
-            "line": points["line"] or _polygon("0.5,0 0.5,1", "line"),
-            "masks": tuple(_polygon(mask, "masks") for mask in masks if mask.strip()),
-            "floor": points["floor"],
-            "fall_within": seconds(values.pop("fall_within", "2s"), "fall_within"),
-            "fall_stays": seconds(values.pop("fall_stays", "3s"), "fall_stays"),
-            "deadline": None if deadline is None else seconds(deadline, "deadline"),
-            "subject_chunks": None if known_chunks is None else _whole(known_chunks, "subject_chunks"),
-        }
-        if values:
-            raise DposeError("setting-unknown", "is no setting of a count", next(iter(values)))
-        return cls(**known)
+        values.setdefault("queries", "")
+        if "chunk" not in values:
+            values["chunk"] = min(CHUNK, parse_duration(str(values.get("window", "1h")), "window") or CHUNK)
+        counted = [name for name in _words(values["queries"], "query") if name in QUERIES]
+        values["most"] = {name: QUERIES[name].most for name in counted} | dict(values.get("most", {}))
+        return cls(**values)
 
     @property
     def lead(self) -> Fraction:
@@ -193,34 +188,3 @@ class CountConfig(StatementPart):
     def chunk_frames(self) -> int:
         """How many frames of a chunk are looked at, at most."""
         return int(self.rate * self.chunk)
-
-
-def seconds(text: Any, where: str) -> Fraction:
-    """The duration that "30s", "20min", "1h", "1day" or a number of seconds names; 0 for "".
-
-    Raises:
-        DposeError: it names none.
-    """
-    found = re.fullmatch(r"([0-9./]+) ?(s|min|h|day)?", str(text).strip())
-    if not str(text).strip():
-        return Fraction(0)
-    if found is None:
-        raise DposeError("duration-malformed", f"{str(text)[:40]!r} is no duration", where, "say 30s or 20min")
-    return parse_exact(found[1], where) * UNITS[found[2] or "s"]
-
-
-def _whole(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"\d{1,7}", str(value)) or int(value) < 1:
-        raise DposeError("count-not-whole", f"must be a whole number of at least 1, not {str(value)[:40]!r}", where)
-    return int(value)
-
-
-def _polygon(text: str, where: str) -> tuple[Point, ...]:
-    points = []
-    for word in str(text).split():
-        x, comma, y = word.partition(",")
-        point = (parse_exact(x, where), parse_exact(y if comma else "", where))
-        if not all(0 <= value <= 1 for value in point):
-            raise DposeError("point-out-of-range", f"{word}: shares of the frame lie between 0 and 1", where)
-        points.append(point)
-    return tuple(points)

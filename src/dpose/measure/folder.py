@@ -13,7 +13,8 @@ import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
+from datetime import datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from dpose.measure.windows import CountReading, ShownWindow, ended_nodes, readin
 from dpose.privacy.entries import open_seal, sealed_alone
 from dpose.privacy.ranges import lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.stays import DAY
 
 NUMBERS, TABLE, PLOT = "counts.json", "counts.csv", "counts.png"
 STATEMENT, SEAL = "privacy.json", "seal.json"
@@ -151,36 +153,35 @@ def _bytes(file: Path) -> bytes:
 
 
 def window_times(plan: CountPlan, window: int) -> tuple[str, str]:
-    """When a window begins and ends; days whose name is no date are counted from "00:00:00" on."""
-    day, width = plan.schedule.day, plan.config.window
-    return _moment(day, float(window * width)), _moment(day, float((window + 1) * width))
+    """When a window begins and ends: date and time, of a day whose name is no date the time alone."""
+    begin, end = (_moment(plan.schedule.day, (window + k) * plan.config.window) for k in (0, 1))
+    return begin, end
 
 
-def _moment(day: str, seconds: float) -> str:
-    clock = f"{int(seconds // 3600):02}:{int(seconds // 60 % 60):02}:{seconds % 60:02.0f}"
-    if seconds < 86_400:
-        return f"{day}T{clock}"
+def _moment(day: str, seconds: Fraction) -> str:
+    after = timedelta(seconds=float(seconds))
     try:
-        return f"{date.fromisoformat(day) + timedelta(days=1)}T00:00:00"
+        return (datetime.fromisoformat(day) + after).isoformat()
     except ValueError:
-        return f"{day}T24:00:00"
+        return "24:00:00" if seconds == DAY else (datetime.min + after).time().isoformat()
 
 
 def _texts(count: Count, read: Sequence[CountReading]) -> dict[str, bytes]:
     """The table and the numbers, as they are written."""
+    own: dict[int, list[CountReading]] = {one.number: [] for one in count.shown}
+    for reading in read:
+        own[reading.window].append(reading)
     windows: list[dict[str, Any]] = []
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for one in count.shown:
-        times = window_times(count.plan, one.number)
-        values = [reading for reading in read if reading.window == one.number]
-        for r in values:
+        begin, end = window_times(count.plan, one.number)
+        for r in own[one.number]:
             low, high = lower(r.low, 6).replace(",", ""), upper(r.high, 6).replace(",", "")
-            table.writerow((*times, r.name, f"{r.value:g}", low, high, r.unit))
-        given = [{k: v for k, v in asdict(r).items() if k != "window"} for r in values]
-        begin, end = times
-        windows.append({"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": given})
+            table.writerow((begin, end, r.name, f"{r.value:g}", low, high, r.unit))
+        values = [{k: v for k, v in asdict(r).items() if k != "window"} for r in own[one.number]]
+        windows.append({"window": one.number, "begin": begin, "end": end, "noised": dict(one.raw), "values": values})
     gaps = [list(gap) for gap in count.gaps]
     numbers = json_text({"format": FORMAT, "windows": windows, "gaps": gaps}, 1) + "\n"
     return {TABLE: text.getvalue().encode(), NUMBERS: numbers.encode()}

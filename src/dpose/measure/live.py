@@ -2,9 +2,9 @@
 
     count_live(Live("ward-3", frames), CountRequest(config), Path("counts"), finder)
 
-Each day has a folder of its own. One thread reads frames and works on chunks; this one waits for the public schedule
-and for nothing else. A counter that is stopped goes on where the account says that it stopped: a window is shown once,
-or not at all. Windows that had begun before the counter did are left out.
+Each day has a folder of its own. One thread hears the transport, one works on chunks; this one waits for the public
+schedule and for nothing else. A counter that is stopped goes on where the account says that it stopped: a window is
+shown once, or not at all. Windows that had begun before the counter did are left out.
 
 **Guarantee.** docs/proofs/counts.md, "When numbers are published": what is published when follows from the schedule,
 the account and the times at which the counter was started and stopped.
@@ -12,14 +12,13 @@ the account and the times at which the counter was started and stopped.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import math
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -34,8 +33,8 @@ from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, writ
 from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows
-from dpose.media.live import Clock
-from dpose.media.timed import TimedFrame, sampled
+from dpose.media.live import Clock, Live, Transport
+from dpose.media.timed import TimedFrame
 from dpose.pose.people import PeopleFinder
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import AesNoise, Key
@@ -46,21 +45,6 @@ PLOT_EVERY = 60
 """Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
 SHARE = Fraction(4, 5)
 """Share of the time that chunks may work; the rest is for the frame that a deadline finds them at."""
-GAP = 2
-"""Seconds without a frame that are told as a gap of the transport."""
-
-
-@dataclass(frozen=True)
-class Live:
-    """A live source.
-
-    Attributes:
-        name: As it is declared: the account knows it by this and the day.
-        frames: From "stopped" and the time to frames, on the clock's time; a frame without pixels is a tick.
-    """
-
-    name: str
-    frames: Callable[[Callable[[], bool], Callable[[], Fraction]], Iterator[TimedFrame]]
 
 
 def live_config(config: CountConfig) -> CountConfig:
@@ -101,60 +85,33 @@ def count_live(
         for day in itertools.count():
             named = (clock.today + timedelta(days=day)).isoformat()
             plan = whole_day(config, named, (source.name,))
-            if work.stop.is_set() or (until is not None and day * DAY >= until):
+            if work.transport.stop.is_set() or (until is not None and day * DAY >= until):
                 return
             _count_day(work, plan, out / named, day, until, request, tell)
     finally:
-        work.stop.set()
+        work.transport.stop.set()
 
 
 class _Work:
-    """Two threads, begun with the first day's charge: one hears the transport, one works on chunks.
-
-    Only what the first hears is told: how long chunks take must not show. Frames that find no room between the two are
-    dropped without a word.
+    """The thread that works on chunks, begun with the first day's charge.
 
     Attributes:
+        transport: Where its frames come from.
         rows: Number of the day, of the chunk, and its rows.
-        stop: Ends both.
     """
 
     def __init__(self, source: Live, config: CountConfig, finder: PeopleFinder, clock: Clock) -> None:
-        self.source, self.clock, self.stop = source, clock, threading.Event()
+        self.source, self.clock = source, clock
+        self.transport = Transport(source, clock, config.rate, 2 * config.chunk_frames + 2)
         self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
-        self._frames: queue.Queue[TimedFrame] = queue.Queue(2 * config.chunk_frames + 2)
         self._config, self._finder = config, finder
-        self._gaps: list[tuple[Fraction, Fraction]] = []
-        self._heard = clock.now()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._hear, self._run)]
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> None:
-        """Start them, if they were not started."""
-        if not any(thread.ident for thread in self._threads):
-            self._heard = self.clock.now()
-            for thread in self._threads:
-                thread.start()
-
-    def gaps(self, day: int) -> tuple[tuple[float, float], ...]:
-        """When the transport gave nothing, seconds of a day."""
-        found = [*self._gaps, (self._heard, self.clock.now())]
-        inside = [(max(a - day * DAY, Fraction(0)), min(b - day * DAY, DAY)) for a, b in found if b - a > GAP]
-        return tuple((float(a), float(b)) for a, b in inside if a < b)
-
-    def _hear(self) -> None:
-        with contextlib.suppress(Exception):  # a transport that is broken for good: windows go on without frames
-            for frame in sampled(self._noted(), self._config.rate):
-                with contextlib.suppress(queue.Full):
-                    self._frames.put_nowait(frame)
-
-    def _noted(self) -> Iterator[TimedFrame]:
-        for frame in self.source.frames(self.stop.is_set, self.clock.now):
-            if frame.pixels is not None:
-                now = self.clock.now()
-                if now - self._heard > GAP:
-                    self._gaps.append((self._heard, now))
-                self._heard = now
-                yield frame
+        """Start, unless it has begun."""
+        if self._thread.ident is None:
+            self.transport.begin()
+            self._thread.start()
 
     def _run(self) -> None:
         for day, frames in itertools.groupby(self._in_order(), lambda frame: int(frame.time // DAY)):
@@ -165,9 +122,9 @@ class _Work:
     def _in_order(self) -> Iterator[TimedFrame]:
         """Frames in order of time; where none comes, the time of a chunk ago, which ends those before."""
         seen = Fraction(0)
-        while not self.stop.is_set():
+        while not self.transport.stop.is_set():
             try:
-                frame = self._frames.get(timeout=float(min(Fraction(1, 5), self._config.chunk / 4)))
+                frame = self.transport.frames.get(timeout=float(min(Fraction(1, 5), self._config.chunk / 4)))
             except queue.Empty:
                 frame = TimedFrame(max(seen, self.clock.now() - self._config.chunk), None)
             if frame.time >= seen:
@@ -215,12 +172,12 @@ def _count_day(
                         windows.add(0, chunk, rows)
                 if not claim_window(entry.id, number):
                     continue
-                gaps = tuple(dict.fromkeys((*before.gaps, *work.gaps(day))))
+                gaps = tuple(dict.fromkeys((*before.gaps, *work.transport.gaps(day * DAY, (day + 1) * DAY))))
                 count = replace(count, shown=(*count.shown, windows.release(number)), gaps=gaps)
                 write_folder(folder, count, plot=config.window >= PLOT_EVERY)
                 tell(f"{window_times(plan, number)[0]}: written")
         except KeyboardInterrupt:
-            work.stop.set()
+            work.transport.stop.set()
         if count.shown:
             write_folder(folder, count)
             outputs.append(file_digest(folder / NUMBERS))

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.extensions import rendered_people
-from dpose.measure.config import seconds
 from dpose.measure.counter import Footage, file_footage
-from dpose.measure.live import Live
 from dpose.media.kinds import kind_of
-from dpose.media.live import check_live, live_frames
+from dpose.media.live import Live, check_live, live_frames
 from dpose.media.timed import TimedFrame
 from dpose.privacy.marks import marks_of
+from dpose.privacy.ranges import parse_duration
 from dpose.privacy.stays import DAY
 
 FILMS = "synthetic:films"
@@ -31,7 +30,7 @@ def open_footage(sources: Sequence[str], start: str) -> list[Footage]:
     """
     if any(source.startswith("synthetic:") for source in sources):
         return [_rendered(source) for source in sources]
-    begin, found = seconds(start, "--start"), []
+    begin, found = parse_duration(start, "--start"), []
     for source in sources:
         path = Path(source).expanduser()
         inside = sorted(p for p in path.rglob("*") if kind_of(p) == "video") if path.is_dir() else [path]

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.files import file_text
-from dpose.measure.config import CountConfig, seconds
+from dpose.measure.config import CountConfig
+from dpose.privacy.ranges import parse_duration
 from dpose.privacy.stays import DAY
 
 COLUMNS = ["subject", "source", "begin", "end"]
@@ -95,7 +96,7 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
             raise DposeError(
                 "subjects-source-unknown", f"names {len(near)} of the sources that are counted, not one", where
             )
-        begin, end = seconds(row["begin"] or "", where), seconds(row["end"] or "", where)
+        begin, end = parse_duration(row["begin"] or "", where), parse_duration(row["end"] or "", where)
         if not 0 <= begin <= end <= DAY:
             raise DposeError("subjects-times-out-of-range", "begins after its end, or leaves the day", where)
         found.append(Sighting(row["subject"], near[0], begin, end))

@@ -1,7 +1,9 @@
 """Live video: a network camera (RTSP), a device of this machine, or a file that grows, frame by frame until stopped.
 
-    for frame in live_frames("rtsp://camera/1", stopped, now):       # without pixels: nothing came
-        ...
+    source = Live("ward-3", partial(live_frames, "rtsp://camera/1"))
+    transport = Transport(source, Clock(), rate=Fraction(2), room=20)       # a thread of its own
+    transport.begin()
+    frame = transport.frames.get()
 
 Frames have the source's own time stamps, from when its first frame came. A source that ends or fails is opened again;
 in between there are ticks without a frame, which tell the time. Nothing is kept.
@@ -11,8 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
+import threading
 import time as clock
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +28,7 @@ import lazy_loader
 from dpose.errors import DposeError
 from dpose.files import open_regular
 from dpose.media.container import SELF_CONTAINED
-from dpose.media.timed import TimedFrame
+from dpose.media.timed import TimedFrame, sampled
 
 av = lazy_loader.load("av")
 
@@ -33,6 +38,8 @@ WAIT = 1.0
 """Seconds between two tries to open a source, and between ticks without a frame."""
 PATIENCE = 10.0
 """Seconds without a packet after which a network camera is opened again."""
+GAP = 2
+"""Seconds without a frame that are told as a gap of the transport."""
 CAMERA = {"rtsp_transport": "tcp", "protocol_whitelist": "rtsp,rtp,tcp,tls,crypto"}
 """FFmpeg's options for a network camera: it may name no other host, and no file."""
 
@@ -54,6 +61,64 @@ class Clock:
         """Sleep until then."""
         while (left := float(moment - self.now())) > 0:
             clock.sleep(min(left, 1.0))
+
+
+@dataclass(frozen=True)
+class Live:
+    """A live source.
+
+    Attributes:
+        name: As it is declared.
+        frames: From "stopped" and the time to frames, on the clock's time; a frame without pixels is a tick.
+    """
+
+    name: str
+    frames: Callable[[Callable[[], bool], Callable[[], Fraction]], Iterator[TimedFrame]]
+
+
+class Transport:
+    """The thread that hears a live source: a choice of frames by the clock, and when nothing came.
+
+    Frames that find no room are dropped without a word, and gaps are of the transport alone: how long somebody works on
+    frames must not show.
+
+    Attributes:
+        frames: What was heard.
+        stop: Ends the thread.
+    """
+
+    def __init__(self, source: Live, clock: Clock, rate: Fraction, room: int) -> None:
+        self.frames: queue.Queue[TimedFrame] = queue.Queue(room)
+        self.stop = threading.Event()
+        self._source, self._clock, self._rate = source, clock, rate
+        self._gaps: list[tuple[Fraction, Fraction]] = []
+        self._heard = clock.now()
+
+    def begin(self) -> None:
+        """Start to hear."""
+        self._heard = self._clock.now()
+        threading.Thread(target=self._hear, daemon=True).start()
+
+    def gaps(self, begin: Fraction, end: Fraction) -> tuple[tuple[float, float], ...]:
+        """When the transport gave nothing between two times, in seconds after the first."""
+        found = [(a, b) for a, b in (*self._gaps, (self._heard, self._clock.now())) if b - a > GAP]
+        inside = [(max(a, begin) - begin, min(b, end) - begin) for a, b in found]
+        return tuple((float(a), float(b)) for a, b in inside if a < b)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(Exception):  # a transport that is broken for good is a gap without end
+            for frame in sampled(self._noted(), self._rate):
+                with contextlib.suppress(queue.Full):
+                    self.frames.put_nowait(frame)
+
+    def _noted(self) -> Iterator[TimedFrame]:
+        for frame in self._source.frames(self.stop.is_set, self._clock.now):
+            if frame.pixels is not None:
+                now = self._clock.now()
+                if now - self._heard > GAP:
+                    self._gaps.append((self._heard, now))
+                self._heard = now
+                yield frame
 
 
 def is_live(source: str) -> bool:

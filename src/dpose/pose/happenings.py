@@ -72,7 +72,7 @@ class Rules:
         fall_stays: On the floor for at least so many seconds.
     """
 
-    line: tuple[Point, Point]
+    line: Sequence[Point]
     fall_within: Fraction
     fall_stays: Fraction
 
@@ -119,7 +119,7 @@ def _steps(seen: Seen) -> list[tuple[SeenFrame, SeenPerson, SeenPerson, SeenFram
     return found
 
 
-def _crosses(before: SeenPerson, after: SeenPerson, line: tuple[Point, Point], size: tuple[int, int]) -> bool:
+def _crosses(before: SeenPerson, after: SeenPerson, line: Sequence[Point], size: tuple[int, int]) -> bool:
     start, end = (np.array([float(x) * size[0], float(y) * size[1]]) for x, y in line)
     one, two = _side(before.feet, start, end), _side(after.feet, start, end)
     # to its left is negative, with down the second axis

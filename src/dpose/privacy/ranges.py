@@ -28,6 +28,8 @@ from dpose.errors import DposeError
 
 Number = SupportsFloat | Rational
 
+UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
+"""Seconds of a unit of time."""
 _PLAIN = (Fraction(1, 10_000), Fraction(10) ** 15)
 """What lies outside is written with an exponent."""
 
@@ -235,6 +237,29 @@ def parse_exact(text: Any, where: str) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError:
         raise DposeError("fraction-divides-by-zero", f"divides by zero: {text}", where) from None
+
+
+def parse_duration(text: str, where: str) -> Fraction:
+    """The seconds that "30s", "20min", "1h", "1day" or a number of seconds names; 0 for "".
+
+    Raises:
+        DposeError: it names none.
+    """
+    found = re.fullmatch(r"([0-9./]+) ?(s|min|h|day)?", text.strip() or "0")
+    if found is None:
+        raise DposeError("duration-malformed", f"{text[:40]!r} is no duration", where, "say 30s or 20min")
+    return parse_exact(found[1], where) * UNITS[found[2] or "s"]
+
+
+def parse_whole(value: Any, where: str, most: int = 10**6) -> int:
+    """The whole number from 1 to `most` that a number or its digits are.
+
+    Raises:
+        DposeError: they are none.
+    """
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= most:
+        raise DposeError("count-not-whole", f"must be a whole number from 1 to {most:,}, not {str(value)[:30]}", where)
+    return int(value)
 
 
 def exact_text(value: Fraction) -> str:

@@ -199,12 +199,12 @@ def told_load(patch: Patches) -> None:
     """Gaps are told where the detector is slow."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def gaps(self: Any, day: int) -> Any:
-            return (*original(self, day), (0.0, float(self.rows.qsize() + 3)))
+        def gaps(self: Any, begin: Any, end: Any) -> Any:
+            return (*original(self, begin, end), (0.0, float(self.frames.qsize() + 3)))
 
         return gaps
 
-    patch.replace("dpose.measure.live:_Work.gaps", make)
+    patch.replace("dpose.media.live:Transport.gaps", make)
 
 
 def no_deadline(patch: Patches) -> None:
