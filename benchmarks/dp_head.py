@@ -11,8 +11,8 @@ is the best of 4, 8, 16 and 32 on the split --choose. Kept share = (private - st
 being the non-private correction at the largest n; none is given where ceiling - start is under three standard errors
 (paired, over the people that are scored). Nothing is chosen on the split that is scored.
 
-The law, share = a + b log10(n / sigma) within 0 and 1, is fitted by least squares on all n but one, for each n in turn,
-and on all but the largest. What is printed is the largest error on the n left out, then the law of all of them:
+The law, share = a + b log10(n / sigma) within 0 and 1, is fitted by least squares, within these bounds, on all n but
+one, for each n in turn. What is printed is the law of all of them, then the largest error on the n left out:
 `dpose plan --expect` holds it (`dpose.runs.expect`).
 """
 
@@ -35,6 +35,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from scipy.optimize import least_squares
 from torch import Tensor
 
 from dpose.pose.correction import FAR, CorrectedCodec
@@ -220,16 +221,18 @@ class Scores:
 
 
 def law(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """A and b of share = a + b log10(n / sigma), by least squares over (n / sigma, share)."""
-    x = np.log10([ratio for ratio, _ in cells])
-    b, a = np.polyfit(x, [share for _, share in cells], 1)
+    """A and b of share = a + b log10(n / sigma) within 0 and 1, by least squares over (n / sigma, share)."""
+    x, share = np.log10([ratio for ratio, _ in cells]), np.array([share for _, share in cells])
+    # without the bounds, cells that have all of the gain would pull the slope down
+    b, a = np.polyfit(x, share, 1)
+    a, b = least_squares(lambda p: np.clip(p[0] + p[1] * x, 0, 1) - share, (a, b)).x
     return float(a), float(b)
 
 
 def off(fitted: tuple[float, float], cell: tuple[float, float]) -> float:
     """How far the law is from a cell's share."""
     ratio, share = cell
-    return abs(min(1.0, max(0.0, fitted[0] + fitted[1] * math.log10(ratio))) - share)
+    return float(abs(np.clip(fitted[0] + fitted[1] * math.log10(ratio), 0, 1) - share))
 
 
 def said_of_law(cells: dict[int, list[tuple[float, float]]]) -> str:
