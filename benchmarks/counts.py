@@ -6,11 +6,11 @@
     python benchmarks/counts.py clips demo.mp4 test.avi # noise-free numbers of real clips, to see whether they can be
 
 `films` reads scenes of `synthetic:films:15` (360 of ten seconds), in any order, as chunks of 5 s and of 10 s and writes
-their rows after each, with the truth beside them: who is there, who lies, sits, stands and falls is the scene's own,
-speed is what the public rule says of the true joints. `days` fills each ten seconds of a day, of several cameras that
-are counted together, with one of those scenes or with nobody; releases the day with exact noise again and again; and
-gives three errors of a window's number: of the model (noise-free against truth), of privacy (released against
-noise-free), and of both. Set OMP_NUM_THREADS=1 where other programs run.
+their rows after each, with the truth beside them (it goes on where it was stopped): who is there, who lies, sits,
+stands and falls is the scene's own, speed is what the public rule says of the true joints. `days` fills each ten seconds of a
+day, of several cameras that are counted together, with one of those scenes or with nobody; releases the day with exact
+noise again and again; and gives three errors of a window's number: of the model (noise-free against truth), of privacy
+(released against noise-free), and of both. Set OMP_NUM_THREADS=1 where other programs run.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def true_people(scene: DayScene, when: Fraction, one: Scene | None) -> list[Seen
 
 def read_films(path: Path) -> None:
     scenes, found = day_scenes(AN_HOUR), finder()
-    kept: list[dict[str, Any]] = []
-    for number in np.random.default_rng(0).permutation(len(scenes)):
+    kept: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    for number in np.random.default_rng(0).permutation(len(scenes))[len(kept) :]:
         scene = scenes[number]
         kept.append({"action": scene.action, "model": rows_of(scene, found), "truth": truth_of(scene)})
         path.write_text(json.dumps(kept))

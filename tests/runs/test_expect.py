@@ -31,7 +31,7 @@ def test_the_command(capsys):
     budget = ["--epsilon", "1", "--delta", "1e-5", "--expect"]
     assert main(["plan", "--units", "7000", *budget]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "to keep 75 to 97 % of what its correction would bring without privacy" in printed
+    assert "to keep 79 to 99 % of what its correction would bring without privacy" in printed
     assert main(["plan", "--units", "60", "--epsilon", "1", "--delta", "1e-3", "--expect"]) == 0
     assert "units are too few" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "--corpus", "10", "--expect"]) == 2
