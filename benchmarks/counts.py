@@ -7,10 +7,10 @@
 
 `films` reads scenes of `synthetic:films:15` (360 of ten seconds), in any order, as chunks of 5 s and of 10 s and writes
 their rows after each, with the truth beside them (it goes on where it was stopped): who is there, who lies, sits,
-stands and falls is the scene's own, speed is what the public rule says of the true joints. `days` fills each ten seconds of a
-day, of several cameras that are counted together, with one of those scenes or with nobody; releases the day with exact
-noise again and again; and gives three errors of a window's number: of the model (noise-free against truth), of privacy
-(released against noise-free), and of both. Set OMP_NUM_THREADS=1 where other programs run.
+stands and falls is the scene's own, speed is what the public rule says of the true joints. `days` fills each ten
+seconds of a day, of several cameras that are counted together, with one of those scenes or with nobody; releases the
+day with exact noise again and again; and gives three errors of a window's number: of the model (noise-free against
+truth), of privacy (released against noise-free), and of both. Set OMP_NUM_THREADS=1 where other programs run.
 """
 
 from __future__ import annotations
