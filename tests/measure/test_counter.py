@@ -17,6 +17,7 @@ from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, verify_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
 from dpose.measure.subjects import Sighting, read_sightings
+from dpose.pose.postures import LYING
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 from dpose.privacy.statement import Kind
@@ -64,6 +65,26 @@ def test_numbers_are_near_where_noise_is_small(tmp_path):
     values = [w["values"][0]["value"] for w in json.loads((out / NUMBERS).read_text())["windows"]]
     assert values == pytest.approx([1.0, 2.0], abs=0.3)
     assert "nothing is guaranteed" in "\n".join(verify_folder(out))
+
+
+def test_a_model_of_actions_takes_the_place_of_the_rules(tmp_path):
+    """What it says of a pose is counted, from the pose alone; one that breaks leaves a chunk that counts as empty."""
+    seen = []
+
+    def model(pose, skeleton):
+        seen.append((pose.keypoints.shape, len(skeleton)))
+        return LYING
+
+    def broken(pose, skeleton):
+        raise ValueError("no such action")
+
+    sums = []
+    for name, posture in (("rules", None), ("model", model), ("broken", broken)):
+        given = {} if posture is None else {"posture": posture}
+        out, _ = counted(tmp_path, config=config_of("lying", epsilon="1000"), seed=1, name=name, again=True, **given)
+        sums.append(sum(w["values"][0]["value"] for w in json.loads((out / NUMBERS).read_text())["windows"]))
+    assert seen == [((17, 2), 17)] * 8
+    assert sums == pytest.approx([0, 8, 0], abs=1)
 
 
 def test_nothing_is_counted_before_it_is_charged(tmp_path):

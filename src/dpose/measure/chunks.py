@@ -40,12 +40,12 @@ Rows = Mapping[str, Sequence[int]]
 class ChunkWork:
     """One chunk, by its number from midnight: what is found in the frames that it sees.
 
-    The finder is never called itself; a copy of it is, so that nothing is left of one chunk for another.
+    Finder and posture are never called themselves; copies are, so that nothing is left of one chunk for another.
     """
 
     def __init__(self, finder: PeopleFinder, config: CountConfig, number: int, posture: Posture) -> None:
         self._finder, self._tracker = copy.copy(finder), Tracker(finder.skeleton)
-        self._config, self._posture = config, posture
+        self._config, self._posture = config, copy.copy(posture)
         self.start = number * config.chunk
         self._frames: list[SeenFrame] = []
         self._failed, self._spent = False, 0.0
@@ -101,7 +101,8 @@ def chunk_rows(
 ) -> Iterator[tuple[int, Rows | None]]:
     """Number and rows of each chunk that has a frame of its own, in order of time.
 
-    The frames are those of one source and one day, in order; they are sampled here.
+    The frames are those of one source and one day, in order; they are sampled here. `posture` says what a pose is: the
+    rules on angles, or a model of one's own.
     """
     open_chunks: dict[int, ChunkWork] = {}
     for frame in sampled(frames, config.rate):

@@ -33,6 +33,7 @@ from dpose.measure.windows import Windows
 from dpose.media.timed import TimedFrame
 from dpose.media.video import frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
+from dpose.pose.postures import Posture, posture_of
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key
@@ -60,6 +61,7 @@ class CountRequest:
         seed: Of files, makes the noise repeatable and takes the guarantee away.
         about: What the statement says of who counts.
         sightings: Of known subjects, in files: who is seen when.
+        posture: What a pose is: the rules on angles, or a model of one's own.
     """
 
     config: CountConfig
@@ -68,6 +70,7 @@ class CountRequest:
     seed: int | None = None
     about: About = NOT_SAID
     sightings: tuple[Sighting, ...] = ()
+    posture: Posture = posture_of
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,7 @@ def count_footage(
         windows, done = Windows(plan, AesNoise(key)), Fraction(0)
         dropped = dropped_chunks(request.sightings, config)
         for number, one in enumerate(footage):
-            for chunk, rows in chunk_rows(one.frames(), config, finder):
+            for chunk, rows in chunk_rows(one.frames(), config, finder, request.posture):
                 windows.add(number, chunk, None if (number, chunk) in dropped else rows)
                 progress(done + (chunk + 1) * config.chunk - one.begin)
             done += one.end - one.begin

@@ -36,6 +36,7 @@ from dpose.measure.windows import Windows
 from dpose.media.live import Clock, Live, Transport
 from dpose.media.timed import TimedFrame
 from dpose.pose.people import PeopleFinder
+from dpose.pose.postures import Posture
 from dpose.privacy.marks import marks_of
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.sections import About
@@ -80,7 +81,7 @@ def count_live(
             "subjects-not-live", "who will be seen is not known before", "--protect", "say --protect person"
         )
     config, clock = live_config(request.config), clock or Clock()
-    work = _Work(source, config, finder, clock)
+    work = _Work(source, config, (finder, request.posture), clock)
     try:
         for day in itertools.count():
             named = (clock.today + timedelta(days=day)).isoformat()
@@ -100,11 +101,11 @@ class _Work:
         rows: Number of the day, of the chunk, and its rows.
     """
 
-    def __init__(self, source: Live, config: CountConfig, finder: PeopleFinder, clock: Clock) -> None:
+    def __init__(self, source: Live, config: CountConfig, looking: tuple[PeopleFinder, Posture], clock: Clock) -> None:
         self.source, self.clock = source, clock
         self.transport = Transport(source, clock, config.rate, 2 * config.chunk_frames + 2)
         self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
-        self._config, self._finder = config, finder
+        self._config, self._looking = config, looking
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> None:
@@ -116,7 +117,7 @@ class _Work:
     def _run(self) -> None:
         for day, frames in itertools.groupby(self._in_order(), lambda frame: int(frame.time // DAY)):
             own = (replace(frame, time=frame.time - day * DAY) for frame in frames)
-            for chunk, rows in chunk_rows(own, self._config, self._finder):
+            for chunk, rows in chunk_rows(own, self._config, *self._looking):
                 self.rows.put((day, chunk, rows))
 
     def _in_order(self) -> Iterator[TimedFrame]:

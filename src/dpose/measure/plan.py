@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,13 +188,11 @@ class CountPlan:
 
     def events_at(self, touched: int, days: int = 1) -> tuple[ExactEvent, ...]:
         """The same noise against the change of so many chunks, on so many days that are counted with this plan."""
+        field = "sensitivity_squared" if self.config.delta else "sensitivity"
         events: list[ExactEvent] = []
         for name, own in self.mechanisms.items():
-            moved = self._moved(name, own.most, touched, own.levels)
-            if isinstance(own.event, Laplace):
-                events.append(Laplace(own.event.scale, moved, steps=days))
-            else:
-                events.append(Gaussian(own.event.variance, moved, steps=days))
+            moved: dict[str, Any] = {field: self._moved(name, own.most, touched, own.levels)}
+            events.append(replace(own.event, **moved, steps=days))
         return tuple(events)
 
     @property

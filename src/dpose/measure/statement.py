@@ -91,26 +91,17 @@ def longer_stays(plan: CountPlan) -> tuple[str, str, str]:
     )
 
 
-def recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
-    """The plan of a statement, from its record alone.
+def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
+    """The plan that a statement records, if the statement is the one that follows from its record.
 
     Raises:
-        DposeError: it records none.
+        DposeError: it records none, or something differs; names it.
     """
     record = statement.release
     if set(record) != {"count", "schedule", "chunks touched", "chunks"}:
         raise DposeError("statement-not-of-count", "its statement is of no count", where)
     config = CountConfig.read(record["count"], "release.count")
-    return bind_count(config, Schedule.read(record["schedule"], "release.schedule"))
-
-
-def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
-    """The plan of a statement that is the one that follows from its record.
-
-    Raises:
-        DposeError: something differs; names it.
-    """
-    plan = recorded_count(statement, where)
+    plan = bind_count(config, Schedule.read(record["schedule"], "release.schedule"))
     wanted = count_statement(plan, seeded=statement.kind is Kind.SEEDED)
     kept = ("software", "deployment", "odometer", "seal", "signature")
     wanted = replace(wanted, **{name: getattr(statement, name) for name in kept})
@@ -144,9 +135,10 @@ def explained(plan: CountPlan) -> Iterator[str]:
     yield f"Hidden: {config.neighbours.describe()}, with epsilon {upper(config.epsilon)} a day" + (
         f" and delta {config.delta}" if config.delta else ""
     )
+    whose = "Of a subject's day are counted" if config.subject_chunks else "Those stays touch"
     yield (
-        f"Those stays touch at most {plan.touched:,} chunks of {exact_text(config.chunk)} s; noise is for all of them, "
-        "in every window"
+        f"{whose} at most {plan.touched:,} chunks of {exact_text(config.chunk)} s; noise is for all of them, in every "
+        "window"
     )
     for line in (*longer_stays(plan), *OUTSIDE[:1]):
         yield f"Less hidden: {line}"

@@ -214,10 +214,13 @@ def no_deadline(patch: Patches) -> None:
 
 def unchecked_statement(patch: Patches) -> None:
     """A statement is believed."""
-    patch.replace(
-        "dpose.measure.statement:check_recorded_count",
-        lambda _: lambda statement, where: patch.get("dpose.measure.statement:recorded_count")(statement, where),
-    )
+
+    def believed(statement: Any, where: str) -> Any:
+        config = patch.get("dpose.measure.config:CountConfig").read(statement.release["count"], where)
+        schedule = patch.get("dpose.measure.plan:Schedule").read(statement.release["schedule"], where)
+        return patch.get("dpose.measure.plan:bind_count")(config, schedule)
+
+    patch.replace("dpose.measure.statement:check_recorded_count", lambda _: believed)
 
 
 def halved_relation(patch: Patches) -> None:
