@@ -99,9 +99,6 @@ class Spec:
         The name ends at the first colon. What follows the last colon is the split if the dataset has one of that name,
         and otherwise belongs to the root; so a root may contain colons (`lspet:C:\data\lspet`). An option begins at a
         comma that a word and "=" follow; other commas belong to what they stand in.
-
-        Raises:
-            DposeError: there are no data of that name, or they have no such option.
         """
         place, *given = re.split(r",(?=[a-z][a-z0-9_-]*=)", text)
         name, _, rest = place.partition(":")
@@ -132,11 +129,7 @@ class Spec:
         return dict(self.options).get(name, "")
 
     def with_option(self, name: str, value: str) -> Self:
-        """The same with an option set; nothing changes where the value is "".
-
-        Raises:
-            DposeError: the data have no such option.
-        """
+        """The same with an option set; nothing changes where the value is ""."""
         known = self.dataset.options
         if name not in known:
             near = did_you_mean(name, known)
@@ -151,11 +144,7 @@ class Spec:
         return replace(self, split=self.split or self.dataset.default.get(purpose, ""))
 
     def located(self, purpose: Purpose) -> Self:
-        """The same spec with its split filled in, and a root that there is.
-
-        Raises:
-            DposeError: there is no root, or none of that name.
-        """
+        """The same spec with its split filled in, and a root that there is."""
         spec, dataset = self.for_purpose(purpose), self.dataset
         if not spec.root:
             raise DposeError(

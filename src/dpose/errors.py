@@ -56,11 +56,7 @@ class IncompleteError(DposeError):
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Errors about a setting or a frame name the file that they occurred with.
-
-    Raises:
-        DposeError: any that is raised inside, with `path` in its line.
-    """
+    """Errors about a setting or a frame name the file that they occurred with."""
     try:
         yield
     except DposeError as error:

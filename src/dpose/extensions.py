@@ -169,11 +169,7 @@ class RenderedPeople(Protocol):
 
 
 def rendered_people() -> RenderedPeople:
-    """The module that renders people.
-
-    Raises:
-        DposeError: no installed package does.
-    """
+    """The module that renders people."""
     found: tuple[Any, ...] = extensions("data")
     if not found:
         raise DposeError(

@@ -47,11 +47,7 @@ def unpacked_folder() -> Path:
 
 
 def unpacked(path: Path) -> Path:
-    """Return the folder that a zip file's content stands in; unpack it if it is not there.
-
-    Raises:
-        DposeError: it is no zip file, holds what is no regular file or lies outside, or cannot be unpacked.
-    """
+    """Return the folder that a zip file's content stands in; unpack it if it is not there."""
     found = path.stat()
     folder = _unpacked(path.resolve(), found.st_mtime_ns, found.st_size)
     # who packs a folder gets a file that holds the folder, and with macOS another one beside it
@@ -135,10 +131,6 @@ def fetch(url: str) -> Path:
 
     Returns:
         The folder.
-
-    Raises:
-        DposeError: nothing is there, the store refuses, an object changed while it was fetched, or the folder cannot be
-            closed to others.
     """
     folder = data_folder(url)
     top = fetched_folder()

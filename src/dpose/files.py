@@ -199,9 +199,6 @@ def same_file_check(path: Path) -> Callable[[], None]:
 
     Returns:
         The check, which raises a `DposeError` where the file was changed, exchanged or removed.
-
-    Raises:
-        DposeError: it is not there.
     """
 
     def state() -> tuple[int, ...]:
@@ -222,11 +219,7 @@ def same_file_check(path: Path) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def unchanged(*paths: Path) -> Iterator[None]:
-    """A block throughout which files are as they were (`same_file_check`).
-
-    Raises:
-        DposeError: one was changed or exchanged meanwhile, or is not there.
-    """
+    """A block throughout which files are as they were (`same_file_check`)."""
     checks = [same_file_check(path) for path in paths]
     yield
     for check in checks:
@@ -280,9 +273,6 @@ def take_lock(path: Path, *, wait: bool = False) -> FileLock | None:
 
     Returns:
         The lock, taken, to be released; None if it is held and `wait` is not set.
-
-    Raises:
-        DposeError: the file cannot be made.
     """
     # taken and released by whichever thread: a trainer may be closed by another one
     lock = FileLock(path, mode=0o600, thread_local=False)
@@ -302,9 +292,6 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
     Args:
         path: The folder; a file ".lock" is left in it.
         wait: Wait for anyone who is at work there.
-
-    Raises:
-        DposeError: another one is at work and `wait` is not set, or the folder is missing or may not be written to.
     """
     if not path.is_dir():
         raise explain_os_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
@@ -320,11 +307,7 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
-    """Write `data` to `path` so that a reader sees the old file or the new one, never a part.
-
-    Raises:
-        DposeError: the disk is full, or the folder may not be written to.
-    """
+    """Write `data` to `path` so that a reader sees the old file or the new one, never a part."""
     raw = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
@@ -371,11 +354,7 @@ def private_folder(path: Path) -> bool:
 
 
 def write_private(path: Path, data: bytes | str) -> None:
-    """Write a file as `write_atomic` does, readable by its owner alone (0600), in a folder closed to others (0700).
-
-    Raises:
-        DposeError: the disk is full, or the folder may not be written to.
-    """
+    """Write a file as `write_atomic` does, readable by its owner alone (0600), in a folder closed to others (0700)."""
     private_folder(path.parent)  # one that cannot be closed is told by the write, or is its administrator's business
     write_atomic(path, data, mode=0o600)
 
@@ -406,9 +385,6 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     Args:
         path: Does not exist.
         mode: Who may look into it in the end; until then its owner alone.
-
-    Raises:
-        DposeError: `path` exists, the disk is full, or the parent may not be written to.
     """
     if path.exists():
         raise DposeError("output-exists", "already exists", str(path), "choose another name, or remove it first")

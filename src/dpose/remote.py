@@ -35,9 +35,6 @@ def url_of(place: str | Path) -> str | None:
 
     >>> url_of(Path("s3://ward/released")), url_of("released")
     ('s3://ward/released', None)
-
-    Raises:
-        DposeError: it holds credentials, or no bucket.
     """
     match = _URL.fullmatch(str(place))
     if match is None or match[1] == "file":
@@ -66,11 +63,7 @@ def local_path(place: str | Path) -> Path:
 
 @contextlib.contextmanager
 def store_errors(url: str) -> Iterator[None]:
-    """A store's errors in one line, without the words of its client, which may quote what it was given.
-
-    Raises:
-        DposeError: whatever the store refused.
-    """
+    """A store's errors in one line, without the words of its client, which may quote what it was given."""
     try:
         yield
     except DposeError:
@@ -95,9 +88,6 @@ def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
 
     Returns:
         Where it is now: a path that ends like the URL. Files that were there already stay.
-
-    Raises:
-        DposeError: nothing is there, or the store refuses.
     """
     target = staged(url, below)
     private_folder(below)
@@ -137,9 +127,6 @@ def put_all(path: Path, url: str, but: Collection[str] = ()) -> int:
 
     Returns:
         How many were put now.
-
-    Raises:
-        DposeError: another object has a file's name, or the store refuses. What was put stays, and is written down.
     """
     whole = path.is_dir()
     root, base = (path, url) if whole else (path.parent, url.rpartition("/")[0])
@@ -167,9 +154,6 @@ def put_new(file: Path, url: str) -> None:
 
     A list (`.jsonl`) only grows: a longer one takes the place of its own beginning, which a command has put that was
     cut short, or in which a file failed, and that was given again.
-
-    Raises:
-        DposeError: another object is there, or the store refuses.
     """
     check_puts(url)
     with store_errors(url):

@@ -53,11 +53,7 @@ _SHOWN = (("lean", None), ("lean", "crutches"), ("lean", "walking frame"), ("sit
 
 
 def choose_scene(look: str, split: str, index: int) -> SceneChoice:
-    """The scene of picture `index` of a split.
-
-    Raises:
-        DposeError: unknown look or split, or an index outside the split.
-    """
+    """The scene of picture `index` of a split."""
     if split != "aids":
         return SceneChoice(scene_seed(look, split, index))
     check_place("picture", SPLITS, split, index)

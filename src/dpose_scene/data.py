@@ -29,30 +29,18 @@ REPORTED = ("age", "build", "skin", "bottom", "glasses")
 
 
 def identity_at(look: str, split: str, index: int) -> int:
-    """Identity of the person in picture `index` of a split.
-
-    Raises:
-        DposeError: unknown look or split, or an index outside the split.
-    """
+    """Identity of the person in picture `index` of a split."""
     return identity_of(look, choose_scene(look, split, index).seed)
 
 
 def render_at(look: str, split: str, index: int, size: tuple[int, int]) -> Scene:
-    """Picture `index` of a split, `size` (height, width) pixels.
-
-    Raises:
-        DposeError: as `identity_at`.
-    """
+    """Picture `index` of a split, `size` (height, width) pixels."""
     chosen = choose_scene(look, split, index)
     return render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
 
 
 def groups_at(look: str, split: str, index: int) -> dict[str, str]:
-    """Description of the person in picture `index`, with the aid in the split `aids`.
-
-    Raises:
-        DposeError: as `identity_at`.
-    """
+    """Description of the person in picture `index`, with the aid in the split `aids`."""
     chosen = choose_scene(look, split, index)
     who = identity_of(look, chosen.seed)
     attributes = body_of(who, wears_gown(look, who)).attributes

@@ -51,11 +51,7 @@ class DayScene:
 
 
 def day_scenes(an_hour: int) -> tuple[DayScene, ...]:
-    """The scenes of a day, so many an hour, at equal distances.
-
-    Raises:
-        DposeError: there would be none, or they would overlap.
-    """
+    """The scenes of a day, so many an hour, at equal distances."""
     if not 1 <= an_hour <= 300:
         raise DposeError("films-out-of-range", "an hour has 1 to 300 scenes", f"synthetic:films:{an_hour}", "say 2")
     apart = Fraction(3600, an_hour)

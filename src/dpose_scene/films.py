@@ -49,11 +49,7 @@ class FilmLabels:
 
 
 def film_labels(look: str, split: str, index: int) -> FilmLabels:
-    """The labels of film `index` of a split; the same arguments always give the same film.
-
-    Raises:
-        DposeError: unknown look or split, or an index outside the split.
-    """
+    """The labels of film `index` of a split; the same arguments always give the same film."""
     number = look_index(look)
     check_place("film", FILM_SPLITS, split, index)
     # the remainder modulo four determines which people a scene may show (`splits.people_of`)
@@ -69,11 +65,7 @@ def film_labels(look: str, split: str, index: int) -> FilmLabels:
 
 
 def film(look: str, split: str, index: int, size: tuple[int, int] = FILM_SIZE) -> NDArray[np.uint8]:
-    """The frames of film `index` of a split, uint8 (24, height, width, 3) RGB, as large as `size` says.
-
-    Raises:
-        DposeError: as `film_labels`.
-    """
+    """The frames of film `index` of a split, uint8 (24, height, width, 3) RGB, as large as `size` says."""
     labels = film_labels(look, split, index)
     scenes = clip(look, labels.seed, labels.action, FILM_FRAMES, size)
     return np.stack([scene.image for scene in scenes])

@@ -68,11 +68,7 @@ GOWNS = {"studio": 0.0, "ward": 0.45}
 
 
 def look_index(look: str) -> int:
-    """The number of a look.
-
-    Raises:
-        DposeError: there is no such look.
-    """
+    """The number of a look."""
     if look not in LOOKS:
         raise DposeError("look-unknown", f"unknown look {look!r}", "look", f"choose one of {', '.join(LOOKS)}")
     return LOOKS.index(look)

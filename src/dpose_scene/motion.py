@@ -187,11 +187,7 @@ class Motion:
 
 
 def action_named(name: str) -> Action:
-    """Look up an action by name.
-
-    Raises:
-        DposeError: there is no such action.
-    """
+    """Look up an action by name."""
     if name not in _ACTIONS:
         raise DposeError("action-unknown", f"unknown action {name!r}", "action", f"choose one of {', '.join(ACTIONS)}")
     return _ACTIONS[name]
@@ -237,9 +233,6 @@ def draw_motion(draws: Draws, name: str, heading: float, moment: bool, spread: f
         heading: The person's yaw in radians.
         moment: True if frame 0 is a random moment of the action, False for its beginning.
         spread: Least angle between arm and trunk in radians (stout people hold their arms further out).
-
-    Raises:
-        DposeError: the action is unknown.
     """
     action = action_named(name)
     poses = np.stack([key for _, key in action.keys])

@@ -181,9 +181,6 @@ def render_person(
         action: One of `ACTIONS`, from its beginning; by default the seed draws one, and a moment of it.
         frame: Frames since then, twelve a second. Everything but the person stands still.
         aid: One of `AIDS`, for an action of those who use it; all else stays as it is without.
-
-    Raises:
-        DposeError: unknown look, action or aid, a negative number, or a size outside 16 to 2048.
     """
     _check(look, seed, size, identity, action, frame, aid)
     scene = _draw(build_stage(look, seed, size, identity, action, aid), size, seed, frame)
@@ -191,11 +188,7 @@ def render_person(
 
 
 def moments(look: str, seed: int, action: str, frames: Iterable[int], size: tuple[int, int]) -> Iterator[Scene]:
-    """One person's action in one room at any frames, twelve a second; before frame 0 an action has not begun.
-
-    Raises:
-        DposeError: as `render_person`.
-    """
+    """One person's action in one room at any frames, twelve a second; before frame 0 an action has not begun."""
     _check(look, seed, size, None, action, 0)
     stage = build_stage(look, seed, size, None, action)
     for frame in frames:
@@ -210,11 +203,7 @@ def clip(
     size: tuple[int, int] = (128, 96),
     identity: int | None = None,
 ) -> list[Scene]:
-    """A short film: `frames` frames of one person's action in one room; each equals `render_person` with that frame.
-
-    Raises:
-        DposeError: as `render_person`, or `frames` is not positive.
-    """
+    """A short film: `frames` frames of one person's action in one room; each equals `render_person` with that frame."""
     _check(look, seed, size, identity, action, 0)
     if frames < 1:
         raise DposeError("frames-not-positive", f"a clip of {frames} frames", "frames", "ask for at least one")

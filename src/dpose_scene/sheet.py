@@ -47,9 +47,6 @@ def contact_sheet(
         scale: Enlargement.
         skeleton: Draw the bones (right side orange, left side blue), with hollow dots for joints that are
             hidden.
-
-    Raises:
-        DposeError: no scenes, scenes of several sizes, or columns or scale below one.
     """
     if not scenes:
         raise DposeError("scenes-missing", "no scenes", "contact_sheet", "give at least one")

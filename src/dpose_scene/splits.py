@@ -40,9 +40,6 @@ def scene_seed(look: str, split: str, index: int) -> int:
     """The seed of picture `index` of a split; no two looks, splits or pictures share one.
 
     A seed's remainder modulo four determines which people it may show.
-
-    Raises:
-        DposeError: unknown look or split, or an index outside the split.
     """
     number = look_index(look)
     check_place("picture", SPLITS, split, index)

@@ -235,9 +235,6 @@ def canary_run(
         outsiders: For input canaries: further pictures of the same kind that are not trained on.
         optimizer: As `train` takes it.
         options: As `train` takes them.
-
-    Raises:
-        DposeError: the method cannot be audited this way, or as `train`.
     """
     check_auditable(plan, "cannot be audited by these canaries")
     marked = CanaryTask(task)

@@ -61,10 +61,6 @@ def audit_claim(
         alpha: Probability that a true claim is refuted.
         commitment: What the auditor was given before training; None to take the folder's word that it is this one.
         state_dir: Where heads of ledgers are kept apart; the user's state folder by default.
-
-    Raises:
-        DposeError: the folder is not as it was sealed, has no canaries or claims nothing, or the opening is missing or
-            another's.
     """
     if not 0 < alpha < 1:
         raise DposeError("level-out-of-range", f"the level must lie between 0 and 1, not {alpha}", "--alpha")
@@ -124,9 +120,6 @@ def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening
         folder: The run folder.
         out: Where it is to be written; must not exist.
         state_dir: Where openings are kept; the user's state folder by default.
-
-    Raises:
-        DposeError: there is none, or it is another's; `out` is there already.
     """
     if out.exists():
         raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")

@@ -289,11 +289,7 @@ def check_fault(name: str, plantable: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """Run the block with a fault in the engine; with None as it is. Not for several threads at once.
-
-    Raises:
-        DposeError: there is no such fault.
-    """
+    """Run the block with a fault in the engine; with None as it is. Not for several threads at once."""
     if name is None:
         yield
         return

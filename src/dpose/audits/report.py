@@ -35,11 +35,7 @@ NAMES = ("false alarms, of those that were not in", "found, of those that were i
 
 
 def write_audit_report(report: AuditReport, folder: Path) -> None:
-    """Write audit.html, audit.json, audit.md and audit.png into `folder`.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
-    """
+    """Write audit.html, audit.json, audit.md and audit.png into `folder`."""
     shown = audit_report(report, folder.name, datetime.now(UTC))
     shown.write(folder, page="audit.html", text="audit.md")
 

@@ -99,9 +99,6 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         audit: How.
         out: The folder to make: the run folder, with audit.html, audit.json, audit.md and audit.png.
         console: Where progress goes.
-
-    Raises:
-        DposeError: the run is not possible, or is not private, or cannot be audited by these canaries.
     """
     plan = config.plan
     if not plan.kind.private:

@@ -49,11 +49,7 @@ class BudgetChange:
     owner: Owner = ""
 
     def make(self, data: str | None, delta: float | None, limit: int | None, account: str | None) -> None:
-        """Set or lift the budget of `data`, where either was asked for.
-
-        Raises:
-            DposeError: options do not go together, or the budget may not be changed.
-        """
+        """Set or lift the budget of `data`, where either was asked for."""
         from dpose.account.words import DELTA
 
         wanted = self.budget is not None or self.no_budget

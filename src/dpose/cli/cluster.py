@@ -58,11 +58,7 @@ class Carrying:
 
     @classmethod
     def taken_from(cls, settings: dict[str, Any], engine: str | None) -> Carrying:
-        """Take what is said of it out of a command's settings.
-
-        Raises:
-            DposeError: a value is invalid; or something is said of a job without `--engine slurm`.
-        """
+        """Take what is said of it out of a command's settings."""
         mine = {f.name: settings.pop(f.name) for f in fields(cls) if f.name in settings}
         found = checked(cls, mine)
         if engine != "slurm" and found.job != ClusterJob():
@@ -107,9 +103,6 @@ class Cluster:
 
         Returns:
             What it exited with.
-
-        Raises:
-            DposeError: it is not possible, or the cluster refuses; nothing is submitted then.
         """
         import yaml
 
@@ -149,9 +142,6 @@ class Cluster:
 
         Returns:
             What it exited with.
-
-        Raises:
-            DposeError: it is not possible, or the cluster refuses; nothing is submitted then.
         """
         from dpose.files import write_private
 

@@ -33,11 +33,7 @@ class NoisedScore:
     )
 
     def query(self) -> NoisedQuery | None:
-        """The query that releases the score; None for a score without noise.
-
-        Raises:
-            DposeError: options do not go together, or a value is out of range.
-        """
+        """The query that releases the score; None for a score without noise."""
         if self.epsilon is None:
             if self != NoisedScore():
                 raise DposeError(

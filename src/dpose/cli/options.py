@@ -98,11 +98,7 @@ class Settings:
         yield _parameter("list_settings", bool, listing, False)
 
     def fold(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Nested values of what was given, which is taken out of `given`.
-
-        Raises:
-            DposeError: a setting of `--set` is unknown or given twice.
-        """
+        """Nested values of what was given, which is taken out of `given`."""
         values: dict[str, Any] = {}
         given.pop("list_settings")
         for path in self.named:

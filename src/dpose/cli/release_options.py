@@ -55,11 +55,7 @@ class Hiding:
     ] = None
 
     def neighbours(self, given: str | None, default: str) -> str | int | Neighbours:
-        """What is to be hidden, by itself or by a preset.
-
-        Raises:
-            DposeError: both are given, or neither is understood.
-        """
+        """What is to be hidden, by itself or by a preset."""
         from dpose.release.objects import either
 
         return either(given, self.protect, self.face_size, drawn=self.explain_picture is not None) or default
@@ -83,9 +79,6 @@ class Hiding:
             config: How it is released.
             spans: Of a film, what is released.
             released: Whether it has been released: a picture is drawn on then.
-
-        Raises:
-            DposeError: there are several, or the drawing would take the place of one of them.
         """
         file = self.explain_picture
         if file is None:
@@ -155,11 +148,7 @@ class OutputOptions:
     ends: Annotated[list[str] | None, option("And to here; the rest is left out.", "--to")] = None
 
     def spans(self) -> tuple[Span, ...]:
-        """The spans of films that are released; none for whole films.
-
-        Raises:
-            DposeError: a time is malformed, or they do not pair.
-        """
+        """The spans of films that are released; none for whole films."""
         if not (self.starts or self.ends):
             return ()
         from dpose.media.spans import paired
@@ -170,11 +159,7 @@ class OutputOptions:
         return found
 
     def folder(self, *, explain: bool = False) -> Path:
-        """Where to write.
-
-        Raises:
-            DposeError: it is not said, and something is to be written.
-        """
+        """Where to write."""
         if self.out is None and not explain:
             raise DposeError("out-missing", "releasing needs --out", fix="name a folder or a file")
         return self.out or Path("released")
@@ -254,9 +239,6 @@ def release_jobs(
 
     Returns:
         The files that were to be released by this process.
-
-    Raises:
-        DposeError: as `release_all`, or as `release_with`.
     """
     from dpose.release.batch import release_all, skip_finished
     from dpose.release.jobs import record_names

@@ -107,9 +107,6 @@ def stored_run(out: Path | None, resume: Path | None, console: Console) -> Itera
 
     Yields:
         `out` and `resume` as paths of this machine.
-
-    Raises:
-        DposeError: something is at `out` already, or the store refuses: before anything is trained.
     """
     from dpose.remote import check_nothing_at, local_path, put_all, staged, url_of
 

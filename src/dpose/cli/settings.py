@@ -81,11 +81,7 @@ def settings_of(*classes: tuple[str, str], only: tuple[str, ...] = ()) -> Mappin
 
 
 def parsed(known: Mapping[str, Setting], text: str) -> tuple[str, Any]:
-    """Path and value of `--set PATH=VALUE`.
-
-    Raises:
-        DposeError: it has another form, or there is no such setting; the nearest one is named.
-    """
+    """Path and value of `--set PATH=VALUE`."""
     path, equals, typed = text.partition("=")
     if not equals:
         raise DposeError("setting-malformed", "must be PATH=VALUE", f"--set {text}", _nearest(path, known))
@@ -117,11 +113,7 @@ def checked(kind: type[T], values: dict[str, Any], before: str = "") -> T:
 
 
 def put(values: dict[str, Any], path: str, value: Any) -> None:
-    """Enter `value` at `path` in nested values.
-
-    Raises:
-        DposeError: there is one already.
-    """
+    """Enter `value` at `path` in nested values."""
     *parts, last = path.split(".")
     for part in parts:
         values = values.setdefault(part, {})

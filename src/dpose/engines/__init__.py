@@ -129,9 +129,6 @@ def engine(name: str, **options: Any) -> AbstractContextManager[ItemEngine]:
     Args:
         name: One of `ENGINES`, or an address: ray://HOST:PORT is the engine "ray" there.
         options: The engine's; `workers`, how many, is everybody's.
-
-    Raises:
-        DposeError: there is no such engine, or it cannot be started or reached.
     """
     kind, _, rest = name.partition("://")
     if kind not in ENGINES or (rest and kind == "local"):

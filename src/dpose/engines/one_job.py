@@ -50,11 +50,7 @@ class JobNote:
 
     @classmethod
     def read(cls, folder: Path) -> JobNote | None:
-        """The note in `folder`; None if there is none.
-
-        Raises:
-            DposeError: what stands there is none.
-        """
+        """The note in `folder`; None if there is none."""
         file = folder / NOTE
         if not file.exists():
             return None
@@ -78,11 +74,7 @@ class JobNote:
 
     @property
     def going(self) -> bool:
-        """Whether the job waits or works.
-
-        Raises:
-            DposeError: it cannot be determined on this machine.
-        """
+        """Whether the job waits or works."""
         if self.partition != LOCAL:
             return _queued(self.id, int(time.monotonic() / FRESH_S))
         if self.host != socket.gethostname():

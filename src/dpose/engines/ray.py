@@ -41,10 +41,6 @@ class RayEngine:
     Args:
         workers: How many.
         address: ray://HOST:PORT; "" starts a cluster on this machine, which ends with the engine.
-
-    Raises:
-        DposeError: Ray is not installed, nothing answers at the address, it has too few processors, or a worker runs
-            other code than this process.
     """
 
     def __init__(self, workers: int = 1, address: str = "") -> None:
@@ -78,11 +74,7 @@ class RayEngine:
         self.close()
 
     def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
-        """As `ItemEngine.submit`.
-
-        Raises:
-            DposeError: the item would go into Ray's object store: it may hold a key.
-        """
+        """As `ItemEngine.submit`."""
         if (size := len(pickle.dumps(item))) > ITEM_BYTES:
             raise DposeError("item-too-large", f"an item of {size:,} bytes is too large to stay in memory", self._where)
         loads = Counter(map(id, self._at.values()))
@@ -122,11 +114,7 @@ class RayEngine:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Tell that a cluster at an address is lost; of one on this machine Ray itself ends this process.
-
-        Raises:
-            DposeError: it is.
-        """
+        """Tell that a cluster at an address is lost; of one on this machine Ray itself ends this process."""
         try:
             yield
         except ConnectionError as error:

@@ -126,9 +126,6 @@ def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str,
 
     Returns:
         submitit's job.
-
-    Raises:
-        DposeError: submitit or Slurm is missing, a setting is unknown, or the cluster refuses.
     """
     (submitted,) = submit_all([job], folder, partition, settings)
     return submitted
@@ -163,9 +160,6 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
 
     >>> parsed_settings(["nodes=2", "slurm_account=ward"])
     {'nodes': 2, 'slurm_account': 'ward'}
-
-    Raises:
-        DposeError: one is not.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -199,9 +193,6 @@ def wait_for(
 
     Returns:
         What its command exited with.
-
-    Raises:
-        DposeError: it ended without a word: cancelled, or killed.
     """
     while not is_over(note, exit_file):
         tell()
@@ -222,11 +213,7 @@ def is_over(note: JobNote, exit_file: Path) -> bool:
 
 
 def exit_code(exit_file: Path) -> int:
-    """The exit code that a job wrote down.
-
-    Raises:
-        DposeError: it is no number.
-    """
+    """The exit code that a job wrote down."""
     try:
         return int(exit_file.read_text())
     except (OSError, ValueError) as error:

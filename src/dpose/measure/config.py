@@ -78,9 +78,6 @@ class CountConfig(StatementPart):
         fall_stays: On the floor for at least so long. Default: 3s.
         deadline: Processing one chunk may take so long, else it counts as empty. Default: never, of files.
         subject_chunks: Where subjects are known: at most so many chunks of each a day; --protect subject:K sets it.
-
-    Raises:
-        DposeError: a value is out of range, or two contradict each other.
     """
 
     queries: Annotated[tuple[Text, ...], BeforeValidator(_given(_words))]

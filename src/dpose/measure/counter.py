@@ -95,11 +95,7 @@ class Footage:
 
 
 def file_footage(path: Path, begin: Fraction) -> Footage:
-    """A video file whose first frame is taken `begin` seconds after midnight; it is decoded once to identify it.
-
-    Raises:
-        DposeError: it cannot be read, or is damaged.
-    """
+    """A video file whose first frame is taken `begin` seconds after midnight; it is decoded once to identify it."""
     info = probe(path)
     original = video_original(info)
     times = frame_times(info)
@@ -177,10 +173,6 @@ def count_footage(
     **Guarantee.** As `dpose.measure.plan`, if the folder alone is shown.
 
     `progress` is called with the seconds of footage that were counted so far. The statement is returned sealed.
-
-    Raises:
-        DposeError: the folder exists, the footage leaves its day, is named twice or was counted before, or a budget
-            would be passed.
     """
     check_free(out)
     config, seeded = request.config, request.seed is not None

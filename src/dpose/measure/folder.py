@@ -67,11 +67,7 @@ def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacySta
 
 
 def read_folder(folder: Path) -> Count:
-    """What a folder holds; whether all of it fits together is for `verify_folder` to say.
-
-    Raises:
-        DposeError: a file is missing, or is none of a count.
-    """
+    """What a folder holds; whether all of it fits together is for `verify_folder` to say."""
     where = str(folder / NUMBERS)
     try:
         values = file_json(folder / NUMBERS)

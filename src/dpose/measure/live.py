@@ -72,9 +72,6 @@ def count_live(
 
     The folder `out` gets one for each day. `until` is when to stop, seconds after the first midnight; `tell` receives a
     line for each window that was written.
-
-    Raises:
-        DposeError: the clock is behind windows that were shown, a day was counted before, or a budget would be passed.
     """
     if request.config.subject_chunks:
         raise DposeError(
@@ -185,11 +182,7 @@ def _count_day(
 
 
 def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
-    """What the folder of a day holds already; a new count where there is none.
-
-    Raises:
-        DposeError: it is another count's, or shows windows that the account has not claimed.
-    """
+    """What the folder of a day holds already; a new count where there is none."""
     if not (folder / NUMBERS).exists():
         return Count(plan, count_statement(plan).deployed(about, RELEASED), ())
     count = read_folder(folder)

@@ -72,11 +72,7 @@ def _spread(place: tuple[int, int]) -> tuple[int, int]:
 
 
 def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
-    """The labels of a CSV file with the columns `COLUMNS`; sources are named by paths of files, in order.
-
-    Raises:
-        DposeError: it cannot be read, or a line names no source, or no time of a day.
-    """
+    """The labels of a CSV file with the columns `COLUMNS`; sources are named by paths of files, in order."""
     try:
         table = csv.DictReader(io.StringIO(file_text(file)))
         rows = list(table)

@@ -17,11 +17,7 @@ Point = tuple[Fraction, Fraction]
 
 
 def parse_area(text: str, where: str) -> tuple[Point, ...]:
-    """The corners that "x,y x,y x,y" names; none for "".
-
-    Raises:
-        DposeError: one lies outside the frame, or is none.
-    """
+    """The corners that "x,y x,y x,y" names; none for ""."""
     points = []
     for word in text.split():
         x, comma, y = word.partition(",")

@@ -67,11 +67,7 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
 
 
 def picture_stream(container: Any, path: Path) -> Any:
-    """Return the stream of pictures that is the film: the first that is no cover.
-
-    Raises:
-        DposeError: there is none, or none that can be decoded.
-    """
+    """Return the stream of pictures that is the film: the first that is no cover."""
     streams = [stream for stream in container.streams.video if not is_cover(stream)]
     if not streams:
         raise DposeError("video-missing-in-file", "has no video in it", str(path))

@@ -47,9 +47,6 @@ def shown_frames(path: Path, declared: int) -> int:
 
     A trimmed video still holds, and declares, the frames that were cut away. They count when a file that ends early is
     to be told from a trimmed one, and not in what is released.
-
-    Raises:
-        DposeError: it cannot be read, or shows none.
     """
     shown, cut = _packets(path)
     if shown == declared and not cut:

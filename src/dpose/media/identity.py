@@ -73,11 +73,7 @@ def picture_hashes(data: bytes, pixels: NDArray[Any]) -> tuple[str, ...]:
 
 
 def read_known(path: Path) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """A picture file as `read_image` gives it, and its digests: of what was read, whatever becomes of the file.
-
-    Raises:
-        DposeError: as `read_image`.
-    """
+    """A picture file as `read_image` gives it, and its digests: of what was read, whatever becomes of the file."""
     data = read_bytes(path)
     image = decode_image(data, str(path))
     return image, picture_hashes(data, image)

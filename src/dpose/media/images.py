@@ -42,9 +42,6 @@ def read_image(path: str | Path, *, orient: bool = True) -> Image:
 
     Returns:
         uint8, (H, W, 3), RGB, contiguous.
-
-    Raises:
-        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
     """
     return decode_image(read_bytes(path), str(path), orient=orient)
 
@@ -61,19 +58,12 @@ def read_pixels(path: str | Path) -> NDArray[Any]:
 
     Returns:
         uint8 or uint16, (H, W) grey or (H, W, 3) RGB, contiguous.
-
-    Raises:
-        DposeError: as `read_image`.
     """
     return decode_pixels(read_bytes(path), str(path))
 
 
 def decode_pixels(data: bytes, name: str) -> NDArray[Any]:
-    """`read_pixels` for bytes already in memory; `name` stands in the error.
-
-    Raises:
-        DposeError: as `read_image`, or the decoder gives other channels, bits or sizes than the header declares.
-    """
+    """`read_pixels` for bytes already in memory; `name` stands in the error."""
     header = _checked_header(data, name)
     colour = cv2.IMREAD_GRAYSCALE if header.channels == 1 else cv2.IMREAD_COLOR
     pixels = _decoded(data, name, colour | (cv2.IMREAD_ANYDEPTH if header.depth == 16 else 0))
@@ -88,11 +78,7 @@ def decode_pixels(data: bytes, name: str) -> NDArray[Any]:
 
 
 def picture_header(path: str | Path) -> Header:
-    """What a picture file declares about itself; nothing is decoded.
-
-    Raises:
-        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
-    """
+    """What a picture file declares about itself; nothing is decoded."""
     return _checked_header(read_bytes(path), str(path))
 
 
@@ -105,21 +91,13 @@ def picture_notes(header: Header) -> tuple[str, ...]:
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """(H, W) of a picture file as stored, without decoding it; EXIF orientation is not applied.
-
-    Raises:
-        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
-    """
+    """(H, W) of a picture file as stored, without decoding it; EXIF orientation is not applied."""
     header = picture_header(path)
     return header.height, header.width
 
 
 def shown_size(path: str | Path) -> tuple[int, int]:
-    """(H, W) of a picture file as `read_image` gives it, EXIF orientation applied; decoded only where it may be turned.
-
-    Raises:
-        DposeError: as `read_image`.
-    """
+    """(H, W) of a picture file as `read_image` gives it, EXIF orientation applied; decoded only if it may be turned."""
     data = read_bytes(path)
     header = _checked_header(data, str(path))
     stored = header.height, header.width
@@ -134,11 +112,7 @@ def shown_size(path: str | Path) -> tuple[int, int]:
 
 
 def decode_image(data: bytes, name: str, *, orient: bool = True) -> Image:
-    """`read_image` for bytes already in memory; `name` stands in the error.
-
-    Raises:
-        DposeError: as `read_image`.
-    """
+    """`read_image` for bytes already in memory; `name` stands in the error."""
     turned = 0 if orient else cv2.IMREAD_IGNORE_ORIENTATION
     image: Image = _decoded(data, name, cv2.IMREAD_COLOR | turned)
     return image
@@ -233,11 +207,7 @@ def _heic(data: bytes, name: str, flags: int) -> NDArray[Any]:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """A file's content.
-
-    Raises:
-        DposeError: it cannot be read.
-    """
+    """A file's content."""
     try:
         return file_bytes(Path(path))
     except OSError as error:

@@ -51,9 +51,6 @@ def spans_of(pairs: Iterable[tuple[Time, Time | None]]) -> tuple[Span, ...]:
     Args:
         pairs: Beginning and end of each: seconds ("12.5", 12.5), "M:SS" or "H:MM:SS.S"; an end of None or "end" is the
             film's.
-
-    Raises:
-        DposeError: a time is malformed, or a span ends before it begins.
     """
     found: list[Span] = []
     for first, last in pairs:
@@ -72,11 +69,7 @@ def spans_of(pairs: Iterable[tuple[Time, Time | None]]) -> tuple[Span, ...]:
 
 
 def paired(starts: Sequence[str], ends: Sequence[str]) -> tuple[Span, ...]:
-    """The spans from as many beginnings as ends, in order; one beginning or one end may stand alone.
-
-    Raises:
-        DposeError: as `spans_of`, and if there are more of the one than of the other.
-    """
+    """The spans from as many beginnings as ends, in order; one beginning or one end may stand alone."""
     if len(starts) + len(ends) == 1:
         starts, ends = starts or ["0"], ends or [END]
     if len(starts) != len(ends):
@@ -95,9 +88,6 @@ def cut(info: VideoInfo, spans: Sequence[Span]) -> VideoInfo:
     Args:
         info: The whole film.
         spans: As `spans_of` gives them.
-
-    Raises:
-        DposeError: a span has no frame in it; or as `frame_times`.
     """
     if not spans:
         return info

@@ -130,9 +130,6 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     Args:
         path: The file.
         lenient: Take one that is damaged or ends early too; `frames` is 0 then where none are declared.
-
-    Raises:
-        DposeError: the file is missing, no video, damaged, ends before its declared length, or has transparency.
     """
     path = Path(path)
     damage = Damage() if lenient else None
@@ -200,11 +197,7 @@ def _left_out(container: Any, stream: Any, display: Display) -> tuple[str, ...]:
 
 
 def frame_ticks(info: VideoInfo) -> list[int]:
-    """When each frame of a whole film is shown, in ticks, in order: the container's time stamps, which are public.
-
-    Raises:
-        DposeError: as `read_frames`, where packets do not say it.
-    """
+    """When each frame of a whole film is shown, in ticks, in order: the container's time stamps, which are public."""
     if not info.stamped:
         step = max(1, round(1 / (info.rate * info.time_base)))
         return [number * step for number in range(info.frames)]
@@ -220,11 +213,7 @@ def frame_ticks(info: VideoInfo) -> list[int]:
 
 
 def frame_times(info: VideoInfo) -> list[Fraction]:
-    """When each frame that is shown is shown, in seconds, in order.
-
-    Raises:
-        DposeError: as `frame_ticks`.
-    """
+    """When each frame that is shown is shown, in seconds, in order."""
     moved = (info.moved(Fraction(tick)) for tick in frame_ticks(info.film or info))
     return [tick * info.time_base for tick in moved if tick is not None]
 
@@ -258,10 +247,6 @@ def read_frames(info: VideoInfo, writer: SoundWriter | None = None, damage: Dama
         info: The video.
         writer: Receives the sound.
         damage: Counts what cannot be decoded, which is passed over then. None refuses it.
-
-    Raises:
-        DposeError: a frame has transparency, or another size than the first; without `damage` also if one cannot be
-            decoded, or there are fewer or more of them than `info` says.
     """
     with opened_video(info.path) as container:
         stream = picture_stream(container, info.path)
@@ -340,9 +325,6 @@ class VideoReader:
 
     Args:
         path: The file.
-
-    Raises:
-        DposeError: the file is missing, no video, cut off before its index, or its pictures are too large.
     """
 
     def __init__(self, path: str | Path) -> None:

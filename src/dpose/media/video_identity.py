@@ -35,9 +35,6 @@ def video_hashes(info: VideoInfo, damage: Damage | None = None) -> tuple[str, ..
     Args:
         info: The file, probed.
         damage: Counts what cannot be decoded, which is left out then. None refuses it.
-
-    Raises:
-        DposeError: it cannot be read, or was changed meanwhile; or as `read_frames`.
     """
     digest = checked_digest(info.path)
     decoder = f"av {av.__version__} {sorted(av.library_versions.items())}"

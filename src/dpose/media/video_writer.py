@@ -101,11 +101,7 @@ class VideoWriter:
         self._container.mux(packet)
 
     def finish(self) -> None:
-        """Write what the encoder still holds.
-
-        Raises:
-            DposeError: there was no frame.
-        """
+        """Write what the encoder still holds."""
         if self._last is None:
             raise DposeError("video-without-frames", "not one frame to write", str(self._path))
         tick, length = self._info.time_base, self._info.length
@@ -133,11 +129,7 @@ class VideoWriter:
 
 
 def written_size(info: VideoInfo) -> tuple[int, int]:
-    """Width and height of what a video was written from: its own, but for a row and column that were repeated.
-
-    Raises:
-        DposeError: it cannot be read.
-    """
+    """Width and height of what a video was written from: its own, but for a row and column that were repeated."""
     with opened_video(info.path) as container:
         said = container.metadata.get("comment") or container.metadata.get("COMMENT")
     sizes = ((info.width - wide, info.height - tall) for wide in (0, 1) for tall in (0, 1))
@@ -216,11 +208,7 @@ def open_writer(
 
 
 def settle(temporary: Path, path: Path) -> None:
-    """Give a finished temporary file its final name, durably.
-
-    Raises:
-        DposeError: the disk is full, or the folder may not be written to.
-    """
+    """Give a finished temporary file its final name, durably."""
     try:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())

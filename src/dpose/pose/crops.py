@@ -103,11 +103,7 @@ def transform_points(matrix: ArrayLike, points: ArrayLike) -> NDArray[np.float64
 
 
 def invert(matrix: ArrayLike) -> Matrix:
-    """Return the matrices (..., 2, 3) from crop to picture.
-
-    Raises:
-        numpy.linalg.LinAlgError: a matrix has no inverse.
-    """
+    """Return the matrices (..., 2, 3) from crop to picture."""
     m = np.asarray(matrix, np.float64)
     linear = np.linalg.inv(m[..., :2])
     return np.concatenate([linear, -linear @ m[..., 2:]], axis=-1)

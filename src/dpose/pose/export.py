@@ -237,9 +237,6 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
         folder: A run or model folder.
         out: The ONNX file.
         pictures: What the two models are compared on; windows of a photograph of scikit-image where there are none.
-
-    Raises:
-        DposeError: as `dpose.pose.export.export_onnx`; or a file cannot be read.
     """
     model = load_model(folder)
     images = [read_image(path) for path in pictures]

@@ -180,11 +180,7 @@ def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> T
 
 
 def with_correction(model: PoseModel, directions: int) -> PoseModel:
-    """Return a copy of a model whose joints are corrected linearly; the correction is 0 until it is fitted and solved.
-
-    Raises:
-        DposeError: the model has a correction already.
-    """
+    """A copy of a model whose joints are corrected linearly; the correction is 0 until it is fitted and solved."""
     if model.config.directions:
         raise DposeError(
             "model-corrected-already",

@@ -18,12 +18,7 @@ MODEL_FILES = ("config.json", "privacy.json", SIGNATURE, "README.md", "ledger.js
 
 
 def fetched(name: str, revision: str | None = None) -> Path:
-    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache.
-
-    Raises:
-        DposeError: huggingface_hub is not installed, the name is malformed, or the model is not in the cache and cannot
-            be downloaded.
-    """
+    """Return the folder of the model called `hf:OWNER/NAME`, downloaded once to the Hub client's cache."""
     if name.count("/") != 1 or not name.startswith(PREFIX):
         raise DposeError("hub-name-malformed", "is no name on the Hub", name, "write hf:OWNER/NAME")
     hub_mixin()

@@ -330,11 +330,7 @@ def release_video(
 
 
 def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
-    """True if this is a clip, and its frames; a picture is one frame.
-
-    Raises:
-        DposeError: not a picture or clip of uint8 or uint16.
-    """
+    """True if this is a clip, and its frames; a picture is one frame."""
     if not (isinstance(image, np.ndarray) or is_tensor(image)):
         raise DposeError("image-not-array", f"must be an array or tensor, not {type(image).__name__}", "image")
     kind = str(image.dtype).removeprefix("torch.")

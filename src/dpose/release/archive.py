@@ -95,9 +95,6 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     Args:
         data: An archive's content.
         where: The file, for errors.
-
-    Raises:
-        DposeError: it is no archive, was altered, is not what was sealed, or was made by a newer dpose.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
@@ -143,11 +140,7 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
 
 
 def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:
-    """How a picture was made of released values; a published algorithm's statement does not say, and cells are painted.
-
-    Raises:
-        DposeError: the statement names no restoration that there is.
-    """
+    """How a picture was made of released values: painted where a published algorithm's statement does not say."""
     recorded = statement.release.get("restoration")
     return PAINTED if recorded is None else Restoration.read(recorded, where)
 
@@ -257,11 +250,7 @@ def _digest(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def carried(path: Path) -> PrivacyStatement:
-    """The statement that a released file carries.
-
-    Raises:
-        DposeError: it carries none, or another file's.
-    """
+    """The statement that a released file carries."""
     if path.suffix.lower() == ".npz":
         return unpack(read_bytes(path), str(path))[1]
     if kind_of_name(path) == "video":
@@ -277,10 +266,6 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         out: The picture.
         method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
             picture as it was released, bit for bit on a machine of the same kind.
-
-    Raises:
-        DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
-            or was made by weights that are not here.
     """
     released, statement = unpack(read_bytes(archive), str(archive))
     if out.suffix.lower() not in (".png", ".jpg", ".jpeg"):

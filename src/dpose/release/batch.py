@@ -333,9 +333,6 @@ def release_all(
 
     Yields:
         Each file with its statement, once it is written; of a file that stands there complete, that file's.
-
-    Raises:
-        DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
     """
     workers = max(1, workers)
     batch = _Batch(work)
@@ -354,12 +351,7 @@ def _beside_others(item: Job | Reserved) -> bool:
 
 
 def release_one(work: Work, job: Job, *, progress: Callable[[], None] | None = None) -> PrivacyStatement:
-    """Release one file, as `release_all` does; its statement.
-
-    Raises:
-        DposeError: the file cannot be read or written, or the configuration does not fit it; it was released before,
-            another file is in the way, or a budget would be passed. Nothing is left under its names then.
-    """
+    """Release one file, as `release_all` does; its statement."""
     if job.video:
         check_writable(job.target)
     ((_, statement),) = release_all([job], work, progress=progress)
@@ -404,10 +396,6 @@ def skip_finished(jobs: Sequence[Job], work: Work, *, workers: int = 1, console:
         work: How files are released.
         workers: Files in work at a time.
         console: Shows progress; None for no progress.
-
-    Raises:
-        DposeError: a file was released before and `work.again` is not set, another file is in the way, or the account
-            cannot be read.
     """
     found = PendingJobs()
     if work.public:

@@ -73,11 +73,7 @@ def check_boxes_name(path: Path) -> None:
 
 
 def write_boxes(path: Path, boxes: Sequence[FoundBox]) -> None:
-    """Write boxes for a person to correct, readable by their owner alone.
-
-    Raises:
-        DposeError: it cannot be written, or ends in none of `SUFFIXES`.
-    """
+    """Write boxes for a person to correct, readable by their owner alone."""
     check_boxes_name(path)
     rows = [asdict(box) for box in boxes]
     if path.suffix.lower() == ".json":
@@ -92,11 +88,7 @@ def write_boxes(path: Path, boxes: Sequence[FoundBox]) -> None:
 
 
 def read_boxes(path: Path) -> tuple[FoundBox, ...]:
-    """The boxes of a file that `write_boxes` wrote, or that a person did: `number` and `frame` may be left out.
-
-    Raises:
-        DposeError: it cannot be read, is no such file, a box is malformed, or two have one number; names the box.
-    """
+    """The boxes of a file that `write_boxes` wrote, or that a person did: `number` and `frame` may be left out."""
     check_boxes_name(path)
     try:
         raw = file_bytes(path, LONGEST_TEXT)
@@ -151,11 +143,7 @@ def _box(row: Mapping[str, Any], where: str) -> FoundBox:
 
 
 def leave_open(boxes: Sequence[FoundBox], kept: str) -> tuple[FoundBox, ...]:
-    """The boxes but for those whose numbers are kept open, "2,5".
-
-    Raises:
-        DposeError: a number is malformed, or no box has it.
-    """
+    """The boxes but for those whose numbers are kept open, "2,5"."""
     words = [word for word in re.split(r"[,\s]+", kept) if word]
     numbers = {int(word) for word in words if word.isascii() and word.isdigit()}
     if len(numbers) < len(set(words)) or not numbers <= {box.number for box in boxes}:
@@ -169,9 +157,6 @@ def matched(boxes: Sequence[FoundBox], jobs: JobList) -> tuple[dict[str, tuple[F
     """The boxes of each file that is obscured, by its absolute path, and the files of other boxes.
 
     A file is found by its name below the folder that was named, else by the end of its path.
-
-    Raises:
-        DposeError: a name may be that of several files, or no box is of any of them.
     """
     names, paths = jobs.names(), [Path(source).absolute() for source in jobs.sources]
     by_name = dict(zip(names, paths, strict=True))

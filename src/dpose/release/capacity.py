@@ -133,11 +133,7 @@ class Figures:
 
     @classmethod
     def read(cls, file: Path = SHIPPED) -> Figures:
-        """What `benchmarks/figures.py` wrote.
-
-        Raises:
-            DposeError: the file cannot be read, or holds no such figures.
-        """
+        """What `benchmarks/figures.py` wrote."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
             if values["schema"] != SCHEMA:
@@ -246,9 +242,6 @@ def forecast(
         corpus: What is to be released.
         workers: How many.
         price: Price of a processor for an hour, in whatever money.
-
-    Raises:
-        DposeError: there are no figures for the mechanism.
     """
     if corpus.mechanism not in figures.lines:
         raise DposeError(

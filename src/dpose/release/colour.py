@@ -148,9 +148,6 @@ def settle_colour(name: str | None, channels: int, otherwise: str = "ycc") -> st
         name: One of `COLOURS`, or None for `otherwise`.
         channels: 1 or 3.
         otherwise: What colour pictures have by default.
-
-    Raises:
-        DposeError: a grey picture has no luma and chroma.
     """
     if channels == 1:
         if name == "ycc":

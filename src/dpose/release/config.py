@@ -408,11 +408,7 @@ ReleaseConfig: TypeAlias = Pixelization | Projection
 
 
 def exact(value: Number, name: str) -> Fraction:
-    """The fraction that `value` stands for.
-
-    Raises:
-        DposeError: it is no finite number.
-    """
+    """The fraction that `value` stands for."""
     if isinstance(value, bool):
         raise DposeError("setting-not-number", f"must be a number, not {value}", name)
     if isinstance(value, float) and not math.isfinite(value):

@@ -251,9 +251,6 @@ def release_history(charge: Charge, own: Sequence[str] | None = None) -> Release
     Args:
         charge: What the release would take.
         own: The digests that name all of the original (`Original.own`); None if each of its marks does.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     before = tuple(entry for entry in charges(of=charge.marks) if entry.what == RELEASE)
     copies = frozenset(map(attrgetter("id"), before))
@@ -372,10 +369,6 @@ def reserved_release(
 
     Yields:
         What there was before.
-
-    Raises:
-        DposeError: the original was released before and `again` is not set, another process releases it at this
-            moment, a budget would be passed, or the account cannot be read or written. Nothing is reserved then.
     """
     if charge is None:
         yield Reservation(None, about)
@@ -399,9 +392,6 @@ def alive(name: str) -> Iterator[None]:
 
     Args:
         name: A charge's id; or what the ids of many begin with, before a hyphen.
-
-    Raises:
-        DposeError: another process says that it has them under way.
     """
     file = _lock_of(name)
     private_folder(file.parent)

@@ -46,9 +46,6 @@ def stamped_picture(released: Shown | ReleasedValues, suffix: str, statement: Pr
         released: The picture, as its values.
         suffix: ".png", ".jpg" or ".jpeg".
         statement: What is guaranteed about it.
-
-    Raises:
-        DposeError: another suffix.
     """
     data = encoded(released, suffix)
     made, line = sealed(released, statement, data)
@@ -56,22 +53,14 @@ def stamped_picture(released: Shown | ReleasedValues, suffix: str, statement: Pr
 
 
 def stamped_pixels(pixels: NDArray[np.uint8], suffix: str, statement: PrivacyStatement) -> bytes:
-    """A picture's file with its statement and its seal, which is of the file alone: it holds no released values.
-
-    Raises:
-        DposeError: another suffix than ".png", ".jpg" or ".jpeg".
-    """
+    """A picture's file with its statement and its seal, which is of the file alone: it holds no released values."""
     data = encode_image(pixels, suffix, compression=PNG_LEVEL)
     made, line = sealed_file(hashlib.sha256(data).hexdigest(), statement)
     return stamp(data, made, line)
 
 
 def encoded(released: Shown | ReleasedValues, suffix: str) -> bytes:
-    """A released picture's file, without statement.
-
-    Raises:
-        DposeError: another suffix than ".png", ".jpg" or ".jpeg".
-    """
+    """A released picture's file, without statement."""
     picture = released.picture()
     shown = picture[:, :, 0] if picture.shape[2:] == (1,) else picture
     return encode_image(shown, suffix, compression=PNG_LEVEL)
@@ -117,9 +106,6 @@ def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> 
 
     Returns:
         The statement, sealed and bound to the file.
-
-    Raises:
-        DposeError: it cannot be written.
     """
     digest = file_digest(temporary)
     made, line = sealed_file(digest, statement)
@@ -130,11 +116,7 @@ def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> 
 
 
 def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
-    """The statement beside a video, and its seal; empty if there is none. That it is this video's is not checked.
-
-    Raises:
-        DposeError: there is none, or it cannot be read.
-    """
+    """The statement beside a video, and its seal; empty if there is none. That it is this video's is not checked."""
     sidecar = sidecar_of(video)
     if not sidecar.exists():
         raise DposeError("statement-missing", "carries no privacy statement", str(video), f"{sidecar.name} is missing")

@@ -61,9 +61,6 @@ def draw_explanation(
         face: A face's declared width and height, pixels.
         released: What was released by the plan, uint8 or uint16, (H, W) or (H, W, C), to draw on; None for a blank
             canvas.
-
-    Raises:
-        DposeError: the plan guarantees nothing, the file is no PNG, or it cannot be written.
     """
     if path.suffix.lower() != ".png":
         raise DposeError("drawing-suffix-unknown", "is drawn as PNG", str(path), "name it .png")

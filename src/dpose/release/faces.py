@@ -64,11 +64,7 @@ class FaceFinder:
 
 
 def face_finder(model: Path | None = None) -> FaceFinder:
-    """The finder in an ONNX file, YuNet's or BlazeFace's by its outputs; without one the bundled cascade.
-
-    Raises:
-        DposeError: the file is missing, no such model, or what runs it is not installed.
-    """
+    """The finder in an ONNX file, YuNet's or BlazeFace's by its outputs; without one the bundled cascade."""
     if model is None:
         face_cascade()
         return FaceFinder(cascade_faces, CASCADE)
@@ -83,9 +79,6 @@ def onnx_finder(model: Path) -> Callable[[Picture], list[Place]]:
     YuNet takes BGR, 0 to 255, (1, 3, H, W); BlazeFace RGB, -1 to 1, (1, 3, S, S) or (1, S, S, 3). A frame is scaled to
     fit and filled up with black to the right and below; a model that leaves its size open gets the frame's own, filled
     up to a multiple of 32.
-
-    Raises:
-        DposeError: onnxruntime is not installed, or the file is neither of the two.
     """
     try:
         import onnxruntime
@@ -154,9 +147,6 @@ def blazeface_faces(outputs: Mapping[str, NDArray[Any]], size: tuple[int, int]) 
     Args:
         outputs: Two of them, under any name.
         size: Height and width of the input, equal.
-
-    Raises:
-        DposeError: these are not its outputs.
     """
     found = {array.shape[-1]: array.reshape(-1, array.shape[-1]) for array in outputs.values()}
     grids = ANCHORS.get(len(found.get(16, ())))
@@ -221,11 +211,7 @@ def cascade_faces(frame: Picture) -> list[Place]:
 
 @lru_cache(maxsize=1)
 def face_cascade() -> Any:
-    """scikit-image's cascade of local binary patterns for frontal faces.
-
-    Raises:
-        DposeError: scikit-image is not installed.
-    """
+    """scikit-image's cascade of local binary patterns for frontal faces."""
     try:
         from skimage.data import lbp_frontal_face_cascade_filename
         from skimage.feature import Cascade

@@ -52,9 +52,6 @@ def draw_found(jobs: JobList, boxes: Sequence[FoundBox], folder: Path) -> int:
 
     Returns:
         How many pictures were drawn.
-
-    Raises:
-        DposeError: one cannot be read or written.
     """
     drawn = 0
     for job, name in zip(jobs, jobs.names(), strict=True):

@@ -91,11 +91,7 @@ class Work:
 
     @property
     def finder(self) -> FaceFinder | None:
-        """The face finder of face-blur; None for other methods.
-
-        Raises:
-            DposeError: the detector cannot be read.
-        """
+        """The face finder of face-blur; None for other methods."""
         if self.method != "face-blur" or self.boxes is not None:
             return None
         return self.detector if isinstance(self.detector, FaceFinder) else face_finder(self.detector)
@@ -109,11 +105,7 @@ class Work:
         return None if self.boxes is None else self.boxes.get(str(job.source.absolute()), ())
 
     def obscurer(self, job: Job, shape: Shape, seed: int | None) -> Obfuscator:
-        """What obscures a file of a shape.
-
-        Raises:
-            DposeError: as `Obfuscator`.
-        """
+        """What obscures a file of a shape."""
         return Obfuscator(self.method, shape, seed, self.finder, self.hold, self.boxes_of(job))
 
     def settings(self, job: Job, seed: int | None) -> str:
@@ -364,11 +356,7 @@ def slight(job: Job) -> Job:
 
 
 def digest_item(work: Work, job: Job) -> Digested:
-    """Read a file: what it is, and what its release would take. One whose job has a charge must only be the same file.
-
-    Raises:
-        DposeError: it cannot be read, has changed, or the configuration does not fit it.
-    """
+    """Read a file: what it is, and what its release would take. With a charge it must only be the same file."""
     check_folder(work)
     if job.charge is not None and job.original is not None:
         job.original.check_unchanged(job.source)
@@ -401,10 +389,6 @@ def release_item(
         item: The file.
         workers: Frames in work at a time, of pixelization.
         progress: Called after each frame of a video.
-
-    Raises:
-        DposeError: it is no longer the file that was reserved, this machine would release it otherwise than was
-            reserved, or it cannot be read or written. Nothing is left under its names then.
     """
     check_folder(work)
     job, seed = item.job, work.seed_of(item.job)

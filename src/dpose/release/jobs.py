@@ -178,9 +178,6 @@ def find_jobs(
         suffix: Suffix of released pictures in a folder: .png or .jpg.
         videos_alone: Take no pictures; those in a folder are left out.
         archives: True if pictures have archives.
-
-    Raises:
-        DposeError: nothing is found, two files would get one name, or an original would be overwritten.
     """
     found, left = _found(paths, videos_alone)
     if not found:
@@ -221,9 +218,6 @@ def find_videos(
         out: A folder; for one video also its name.
         keep_names: Give them their originals' names instead of numbers.
         left: Receives the names of files that are no videos.
-
-    Raises:
-        DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
     """
     jobs = find_jobs(paths, out, keep_names=keep_names, videos_alone=True)
     if left is not None:
@@ -342,9 +336,6 @@ def remember_names(out: Path, names: Mapping[str, str]) -> Path:
 
     Returns:
         The file that it stands in.
-
-    Raises:
-        DposeError: the state folder cannot be written, or another command gave one of the numbers away meanwhile.
     """
     file = names_file(out)
     private_folder(file.parent)
@@ -385,9 +376,6 @@ def find_output(found: ReleaseHistory | None, target: Path, outputs: Outputs, *,
 
     Returns:
         None if it is still to be made, and there is room for it.
-
-    Raises:
-        DposeError: another file is in the way, or one there cannot be read.
     """
     for entry in reversed(found.finished if found else []):
         place = target.parent / Path(entry.folder).name if numbered else target
@@ -411,9 +399,6 @@ def compare_with_account(
     Returns:
         Where the account stands before the file's release; or None, a line that says why there is nothing to do, and
         the complete file that stands there already, if there is one.
-
-    Raises:
-        DposeError: another file is in the way, or the account cannot be read.
     """
     assert job.original is not None
     own = job.original.own
@@ -456,9 +441,6 @@ def record_names(jobs: Iterable[Job], out: Path) -> Path | None:
 
     Returns:
         The file that it stands in; None if no job has a number.
-
-    Raises:
-        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
     """
     names = {job.number: str(job.source.resolve()) for job in jobs if job.number}
     return remember_names(out, names) if names else None

@@ -130,9 +130,6 @@ class LinearPlan(Plan):
             config: The configuration.
             shape: The picture's or clip's sizes.
             choice: For a drawn operator: public text, drawn without looking at the clip.
-
-        Raises:
-            DposeError: the config does not fit the shape, or no noise meets the budget.
         """
         if config.paper:
             raise ValueError("the paper's algorithm has a plan of its own")
@@ -158,9 +155,6 @@ class LinearPlan(Plan):
             operator: Public, and chosen without looking at the clip.
             config: The configuration.
             choice: Public text that a drawn operator follows from.
-
-        Raises:
-            DposeError: m is larger than the clip, or no noise meets the budget.
         """
         shape, groups = operator.shape, operator.groups
         config = replace(config, grid=(operator.rows, operator.columns, groups))
@@ -361,11 +355,7 @@ class LinearPlan(Plan):
 
 
 def clip_neighbours(config: Projection, shape: Shape) -> Neighbours:
-    """The neighbouring relation as operators know it: a picture is a clip of one frame.
-
-    Raises:
-        DposeError: m is larger than the clip, or a clip is to have pure differential privacy.
-    """
+    """The neighbouring relation as operators know it: a picture is a clip of one frame."""
     if not shape.still:
         check_delta(config.delta)
     near = config.neighbours.resolved(shape)
@@ -373,11 +363,7 @@ def clip_neighbours(config: Projection, shape: Shape) -> Neighbours:
 
 
 def operator_colour(config: Projection, shape: Shape) -> str:
-    """The colours of what an operator releases.
-
-    Raises:
-        DposeError: grey frames, or values that are taken alike, have no luma and chroma.
-    """
+    """The colours of what an operator releases."""
     apart = OPERATORS[config.operator].colours and config.clip_norm is None
     if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):
         raise DposeError("colour-unsupported", "this takes three values alike", "colour", "say rgb")

@@ -34,9 +34,6 @@ class Manifest:
 
     Args:
         folder: Folder of the released files.
-
-    Raises:
-        DposeError: it cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:

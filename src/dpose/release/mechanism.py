@@ -166,9 +166,6 @@ class Plan(ABC):
 
         Yields:
             uint8, (H, W, C), as many as there were.
-
-        Raises:
-            DposeError: there are more frames than the plan was made for; where groups need all of them, also fewer.
         """
 
     @property

@@ -160,9 +160,6 @@ def noise_verdict(released: Shown | None, events: Sequence[Any], where: str) -> 
 
     Returns:
         That the noise is not refuted, or why there is no verdict.
-
-    Raises:
-        DposeError: the noise is refuted.
     """
     if not isinstance(released, ReleasedSums):
         return "no verdict on the noise, as this file holds no sums"

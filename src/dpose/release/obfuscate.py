@@ -61,9 +61,6 @@ class Obfuscator:
         finder: For face-blur; the bundled cascade by default.
         hold: For face-blur: for how many frames before and after a find its face is blurred where none is found.
         boxes: What is obscured and nothing else; None for the whole frame, or the faces that are found.
-
-    Raises:
-        DposeError: unknown method, a video smaller than isr's grid, or scikit-image is missing.
     """
 
     def __init__(

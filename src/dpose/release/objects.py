@@ -173,9 +173,6 @@ def protected_neighbours(protect: str, face_size: str = FACE_SIZE) -> Neighbours
 
     detail: 16 pixels. face: in a picture as many pixels as a face of the declared size has, wherever they lie; in a
     clip a box of that size, for `SECONDS`. person: the same for a person, `PERSON` faces wide and high.
-
-    Raises:
-        DposeError: another name, or no size.
     """
     if protect not in LEFT:
         raise DposeError("protect-unknown", f"must be {', '.join(LEFT)}, not {protect!r}", "protect")
@@ -198,11 +195,7 @@ def preset_line(protect: str, face_size: str = FACE_SIZE) -> str:
 
 
 def parse_face(text: str) -> tuple[int, int]:
-    """A face's declared width and height, pixels.
-
-    Raises:
-        DposeError: it is not of the form WxH.
-    """
+    """A face's declared width and height, pixels."""
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if found is None:
         raise DposeError(
@@ -221,9 +214,6 @@ def either(
         protect: A preset's name.
         face_size: The declared size of a face.
         drawn: True if the face is drawn in any case, so that its size may be given alone.
-
-    Raises:
-        DposeError: both are given, or a size that nothing asks for.
     """
     if neighbours is not None and protect is not None:
         raise DposeError(

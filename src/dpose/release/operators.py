@@ -41,11 +41,7 @@ class Sensitivity:
     l2_squared: Fraction
 
     def in_l1(self) -> Fraction:
-        """`l1`.
-
-        Raises:
-            DposeError: no bound is known.
-        """
+        """`l1`."""
         if self.l1 is None:
             raise DposeError(
                 "delta-missing", "this operator takes Gaussian noise alone", "delta", "give a delta above 0"

@@ -78,9 +78,6 @@ def picture_original(path: Path) -> tuple[Original, NDArray[Any], Header]:
 
     Returns:
         It; its pixels, as `read_pixels` gives them; and its header.
-
-    Raises:
-        DposeError: as `read_pixels`.
     """
     data = read_bytes(path)
     pixels = decode_pixels(data, str(path))
@@ -90,11 +87,7 @@ def picture_original(path: Path) -> tuple[Original, NDArray[Any], Header]:
 
 
 def video_original(info: VideoInfo) -> Original:
-    """A video file; all of it is decoded, a frame at a time, unless that was done before.
-
-    Raises:
-        DposeError: as `video_hashes`.
-    """
+    """A video file; all of it is decoded, a frame at a time, unless that was done before."""
     hashes, area = video_hashes(info), info.frames * info.height * info.width
     linked = info.frames <= LINKED_FRAMES
     return Original(str(info.path), hashes, area, "video", hashes[0], linked)

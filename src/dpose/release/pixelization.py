@@ -85,9 +85,6 @@ class PixelizationPlan(Plan):
         Args:
             config: The configuration.
             shape: The picture's or clip's sizes.
-
-        Raises:
-            DposeError: the picture is too small, a mask has another size, or no noise meets the budget.
         """
         if config.paper is not None:
             raise ValueError("the paper's algorithms have a plan of their own")
@@ -223,9 +220,6 @@ def released_frames(
 
     A restoration sees each frame with the one before and the one after. Each frame has a key of its own: the next 32
     bytes of one stream of `source`, drawn in the order of the frames.
-
-    Raises:
-        DposeError: there are more frames than the plan was made for.
     """
     restoration, released = plan.config.restoration, _frames(frames, plan, source, workers)
     if restoration == PAINTED:
@@ -270,9 +264,6 @@ def choose_cells(config: Pixelization, shape: Shape, as_good: float = AS_GOOD) -
         config: The configuration.
         shape: The picture's or clip's sizes.
         as_good: As for `best_choice`.
-
-    Raises:
-        DposeError: a grey picture has no luma and chroma, or no block can be divided into so many parts.
     """
     colour = settle_colour(config.colour, shape.channels)
     open_config = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
@@ -299,11 +290,7 @@ def is_chosen(config: Pixelization, shape: Shape) -> bool:
 
 
 def cell_choices(config: Pixelization, shape: Shape) -> tuple[Choice, ...]:
-    """All blocks and chroma cells that could be taken, and what is expected of them.
-
-    Raises:
-        DposeError: as `choose_cells`.
-    """
+    """All blocks and chroma cells that could be taken, and what is expected of them."""
     share = config.regions.share if isinstance(config.regions, PrivateRegions) else Fraction(1)
     bare = replace(
         config,

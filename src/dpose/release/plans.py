@@ -106,11 +106,7 @@ def picture_shape(pixels: NDArray[Any]) -> Shape:
 
 
 def plan_of(path: Path, config: ReleaseConfig, spans: Sequence[Span] = ()) -> tuple[AnyPlan, Fraction | None]:
-    """What releasing a picture or video, or spans of it, would cost, and its frames a second; releases nothing.
-
-    Raises:
-        DposeError: the file cannot be read, or the config does not fit it.
-    """
+    """What releasing a picture or video, or spans of it, would cost, and its frames a second; releases nothing."""
     if kind_of(path) == "video":
         info = cut(probe(path), spans)
         return bind_video(config, info), info.rate

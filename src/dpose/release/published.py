@@ -69,9 +69,6 @@ def published_plan(config: ReleaseConfig, shape: Shape) -> PublishedPlan:
     Args:
         config: A configuration that names a published algorithm.
         shape: The picture's or clip's sizes.
-
-    Raises:
-        DposeError: no installed package has the algorithm, or the config does not fit the shape.
     """
     kind = "pictures" if isinstance(config, Pixelization) else "videos"
     for module in extensions("operators"):

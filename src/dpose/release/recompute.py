@@ -68,9 +68,6 @@ def ask_account(statement: PrivacyStatement, path: Path) -> list[str]:
 
     Returns:
         What could not be checked.
-
-    Raises:
-        DposeError: statement and account disagree: on what the release cost, or on how many there were before it.
     """
     if not statement.odometer:
         return []
@@ -170,9 +167,6 @@ def compare_numbers(statement: PrivacyStatement, wanted: PrivacyStatement, where
         statement: As it stands in the artefact.
         wanted: The recomputed one.
         where: The file, for errors.
-
-    Raises:
-        DposeError: something differs; names it.
     """
     found, needed = dict(_leaves(statement.release)), dict(_leaves(wanted.release))
     for names in sorted({*found, *needed}):
@@ -209,9 +203,6 @@ def compare_words(
         caveats: What the statement must say besides; more caveats than that are the maker's own.
         given: What the statement must take as given besides.
         rough: Numbers in words may differ: they come from cosines, whose last digits differ between machines.
-
-    Raises:
-        DposeError: it does; names the sentence.
     """
 
     def same(lines: tuple[str, ...]) -> list[str]:

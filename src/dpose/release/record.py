@@ -201,9 +201,6 @@ def recorded_plan(record: Mapping[str, Any], where: str) -> SoundPlan:
     Args:
         record: As it stands in a statement, unchecked.
         where: The file, for errors.
-
-    Raises:
-        DposeError: the record is incomplete, or no release has it.
     """
     try:
         shape = _shape(record["shape"])

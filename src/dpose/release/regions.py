@@ -36,11 +36,7 @@ class PublicRegions:
 
     @classmethod
     def from_array(cls, mask: NDArray[Any]) -> PublicRegions:
-        """Regions from a mask of bools, of numbers up to 1, or of gray levels up to 255; the upper half is complex.
-
-        Raises:
-            DposeError: it is not two-dimensional, or holds NaN.
-        """
+        """Regions from a mask of bools, of numbers up to 1, or of gray levels up to 255; the upper half is complex."""
         array = np.asarray(mask)
         if array.ndim != 2 or 0 in array.shape:
             raise DposeError("mask-of-wrong-shape", f"must have the shape (height, width), not {array.shape}", "mask")
@@ -53,11 +49,7 @@ class PublicRegions:
 
     @classmethod
     def from_file(cls, path: str | Path) -> PublicRegions:
-        """Regions from a picture file: light is complex, dark is simple.
-
-        Raises:
-            DposeError: the file cannot be read, or has transparency, which is neither light nor dark.
-        """
+        """Regions from a picture file: light is complex, dark is simple."""
         from dpose.media.images import picture_header, read_image
 
         if picture_header(path).alpha:
@@ -72,11 +64,7 @@ class PublicRegions:
         return hashlib.sha256(f"{self.pixels.shape}".encode() + np.packbits(self.pixels).tobytes()).hexdigest()
 
     def blocks(self, height: int, width: int, block: int) -> Mask:
-        """Which blocks are complex: those of which at least half is.
-
-        Raises:
-            DposeError: the mask has another size than the picture.
-        """
+        """Which blocks are complex: those of which at least half is."""
         if self.pixels.shape != (height, width):
             raise DposeError(
                 "mask-size-differs",
@@ -101,9 +89,6 @@ class PrivateRegions:
         segmenter: Decides instead, from the released coarse picture.
         share: The part of epsilon (of rho, for Gaussian noise) that stage one spends.
         name: How the statement names the segmenter.
-
-    Raises:
-        DposeError: a value is out of range.
     """
 
     quantile: float = 0.75
@@ -126,9 +111,6 @@ class PrivateRegions:
         Args:
             released: Stage one's block values, (rows * columns, C).
             partition: The blocks.
-
-        Raises:
-            DposeError: the segmenter's mask has another size than the picture.
         """
         grid = released.reshape(partition.rows, partition.columns, partition.channels)
         if self.segmenter is not None:
@@ -161,9 +143,6 @@ class PaperRegions:
         Args:
             picture: The original, (H, W, C).
             block: b, pixels.
-
-        Raises:
-            DposeError: the mask has another size than the picture.
         """
         height, width = picture.shape[:2]
         if self.pixels is None:
@@ -182,11 +161,7 @@ Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
 def as_regions(regions: Regions | NDArray[Any] | str) -> Regions:
-    """Regions from what a caller gives.
-
-    Raises:
-        DposeError: it is another word than "private", or no mask.
-    """
+    """Regions from what a caller gives."""
     if isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
         return regions
     if isinstance(regions, str):
@@ -237,9 +212,6 @@ def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
     Args:
         path: The file.
         imagenet: Normalise each channel by ImageNet's mean and deviation.
-
-    Raises:
-        DposeError: onnxruntime is not installed, or the file is no such model.
     """
     try:
         import onnxruntime

@@ -56,9 +56,6 @@ def account_of(
         requested: For which neighbours; empty for what the runs and releases are about.
         limit: Only so many units of `data`, chosen by name.
         where: The account.
-
-    Raises:
-        DposeError: the data or the account cannot be read.
     """
     check_there(where)
     if data is None:
@@ -95,9 +92,6 @@ def account_of_picture(
         console: Where progress goes.
         requested: For which neighbours; empty for those of the artefacts, and the whole picture.
         where: The account.
-
-    Raises:
-        DposeError: the file or the account cannot be read.
     """
     check_there(where)
     with console.status("reading the file"):
@@ -116,11 +110,7 @@ def account_of_picture(
 
 
 def marks_of_file(file: Path) -> Marks:
-    """Marks of a photo or clip, as a release makes them: of its bytes and its decoded pixels, and of a clip's frames.
-
-    Raises:
-        DposeError: it cannot be read, or is no picture or video.
-    """
+    """Marks of a photo or clip, as a release makes them: of its bytes, its decoded pixels, a clip's frames."""
     from dpose.media.kinds import kind_of, unknown_kind
     from dpose.media.video import probe
     from dpose.release.originals import picture_original, video_original
@@ -181,10 +171,6 @@ def set_budget_of(
         owner: A word that must be given to change or lift it; "" for none.
         limit: Only so many units, chosen by name.
         where: The account.
-
-    Raises:
-        DposeError: the data cannot be read, a value is out of range, more is spent already, or an earlier budget is
-            another owner's.
     """
     requested = requested or Neighbours(Unit.VIDEO if of_videos(data) else Unit.IMAGE)
     identity = identity_of_data(data, console, limit)
@@ -211,11 +197,7 @@ def set_budget_of(
 def lift_budget_of(
     data: str, console: Console, *, owner: str = "", limit: int | None = None, where: Where = None
 ) -> str:
-    """Lift the budget of `data`; what was done, in words.
-
-    Raises:
-        DposeError: the data cannot be read, or the budget is another owner's.
-    """
+    """Lift the budget of `data`; what was done, in words."""
     lifted = lift_budget(identity_of_data(data, console, limit).marks, where, owner)
     return f"{data}: " + ("the budget is lifted" if lifted else "there was no budget")
 
@@ -246,9 +228,6 @@ def identity_of_data(data: str, console: Console, limit: int | None = None) -> I
         data: NAME[:ROOT][:SPLIT].
         console: Where progress goes.
         limit: Only so many units, chosen by name.
-
-    Raises:
-        DposeError: they cannot be read.
     """
     # here and not above: models bring torch, which listing the account does not need
     from dpose.action.data import VideoUnits, open_videos

@@ -73,9 +73,6 @@ def write_account_page(
 
     Returns:
         The page.
-
-    Raises:
-        DposeError: the data or the account cannot be read, or the page cannot be written.
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise DposeError("page-suffix-missing", "is no name of a page", str(path), "name it .html")
@@ -94,11 +91,7 @@ def write_account_page(
 
 
 def account_report(found: Sequence[DataSpending], where: Where = None) -> Report:
-    """A page of datasets and what they have given.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """A page of datasets and what they have given."""
     sections = tuple(
         Section(f"data-{number}", one.name, dataset_blocks(one, where)) for number, one in enumerate(found)
     )
@@ -123,9 +116,6 @@ def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = Tru
         one: It.
         where: The account.
         titles: True to show budgets; a training report leaves them to their owner.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     left = [block for state in one.budgets for block in _left(state)] if titles else []
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []

@@ -44,9 +44,6 @@ def _prepare(config: RunConfig, console: Console) -> PreparedRun:
 
     A unit is a video; its views are `config.data.views` clips, so that more than one is MultiClip-DP: the mean of their
     gradients is clipped once, and noised once.
-
-    Raises:
-        DposeError: data or model are not possible.
     """
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)
@@ -68,11 +65,7 @@ def _prepare(config: RunConfig, console: Console) -> PreparedRun:
 def _scored(
     folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, detections: str | None, console: Console
 ) -> ScoredData:
-    """Videos to score an action model on: top-1 of the middle clip of every video.
-
-    Raises:
-        DposeError: the videos cannot be read, or are of other actions; or detections are given.
-    """
+    """Videos to score an action model on: top-1 of the middle clip of every video."""
     assert isinstance(model, ActionModel)
     if detections is not None:
         raise DposeError("detections-unsupported", "takes no detections: they are for poses", data)
@@ -100,11 +93,7 @@ def _scored(
 
 
 def _explain(config: RunConfig) -> RenderableType:
-    """What a run would do, protect and cost.
-
-    Raises:
-        DposeError: the plan is not possible, or the data cannot be read and the config gives no number of units.
-    """
+    """What a run would do, protect and cost."""
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
     count, how = counted(config, lambda: len(open_action_units(config)))
     views = config.data.views or 1
@@ -141,22 +130,14 @@ def open_action_units(config: RunConfig) -> VideoUnits:
 
 
 def _learns(config: RunConfig) -> tuple[UnitDataset, ...]:
-    """The units of a run, and the public ones that its method reads.
-
-    Raises:
-        DposeError: they cannot be read.
-    """
+    """The units of a run, and the public ones that its method reads."""
     units = open_action_units(config)
     public = _public(config, units.config) if config.plan.fits_public else None
     return (units, *([public] if public else []))
 
 
 def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[ActionModel, FirstWeights]:
-    """The model to train, and where its first weights are from.
-
-    Raises:
-        DposeError: `init` is neither a model folder for these actions nor a file of MViT's weights.
-    """
+    """The model to train, and where its first weights are from."""
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(

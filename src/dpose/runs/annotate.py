@@ -70,9 +70,6 @@ def model_predictor(run: Path, *, flip_test: bool, called: str = "") -> Predicto
         run: The folder.
         flip_test: Average with the mirrored crop; BlazePose reads everybody twice instead.
         called: Its name; the backbone's where "".
-
-    Raises:
-        DposeError: the folder holds none that can be read.
     """
     model = load_model(run)
     called = called or model.config.preset
@@ -107,11 +104,7 @@ def joint_table(document: Mapping[str, Any], chance: float | None = None) -> Ren
 
 
 def parse_box(text: str) -> tuple[float, float, float, float]:
-    """A box from "x0,y0,x1,y1".
-
-    Raises:
-        DposeError: it is none.
-    """
+    """A box from "x0,y0,x1,y1"."""
     try:
         x0, y0, x1, y1 = (float(part) for part in text.split(","))
     except ValueError as error:
@@ -133,9 +126,6 @@ def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[t
 
     A source is a file, a folder (everything readable in it, below it too) or a glob. Files keep the order of the
     sources and are sorted within one. What a folder holds besides is appended to `left`, but for hidden files.
-
-    Raises:
-        DposeError: a source names nothing.
     """
     found: dict[Path, Path] = {}
     for source in sources:
@@ -177,11 +167,7 @@ class LabelFiles:
     label_studio: Path | None = None
 
     def write(self, document: Mapping[str, Any], skeleton: Skeleton, called: str) -> None:
-        """Write the people of `document`, whose joints are those of `skeleton`, found by the model `called`.
-
-        Raises:
-            DposeError: a file cannot be written.
-        """
+        """Write the people of `document`, whose joints are those of `skeleton`, found by the model `called`."""
         if self.json is not None:
             content = document["annotations"] if self.json.name.endswith(RESULTS) else document
             write_atomic(self.json, json.dumps(content, allow_nan=False) + "\n")
@@ -219,11 +205,6 @@ def annotate(
         look: How they are drawn.
         called: The model's name, for Label Studio.
         console: Where progress goes.
-
-    Raises:
-        DposeError: several files and no `out`, or `out` is a source; not one file could be read; the skeleton is none,
-            or has nothing of the finder's; faces are to be hidden by a finder that knows no head; or a file cannot be
-            written.
     """
     if look.hide_faces and not has_head(finder.skeleton):
         raise DposeError("head-joints-missing", "the model finds no joint of a head", "--hide-faces")

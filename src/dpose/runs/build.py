@@ -41,9 +41,6 @@ def first_weights(config: RunConfig) -> Path | None:
     """The model folder that a run starts from: as configured, else what comes with dpose; None if there is none.
 
     One on the Hub is fetched. Of another library's it may be a file, too.
-
-    Raises:
-        DposeError: the configured one does not exist, or cannot be fetched.
     """
     choice = config.model
     if choice.init == IMAGENET or backbone_file(config):
@@ -67,11 +64,7 @@ def _called(config: RunConfig) -> str:
 
 
 def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
-    """The model that a run makes where no model folder describes one.
-
-    Raises:
-        DposeError: there is no such backbone, or not with this input size, stride or codec.
-    """
+    """The model that a run makes where no model folder describes one."""
     choice = config.model
     return PoseConfig(
         preset=choice.preset,
@@ -129,12 +122,7 @@ def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
 
 
 def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
-    """The model to train, where its first weights are from, and what else the reader of its statement must know.
-
-    Raises:
-        DposeError: `init` is no model folder, or does not go with the other settings; or ImageNet's weights cannot be
-            had.
-    """
+    """The model to train, where its first weights are from, and what else the reader of its statement must know."""
     choice, private = config.model, config.plan.kind.reads_private_data
     first, strategy = check_start(config)
     pretrained = backbone_file(config) or choice.init == IMAGENET
@@ -255,9 +243,6 @@ def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits
         model: The model whose joints are corrected.
         units: Number of units, public.
         public: Public people.
-
-    Raises:
-        DposeError: the model has a correction, or more directions are asked for than there are coordinates.
     """
     event = config.plan.bind(units).event
     assert event is not None

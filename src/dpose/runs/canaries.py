@@ -75,10 +75,6 @@ def plant(found: PreparedRun, choice: CanaryChoice, folder: Path, *, resume: boo
         folder: The run folder; a run that goes on keeps the canaries that it began with.
         resume: Whether the folder holds a run to go on with.
         console: Where the commitment is printed: the auditor should have it before the model is trained.
-
-    Raises:
-        DposeError: the model is too small for so many canaries, the task has no pictures for input canaries, or the
-            opening of a run that goes on is not on this machine.
     """
     place = process_group()
     opening = None
@@ -119,9 +115,6 @@ def canary_scores(
     Returns:
         (N,) float64, the `count` canaries first: of gradient canaries the weights that they push, of input canaries the
         task's loss.
-
-    Raises:
-        DposeError: the model has no such weights, or the pictures are not made as they were.
     """
     if kind == "input":
         views = _views(entry, model, made_from, count)

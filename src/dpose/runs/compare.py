@@ -45,11 +45,7 @@ class ComparedRun:
 
 
 def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
-    """The runs in `folders`, in that order.
-
-    Raises:
-        DposeError: a folder holds no finished run.
-    """
+    """The runs in `folders`, in that order."""
     return [_read(folder) for folder in folders]
 
 
@@ -138,11 +134,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
 
 
 def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
-    """The score by step and at the end, a line and a bar a run, as a picture.
-
-    Raises:
-        DposeError: no run has scores, or `out` cannot be written.
-    """
+    """The score by step and at the end, a line and a bar a run, as a picture."""
     import io
 
     import matplotlib

@@ -119,11 +119,7 @@ TASKS: dict[str, TaskFacts | str] = {"pose": "dpose.runs.data:POSE", "action": "
 
 
 def task_facts(name: str) -> TaskFacts:
-    """The task called `name`.
-
-    Raises:
-        DposeError: there is none.
-    """
+    """The task called `name`."""
     found = TASKS.get(name)
     if found is None:
         raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
@@ -337,9 +333,6 @@ class RunConfig(BaseModel):
             values: As from JSON or YAML.
             where: What an error names as the place of the mistake.
             file: The same for an unknown key, where only a file can have brought one.
-
-        Raises:
-            DposeError: a key is unknown (the nearest known one is named) or a value is wrong.
         """
         try:
             return RunConfig.model_validate(values)
@@ -360,11 +353,7 @@ class RunConfig(BaseModel):
 
     @staticmethod
     def from_yaml(path: Path) -> RunConfig:
-        """A configuration from a YAML file.
-
-        Raises:
-            DposeError: the file cannot be read, or is not a configuration.
-        """
+        """A configuration from a YAML file."""
         return RunConfig.from_dict(read_yaml(path), str(path))
 
     @staticmethod
@@ -374,9 +363,6 @@ class RunConfig(BaseModel):
         Args:
             given: As `from_dict` takes them; None for an option that was not given.
             file: What the options override.
-
-        Raises:
-            DposeError: the file cannot be read, or file and options together are no configuration.
         """
         options = without_none(given)
         if file is None:
@@ -398,11 +384,7 @@ def _task(values: dict[str, Any]) -> TaskFacts:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Keys and values of a YAML file.
-
-    Raises:
-        DposeError: it cannot be read, or holds something else.
-    """
+    """Keys and values of a YAML file."""
     try:
         values = file_yaml(path)
     except OSError as error:

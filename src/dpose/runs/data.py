@@ -30,11 +30,7 @@ NOBODY_IN_IMAGENET = (
 
 
 def any_spec(text: str) -> Spec | None:
-    """The spec of poses or of videos that `text` writes; None if no data have its name.
-
-    Raises:
-        DposeError: data of that name have no such option.
-    """
+    """The spec of poses or of videos that `text` writes; None if no data have its name."""
     name = text.partition(":")[0].partition(",")[0]
     if name in ("", "none"):
         return None
@@ -52,20 +48,12 @@ def in_a_folder(text: str | None) -> bool:
 
 
 def sources(config: RunConfig) -> tuple[DataSpec, ...]:
-    """The data that a run trains on, with their splits.
-
-    Raises:
-        DposeError: one is no data spec.
-    """
+    """The data that a run trains on, with their splits."""
     return tuple(DataSpec.parse(spec).for_purpose("train") for spec in config.data.sources)
 
 
 def only_source(config: RunConfig, who: str) -> str:
-    """The data that a run trains on, where `who` takes one alone.
-
-    Raises:
-        DposeError: there are several.
-    """
+    """The data that a run trains on, where `who` takes one alone."""
     first, *others = config.data.sources
     if others:
         raise DposeError(
@@ -75,11 +63,7 @@ def only_source(config: RunConfig, who: str) -> str:
 
 
 def watched(config: RunConfig) -> DataSpec | None:
-    """The data that a run scores while it trains: as configured, or the public split of what it trains on.
-
-    Raises:
-        DposeError: they are the data that the run protects.
-    """
+    """The data that a run scores while it trains: as configured, or the public split of what it trains on."""
     spec = _to_watch(config)
     if spec is not None and _protected(config, spec):
         raise DposeError(
@@ -100,11 +84,7 @@ def _to_watch(config: RunConfig) -> DataSpec | None:
 
 
 def public_split(config: RunConfig) -> DataSpec | None:
-    """The public split of what a run trains on, the first that is not itself protected; None if there is none.
-
-    Raises:
-        DposeError: what the run trains on is no data spec.
-    """
+    """The public split of what a run trains on, the first that is not itself protected; None if there is none."""
     splits = (replace(one, split="public") for one in sources(config) if "public" in one.dataset.splits)
     return next((spec for spec in splits if not _protected(config, spec)), None)
 
@@ -114,11 +94,7 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 
 def public_spec(config: RunConfig) -> DataSpec | None:
-    """The extra public data of a run; for a method that solves, by default the data's public split. None without any.
-
-    Raises:
-        DposeError: they are the private ones by name.
-    """
+    """The extra public data of a run, if any; of a method that solves, by default the data's public split."""
     if config.data.public is None:
         return public_split(config) if config.plan.kind.solves else None
     spec = DataSpec.parse(config.data.public)
@@ -183,11 +159,7 @@ def published_count(config: RunConfig, count: int) -> int:
 
 
 def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
-    """How many units a run has, canaries among them, and how that is known; without data as many as the config says.
-
-    Raises:
-        DposeError: as `count` does, where the config gives no number of units.
-    """
+    """How many units a run has, canaries among them, and how that is known; without data as many as the config says."""
     try:
         units, how = (published_count(config, count()), "counted" if config.plan.nominal_units is None else "nominal")
     except DposeError as error:

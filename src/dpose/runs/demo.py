@@ -58,9 +58,6 @@ def run_demo(
         console: Where all of it is printed.
         recipe: Other settings.
         command: What the user typed, for the report.
-
-    Raises:
-        DposeError: `out` exists, or cannot be written to.
     """
     recipe = recipe or DemoRecipe()
     folder = _free("runs/demo") if out is None else out

@@ -56,9 +56,6 @@ def requested_joints(own: Skeleton, name: str | None = None) -> JointMap:
     Args:
         own: The finder's.
         name: A built-in skeleton's, or "own". Where None: COCO's if the finder has all of its joints, else its own.
-
-    Raises:
-        DposeError: no such skeleton, or not one of its joints follows from the finder's.
     """
     if name is None:
         to_coco = joint_map(own, COCO, predicted=True)
@@ -290,9 +287,6 @@ class DrawnPeople:
         finder: Of people and their joints.
         boxes: Where people are.
         look: How they are drawn.
-
-    Raises:
-        DposeError: the skeleton of `look` is none, or has nothing of the finder's.
     """
 
     def __init__(self, finder: PeopleFinder, boxes: Boxes, look: Look) -> None:
@@ -302,11 +296,7 @@ class DrawnPeople:
         self.done = Annotated(look=look, document=self._document.values)
 
     def picture(self, path: Path, name: PurePath, target: Path) -> None:
-        """Find the people of a picture, which is written down as `name`, and draw them into `target`.
-
-        Raises:
-            DposeError: it cannot be read, is too small, or `target` cannot be written.
-        """
+        """Find the people of a picture, which is written down as `name`, and draw them into `target`."""
         image = read_image(path)
         self.done.notes += [f"{path}: {note}" for note in picture_notes(picture_header(path))]
         _check_size(path, image.shape[1], image.shape[0])
@@ -324,9 +314,6 @@ class DrawnPeople:
             name: What it is written down as.
             target: The drawn one.
             shown: Called with the number of frames that are done, and of all, 0 where it is not known.
-
-        Raises:
-            DposeError: as `picture`.
         """
         reader = VideoReader(path)
         info = reader.info

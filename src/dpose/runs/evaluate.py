@@ -66,9 +66,6 @@ def score_boxes(
 
     Returns:
         The result, and the number of pictures.
-
-    Raises:
-        DposeError: data or detections cannot be read, or the data are not in COCO's format.
     """
     labels = _labels(spec, console, limit)
     if detections is None:
@@ -104,9 +101,6 @@ def score_whole_pictures(
     Returns:
         AP of data in COCO's format, with the mirrored picture averaged in where the model takes the picture for a crop;
         PCKh of others; and the number of pictures.
-
-    Raises:
-        DposeError: the data cannot be read, or have none of the model's joints.
     """
     if not spec.dataset.oks:
         finder = finder_of(model)
@@ -126,9 +120,6 @@ def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) 
         spec: The data, with its split.
         input_size: (H, W) of a model; of rendered pictures, too.
         limit: At most so many pictures, chosen by name: those of `score_boxes` and `score_whole_pictures`.
-
-    Raises:
-        DposeError: they cannot be read.
     """
     if not spec.dataset.oks:
         return open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
@@ -157,9 +148,6 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         predictions: The file.
         data: A data spec; the split defaults to validation.
         console: Where counts go.
-
-    Raises:
-        DposeError: a file cannot be read, the data are of another kind, or a budget stands for some of the pictures.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
     if not (spec.dataset.oks or spec.dataset.label_file):
@@ -276,9 +264,6 @@ def evaluate_run(
     Returns:
         The results (`dpose.units.Result`, each of its task's metric, which prints itself) of the model and of the
         models beside it, in their order.
-
-    Raises:
-        DposeError: no model, no data, the data are the ones the run protects, or a budget stands for some of them.
     """
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model = entry.load(folder)
@@ -352,9 +337,6 @@ def record_score(
         statement: Statement of the model.
         console: Receives a message if the score cannot be stored.
         out: A file to write the score to as well.
-
-    Raises:
-        DposeError: the score must be recorded and cannot be, or `out` cannot be written.
     """
     # a model that claims nothing can be scored in a read-only folder, and where no ledger came with it
     shipped = is_shipped(folder)
@@ -403,9 +385,6 @@ def record_query(folder: Path, query: Query) -> None:
     Args:
         folder: A run's.
         query: What was computed, of which data.
-
-    Raises:
-        DposeError: the folder cannot be written.
     """
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`

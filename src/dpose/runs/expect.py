@@ -30,11 +30,7 @@ def kept_share(units: int, sigma: float) -> tuple[float, float] | None:
 
 
 def expectation(plan: TrainingPlan, units: int) -> str:
-    """Say what to expect of `dp-head` with a plan's budget and relation, before any data are read.
-
-    Raises:
-        DposeError: the budget cannot be met.
-    """
+    """Say what to expect of `dp-head` with a plan's budget and relation, before any data are read."""
     one_step = replace(plan, method="dp-head", steps=None)
     event = one_step.bind(units).event
     assert event is not None

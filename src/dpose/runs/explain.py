@@ -97,11 +97,7 @@ def _number(text: str) -> float | None:
 
 
 def plan_figures(plan: TrainingPlan, units: int) -> PlanFigures:
-    """The figures of `plan` for this many units: remembered ones where there are any.
-
-    Raises:
-        DposeError: as `TrainingPlan.bind`.
-    """
+    """The figures of `plan` for this many units: remembered ones where there are any."""
     request = {"plan": plan.to_dict(), "units": units}
     remembered = memo.recall(KIND, request)
     if remembered is not None:

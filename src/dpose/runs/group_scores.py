@@ -101,9 +101,6 @@ def unit_joints(
         dataset: As for `unit_scores`.
         joints: J, at least 1.
         console: As for `unit_scores`.
-
-    Raises:
-        DposeError: the task's results count nothing.
     """
 
     def counted(outputs: Any, targets: dict[str, torch.Tensor], name: str) -> tuple[int, int]:
@@ -194,11 +191,7 @@ def _rows(outputs: Any, view: int) -> Any:
 
 
 def counts_of(result: Result) -> NDArray[np.int64]:
-    """A result's counts of things found and things there, (K, 2).
-
-    Raises:
-        DposeError: it counts nothing.
-    """
+    """A result's counts of things found and things there, (K, 2)."""
     if not isinstance(result, CountedResult):
         raise DposeError(
             "joints-to-pool-missing",
@@ -256,9 +249,6 @@ def evaluate_groups(
 
     Returns:
         Everybody, then each group of at least `FEWEST` units.
-
-    Raises:
-        DposeError: the data are not public, or nothing in them tells people apart; or a model cannot score them.
     """
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     scored = entry.scored(folder, entry.load(folder), data, limit=limit, detections=None, console=console)

@@ -26,11 +26,7 @@ WHY = (
 
 
 def list_keys(state_dir: Path | None = None) -> RenderableType:
-    """Every run whose key is kept, with what the account knows of it.
-
-    Raises:
-        DposeError: a file of the account cannot be read.
-    """
+    """Every run whose key is kept, with what the account knows of it."""
     kept = keys_kept(state_dir)
     if not kept:
         return Text(NONE)
@@ -57,9 +53,6 @@ def discard_key(run: str, state_dir: Path | None = None) -> str:
 
     Returns:
         What was done and what it means, for the user.
-
-    Raises:
-        DposeError: there is no such run, a process is at work in its folder, or the key cannot be deleted.
     """
     with _held(run) as name:
         if name not in keys_kept(state_dir):

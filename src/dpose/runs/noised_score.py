@@ -139,10 +139,6 @@ def evaluate_noised(
             which nothing is written.
         console: Where progress goes.
         noise: Where the noise comes from; fresh and secret where None. Nothing is guaranteed with one that is seeded.
-
-    Raises:
-        DposeError: no model, no data, the data are public, the run protects them, the task's scores are not
-            by unit, or a budget leaves too little.
     """
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model = on_device(entry.load(folder))

@@ -21,11 +21,7 @@ from dpose.units import UnitDataset
 
 
 def run_config(folder: Path) -> RunConfig:
-    """The configuration of the run in `folder`: with its paths where this machine keeps them, else as it stands there.
-
-    Raises:
-        DposeError: it has none.
-    """
+    """The configuration of the run in `folder`: with its paths where this machine keeps them, else as there."""
     kept = kept_places(run_id_of(folder))
     return _config_of(folder, kept.settings if kept else _settings(folder))
 
@@ -41,9 +37,6 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
     Args:
         folder: The run folder.
         given: As `RunConfig` takes them, paths that stand in place of the run's own; None for one that was not given.
-
-    Raises:
-        DposeError: it has none; or its paths are not kept on this machine and not given.
     """
     config, places = run_config(folder), without_none(given or {})
     if not places_known(folder):
@@ -91,11 +84,7 @@ def learnt_from(run_id: str, *, state_dir: Path | None = None) -> tuple[UnitData
 
 
 def typed_command(folder: Path) -> str:
-    """What the user typed to begin the run in `folder`; "" where it is not known.
-
-    Raises:
-        DposeError: there is no run.
-    """
+    """What the user typed to begin the run in `folder`; "" where it is not known."""
     kept = kept_places(run_id_of(folder))
     return kept.command if kept else str(_settings(folder).get("command", ""))
 

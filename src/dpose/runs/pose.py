@@ -64,9 +64,6 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
 
     Returns:
         The private run's configuration with its first weights; or the stage's run, if it was stopped.
-
-    Raises:
-        DposeError: `out` is there already, a public picture is a private one, or the stage's folder is another run's.
     """
     spec = stage_data(config)
     if spec is None:
@@ -146,12 +143,7 @@ NO_MARKS = "synthetic:studio:train"
 
 
 def prepare(config: RunConfig, console: Console) -> PreparedRun:
-    """Data and model of a pose run.
-
-    Raises:
-        DposeError: data or model are not possible, a picture is in two of the private data, or the method uses public
-            views and the model's crops depend on more of a picture than these.
-    """
+    """Data and model of a pose run."""
     check_settings(config)
     with console.status("the first weights"):
         model, start, caveats = build_model(config)
@@ -193,11 +185,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
 def scored(
     folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, detections: str | None, console: Console
 ) -> ScoredData:
-    """Data to score a pose model on: PCKh, or OKS AP where labels are in COCO's format.
-
-    Raises:
-        DposeError: the data cannot be read, or have no use for `detections`.
-    """
+    """Data to score a pose model on: PCKh, or OKS AP where labels are in COCO's format."""
     from dpose.runs.evaluate import pictures_of, score_boxes
 
     assert isinstance(model, PoseModel)
@@ -224,11 +212,7 @@ def scored(
 
 
 def scored_whole(folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console) -> ScoredData:
-    """Data to score a pose model on in whole pictures: PCKh, or OKS AP where labels are in COCO's format.
-
-    Raises:
-        DposeError: the data cannot be read.
-    """
+    """Data to score a pose model on in whole pictures: PCKh, or OKS AP where labels are in COCO's format."""
     from dpose.runs.evaluate import pictures_of, score_whole_pictures
 
     assert isinstance(model, PoseModel)
@@ -263,11 +247,7 @@ def _scored_data(
 
 
 def learns(config: RunConfig) -> tuple[UnitDataset, ...]:
-    """The units of a run, and the public ones that its method reads.
-
-    Raises:
-        DposeError: they cannot be read.
-    """
+    """The units of a run, and the public ones that its method reads."""
     model = described_model(config)
     public = open_public(config, model) if config.plan.fits_public else None
     return (open_units(config, model), *([public] if public else []))
@@ -282,11 +262,7 @@ def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
 
 
 def explain(config: RunConfig) -> RenderableType:
-    """What a run would do, protect and cost. Where the data are not at hand, for as many units as the config says.
-
-    Raises:
-        DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
-    """
+    """What a run would do, protect and cost. Where the data are not at hand, for as many units as the config says."""
     from dpose.runs.explain import explain_plan
 
     model = described_model(config)

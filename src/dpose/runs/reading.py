@@ -45,9 +45,6 @@ def read_run(folder: Path) -> RunRecord:
 
     The loss and scores of the training data are taken up only where the statement claims nothing and the method
     protects nothing: a run without a statement may be a private one that broke off.
-
-    Raises:
-        DposeError: `folder` holds no run, or its statement is none.
     """
     try:
         config = mapping(file_json(folder / "config.json"))

@@ -46,10 +46,6 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
 
     Returns:
         The report.
-
-    Raises:
-        DposeError: there is no run, `pictures` names data that need protection and `show_pictures` is not given, or a
-            budget stands for some of these.
     """
     config = run_config(folder)
     if not task_entry(config.task).pictures:
@@ -151,9 +147,6 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Pose
         model: Predicts; on any device, its mode is left as it is.
         units: Not augmented.
         count: How many at most.
-
-    Raises:
-        DposeError: `count` is below 1.
     """
     import cv2
 

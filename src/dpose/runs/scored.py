@@ -65,9 +65,6 @@ def reserve_score(
 
     Returns:
         The name of the charge, to be committed once the score is kept; "" where nothing is charged.
-
-    Raises:
-        DposeError: the run protects some of them, or a budget stands.
     """
     protects = statement is not None and statement.kind != "none"
     if protects and same:
@@ -108,10 +105,6 @@ def reserve_noised_score(
 
     Returns:
         The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
-
-    Raises:
-        DposeError: the run protects some of them, they were selected in a way that does not go with the relation, delta
-            is not below 1/n, or a budget leaves too little.
     """
     protects = statement is not None and statement.kind != "none"
     if protects and same:
@@ -145,9 +138,6 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
 
     Returns:
         The name of the charge, to be committed once the results are kept.
-
-    Raises:
-        DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
     return charge(reading_charge(place, name, marks, unit)).id
@@ -171,9 +161,6 @@ def reserve_labels(
 
     Returns:
         The name of the charge, to be committed once the results are kept.
-
-    Raises:
-        DposeError: a budget stands for some of them, or may.
     """
     if absent and budgets():
         raise DposeError(
@@ -199,9 +186,6 @@ def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Consol
 
     Returns:
         The name of the charge, to be committed once the page is written.
-
-    Raises:
-        DposeError: a budget stands for some of them.
     """
     marks = protect(units, console=console).identity.marks
     return charge(reading_charge(place, name, marks, PIXEL, PAGE)).id

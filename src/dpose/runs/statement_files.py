@@ -42,9 +42,6 @@ def registry_entry(
         date: When it was published, YYYY-MM-DD; the statement's own by default.
         region: Whom the data describe, or whose laws hold.
         author: Who wrote the entry; the contact by default.
-
-    Raises:
-        DposeError: nothing is guaranteed, or there is no date.
     """
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.neighbours is None:
         raise DposeError("guarantee-missing", "guarantees nothing that could be registered", "privacy statement")
@@ -154,11 +151,7 @@ def open_statement(path: Path) -> StatementFile:
 
 
 def card_metadata(opened: StatementFile) -> str:
-    """The metadata of a model card, as those that training writes have.
-
-    Raises:
-        DposeError: it is no model, or its configuration cannot be read.
-    """
+    """The metadata of a model card, as those that training writes have."""
     import json
 
     from dpose.training.folder import front_matter

@@ -155,11 +155,7 @@ def register_task(entry: TaskEntry) -> TaskEntry:
 
 
 def task_entry(name: str) -> TaskEntry:
-    """The task called `name`.
-
-    Raises:
-        DposeError: there is none.
-    """
+    """The task called `name`."""
     found = task_facts(name)
     return found if isinstance(found, TaskEntry) else cast(TaskEntry, named_value(found.entry))
 

@@ -61,9 +61,6 @@ def train_run(
         resume: Go on from the last checkpoint in `out`, which `config` began.
         command: What the user typed, for the report.
         data_is_public: Whether the data count as public whatever they are called, as those of `--public` do.
-
-    Raises:
-        DposeError: data, model or plan are not possible; or there is nothing to resume.
     """
     place = process_group()
     console = console if place.first else Console(quiet=True)
@@ -133,11 +130,7 @@ def resume_task(folder: Path, console: Console, given: Mapping[str, Any] | None 
 
 
 def explain_task(config: RunConfig) -> RenderableType:
-    """What a run would do, protect and cost.
-
-    Raises:
-        DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
-    """
+    """What a run would do, protect and cost."""
     return task_entry(config.task).explain(config)
 
 

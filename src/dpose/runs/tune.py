@@ -205,9 +205,6 @@ def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
 
     Returns:
         What was done, for the user.
-
-    Raises:
-        DposeError: a process is at work on it, or something cannot be deleted.
     """
     work = _work_folder(out, state_dir)
     if not work.is_dir():
@@ -224,11 +221,7 @@ def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
 
 
 def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> RenderableType:
-    """What a tuning would do and cost; nothing is trained, and nothing charged.
-
-    Raises:
-        DposeError: the budget cannot be met; or the data cannot be read and the config gives no number of units.
-    """
+    """What a tuning would do and cost; nothing is trained, and nothing charged."""
     base = config.runs[0]
     try:
         count = len(task_entry(base.task).prepare(base, console).units)

@@ -73,9 +73,6 @@ class TuningConfig:
             path: The file.
             epsilon: Of everything, in place of what the file says.
             delta: The same.
-
-        Raises:
-            DposeError: the file cannot be read, is no grid, or asks for what choosing has no price for.
         """
         return TuningConfig.from_dict(read_yaml(path), str(path), epsilon=epsilon, delta=delta)
 
@@ -83,11 +80,7 @@ class TuningConfig:
     def from_dict(
         values: Mapping[str, Any], where: str = "config", *, epsilon: float | None = None, delta: float | None = None
     ) -> TuningConfig:
-        """A grid from plain values; see `from_yaml`.
-
-        Raises:
-            DposeError: as there.
-        """
+        """A grid from plain values; see `from_yaml`."""
         base = dict(values)
         grid, share = base.pop("grid", None), base.pop("score_share", SCORE_SHARE)
         if not isinstance(share, float) or not 0 < share < 1:

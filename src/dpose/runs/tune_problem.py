@@ -173,11 +173,7 @@ def facts_of_tuning(problem: TuningProblem) -> StatementFacts:
 
 
 def origin_of_tuning(problem: TuningProblem, entry: Charge, state_dir: Path | None) -> Inherited:
-    """Where the first weights are from, for the units of both sides.
-
-    Raises:
-        DposeError: they have learnt from some of them.
-    """
+    """Where the first weights are from, for the units of both sides."""
     found = problem.found
     first = first_of(found.start, found.model)
     again = learnt_again(found.units, 2, Console(quiet=True), partial(learnt_from, state_dir=state_dir))

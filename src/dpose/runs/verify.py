@@ -104,11 +104,7 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
 
 
 def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Sequence[Entry]) -> list[str]:
-    """What the recorded events and the ledger cost, ready to print.
-
-    Raises:
-        DposeError: what was reserved cost more than is claimed.
-    """
+    """What the recorded events and the ledger cost, ready to print."""
     if recomputed is None:
         return [f"nothing is claimed: the statement is of kind {statement.kind.value}"]
     lines = [f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"]

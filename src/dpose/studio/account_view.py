@@ -20,11 +20,7 @@ HEAD = ("when", "what", "neighbours", "epsilon", "delta", "state")
 
 
 def whole_account() -> dict[str, Any]:
-    """All datasets that the account knows of.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """All datasets that the account knows of."""
     words.check_there()
     return {
         "datasets": [spending_json(one) for one in words.datasets()],
@@ -42,9 +38,6 @@ def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
     Args:
         name: For readers.
         hashes: Digests of the picture or clip, as computed by the worker.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     words.check_there()
     return spending_json(words.picture_of(name, marks_of(hashes)))
@@ -82,9 +75,6 @@ def stands(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
     Args:
         opened: A picture. A clip is compared when its job begins: all of it has to be decoded for that.
         wanted: The settings.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     if opened.clip:
         return {"before": 0, "words": "A clip is compared with the account when its release begins.", "budgets": []}

@@ -105,9 +105,6 @@ def answer(work: str, task: dict[str, Any], *, seconds: float = DECODE_SECONDS, 
         task: The worker's input; paths are absolute.
         seconds: Limit on processor time, and on waiting.
         memory: Limit in bytes; 0 for no limit.
-
-    Raises:
-        DposeError: the worker reports an error, or passes a limit.
     """
     with tempfile.TemporaryDirectory() as empty:
         child = Child(work, task | {"memory": memory, "seconds": int(seconds)}, cwd=Path(empty))
@@ -223,11 +220,7 @@ class Jobs:
         return job
 
     def get(self, name: Any) -> ReleaseJob:
-        """The job with this id.
-
-        Raises:
-            DposeError: there is no such job.
-        """
+        """The job with this id."""
         if str(name) not in self._jobs:
             raise DposeError("job-unknown", "there is no such job in this studio")
         return self._jobs[str(name)]

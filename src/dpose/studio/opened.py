@@ -78,11 +78,7 @@ class OpenedFile:
 
     @cached_property
     def pixels(self) -> Any:
-        """A picture's pixels, or a clip's first frames; on disk until they are looked at.
-
-        Raises:
-            DposeError: so many others were opened meanwhile that the file is not open any more.
-        """
+        """A picture's pixels, or a clip's first frames; on disk until they are looked at."""
         import numpy as np
 
         try:
@@ -110,11 +106,7 @@ class OpenedFiles:
         self._lock = Lock()
 
     async def receive(self, name: str, body: AsyncIterator[bytes]) -> Path:
-        """Write an upload into a private folder below the one that the studio writes into.
-
-        Raises:
-            DposeError: it is larger than allowed, or the disk is full.
-        """
+        """Write an upload into a private folder below the one that the studio writes into."""
         room = self._workplace.room()
         path, size = room / DROPPED / safe_name(name), 0
         try:
@@ -168,11 +160,7 @@ class OpenedFiles:
         return made
 
     def get(self, name: Any) -> OpenedFile:
-        """The opened file with this id.
-
-        Raises:
-            DposeError: it is not open any more.
-        """
+        """The opened file with this id."""
         with self._lock:
             if str(name) not in self._files:
                 raise DposeError("file-not-open", *CLOSED)

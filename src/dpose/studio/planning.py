@@ -28,9 +28,6 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         body: units, epochs, batch, epsilon, delta; method, relation and accountant if they are not the defaults.
-
-    Raises:
-        DposeError: something is missing or out of range, or no noise meets the budget.
     """
     bound = _bound(
         _positive(body, "units", whole=True),
@@ -84,11 +81,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def noise_curve(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Epsilon of the plan at smaller and larger noise.
-
-    Raises:
-        DposeError: as `planned`.
-    """
+    """Epsilon of the plan at smaller and larger noise."""
     sigma, steps = _positive(body, "sigma"), _positive(body, "steps", whole=True)
     rate, delta = _positive(body, "rate"), _positive(body, "delta")
     relation = str(body.get("relation", Relation.ZERO_OUT.value))

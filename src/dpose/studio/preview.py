@@ -50,9 +50,6 @@ def previewed(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
     Args:
         opened: The picture or clip.
         wanted: The settings.
-
-    Raises:
-        DposeError: the settings do not fit the file.
     """
     plan = plan_for(opened, wanted.config)
     with opened.lock:
@@ -64,11 +61,7 @@ def previewed(opened: OpenedFile, wanted: Wanted) -> dict[str, Any]:
 
 
 def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | LinearPlan:
-    """The plan of an opened file's release.
-
-    Raises:
-        DposeError: the settings do not fit it.
-    """
+    """The plan of an opened file's release."""
     (height, width), known = opened.size, opened.facts
     if opened.clip:
         config = replace(config, neighbours=config.neighbours.timed(opened.times))

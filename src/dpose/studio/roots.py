@@ -28,11 +28,7 @@ LOCK = ".lock"
 
 
 class Workplace:
-    """A private folder, locked for as long as the studio runs.
-
-    Raises:
-        DposeError: the folder cannot be made, or cannot be made private.
-    """
+    """A private folder, locked for as long as the studio runs."""
 
     def __init__(self, base: Path | None = None) -> None:
         base = base or state_folder() / "studio"
@@ -100,11 +96,7 @@ class Roots:
 
     @classmethod
     def of(cls, folders: Sequence[Path]) -> Roots:
-        """Make roots from the command line. A folder that does not exist yet is read once it does.
-
-        Raises:
-            DposeError: one is not a folder, or neither it nor its parent exists.
-        """
+        """Make roots from the command line. A folder that does not exist yet is read once it does."""
         for folder in folders:
             if not folder.is_dir() and (folder.exists() or not folder.resolve().parent.is_dir()):
                 raise DposeError(
@@ -118,11 +110,7 @@ class Roots:
         return tuple(folder for folder in self.folders if not folder.is_dir())
 
     def find(self, place: Any) -> Path:
-        """The file or folder that a page names as "NUMBER/path/below".
-
-        Raises:
-            DposeError: it is not there, or lies outside the folder, by its name or by a link.
-        """
+        """The file or folder that a page names as "NUMBER/path/below"."""
         root, inner = self._split(place)
         try:
             real = (root / inner).resolve(strict=True)
@@ -133,22 +121,14 @@ class Roots:
         return real
 
     def name(self, path: Path) -> str:
-        """Name a path returned by `find` as "NUMBER/path/below".
-
-        Raises:
-            DposeError: the path is below none of the folders.
-        """
+        """Name a path returned by `find` as "NUMBER/path/below"."""
         for number, root in enumerate(self.folders):
             if path.is_relative_to(root):
                 return f"{number}/{path.relative_to(root).as_posix()}"
         raise DposeError("file-outside-folders", OUTSIDE, path.name)
 
     def inside(self, folder: Path) -> Iterator[Path]:
-        """Entries of a folder by name, without hidden files and links that lead out of the folders.
-
-        Raises:
-            DposeError: it is no folder, or may not be read.
-        """
+        """Entries of a folder by name, without hidden files and links that lead out of the folders."""
         for entry in sorted(_listed(folder))[:MOST]:
             if not entry.name.startswith(".") and self.holds(entry):
                 yield entry
@@ -164,11 +144,7 @@ class Roots:
                         yield from self.below(entry, depth - 1, wanted)
 
     def closed(self, folder: Path) -> Path:
-        """Check that nothing in a folder, at any depth, links out of the folders, and return it.
-
-        Raises:
-            DposeError: something does, or it is no folder, or may not be read.
-        """
+        """Check that nothing in a folder, at any depth, links out of the folders, and return it."""
         left, seen = [folder.resolve()], set[Path]()
         while left:
             seen.add(inside := left.pop())

@@ -34,11 +34,7 @@ class Resumed:
     processes: dict[Path, subprocess.Popen[str]] = field(default_factory=dict)
 
     def start(self, folder: Path) -> None:
-        """Start `dpose train --resume` in a session of its own.
-
-        Raises:
-            DposeError: the run is training already, or is not a stopped run.
-        """
+        """Start `dpose train --resume` in a session of its own."""
         if trains(folder) is not None:
             raise DposeError("run-training", "is training already", folder.name)
         if not (folder / "checkpoints").is_dir():
@@ -108,9 +104,6 @@ def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
     Args:
         folder: The run folder.
         resumed: The runs that were resumed from here.
-
-    Raises:
-        DposeError: the folder is no run, or its statement is broken or claims less than its events cost.
     """
     # imported here: it needs torch, which the other pages do without
     from dpose.runs.reading import read_run
@@ -180,11 +173,7 @@ def verify_lines(folder: Path) -> dict[str, Any]:
 
 
 def stop_run(folder: Path) -> dict[str, Any]:
-    """Ask a training run to stop at its next step: it saves its state and can be resumed.
-
-    Raises:
-        DposeError: the run is not training, or not on this machine, or belongs to another user.
-    """
+    """Ask a training run to stop at its next step: it saves its state and can be resumed."""
     pid = trains(folder)
     if pid is None:
         raise DposeError("run-not-training", "is not training", folder.name)
@@ -243,9 +232,6 @@ def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         roots: The folders.
         place: "place", as `Roots.find` takes it; empty for the folders themselves.
-
-    Raises:
-        DposeError: the folder does not exist, or is not below one of the roots.
     """
     from dpose.media.kinds import kind_of
 

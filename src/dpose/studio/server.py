@@ -34,9 +34,6 @@ def serve_studio(folders: Sequence[Path], out: Path, port: int = 0, *, browser: 
         port: Port to listen on; 0 for any free one.
         browser: True to open a browser.
         console: Console that the address is printed on.
-
-    Raises:
-        DposeError: a folder is missing, or the port is taken.
     """
     listener = _listen(port)
     door, roots = Door(listener.getsockname()[1]), Roots.of(folders)

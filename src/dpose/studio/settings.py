@@ -58,9 +58,6 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         height: Height of the picture, pixels.
         width: Width of the picture, pixels.
         clip: True for a clip.
-
-    Raises:
-        DposeError: something is missing or out of range.
     """
     hide, face, drawn = str(body.get("hide", "detail")), str(body.get("face") or "100x100"), None
     if hide == "box":
@@ -97,11 +94,7 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
 
 
 def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
-    """The corners of a box [x, y, width, height], cut to the picture: left, top, right, bottom.
-
-    Raises:
-        DposeError: there is no box, or it lies outside the picture.
-    """
+    """The corners of a box [x, y, width, height], cut to the picture: left, top, right, bottom."""
     if not isinstance(box, list) or len(box) != 4:
         raise DposeError(
             "box-missing",

@@ -203,11 +203,7 @@ def _roots(task: Task) -> Roots:
 
 
 def _source(task: Task) -> Path:
-    """The file or folder to read.
-
-    Raises:
-        DposeError: it does not exist, or lies outside the roots, by a link created since it was opened.
-    """
+    """The file or folder to read."""
     source = Path(task["source"])
     if not _roots(task).holds(source):
         raise DposeError("file-gone", f"is gone, or {OUTSIDE}", source.name, "open it again")

@@ -58,12 +58,7 @@ class RunData:
 
 
 def read_data(request: RunRequest, private: UnitDataset | Protected, public: UnitDataset | None) -> RunData:
-    """Read what the run trains on, each process its share, and bind the plan to it.
-
-    Raises:
-        DposeError: the plan does not fit the data, a unit cannot be read, or public or scored pictures are among those
-            that the run protects; or the processes of the run differ.
-    """
+    """Read what the run trains on, each process its share, and bind the plan to it."""
     plan, options, ranks, console = request.plan, request.options, request.ranks, request.console
     threads, kind = options.threads, plan.kind
     used = _public_units(plan, public)
@@ -107,11 +102,7 @@ def code_of(request: RunRequest, data: RunData) -> tuple[object, ...]:
 
 
 def _agree(request: RunRequest, data: RunData) -> None:
-    """Hold all processes to one run before anything of it is charged or written.
-
-    Raises:
-        DposeError: they differ; in every process.
-    """
+    """Hold all processes to one run before anything of it is charged or written."""
     params = trainable_params(request.model).items()
     shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in params]
     settings = (request.options.seed, request.options.resume, request.options.microbatch_size)
@@ -143,12 +134,7 @@ class RunCharges:
 
 
 def price_run(request: RunRequest, data: RunData) -> RunCharges:
-    """What the run will take; nothing is charged, but what the account would refuse is refused.
-
-    Raises:
-        DposeError: a budget has no room for it, the folder lacks its ledger, or the first weights learnt from the same
-            pictures without a guarantee.
-    """
+    """What the run will take; nothing is charged, but what the account would refuse is refused."""
     options, plan, seeded = request.options, request.plan, request.options.seed is not None
     trial = options.trial
     account = charges(trial.account if trial else options.state_dir)
@@ -190,9 +176,6 @@ def run_charge(
 
     `known` is what the account holds, if the run goes on from what the folder holds; None for one that begins. `opened`
     are pictures that are taken to be public and learnt from.
-
-    Raises:
-        DposeError: the folder's ledger is missing or cannot be read.
     """
     plan, ledger = bound.plan, folder / "ledger.jsonl"
     run_id = identity = ""
@@ -254,11 +237,7 @@ def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | Non
 
 
 def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge | None:
-    """What scoring while training takes from the pictures that are scored; None if they are public.
-
-    Raises:
-        DposeError: a unit cannot be read.
-    """
+    """What scoring while training takes from the pictures that are scored; None if they are public."""
     watch = options.validation_data
     if watch is None or watch.public:
         return None

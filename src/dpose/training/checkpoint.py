@@ -62,11 +62,7 @@ class Checkpoint:
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
-    """Write `run/checkpoints/step-N`, beside first and then renamed; older ones than the last two are removed.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
-    """
+    """Write `run/checkpoints/step-N`, beside first and then renamed; older ones than the last two are removed."""
     tensors = {f"weights/{n}": t for n, t in checkpoint.weights.items()}
     tensors |= {f"average/{n}": t for n, t in checkpoint.average.items()}
     tensors |= {f"method/{n}": t for n, t in checkpoint.method.items()}
@@ -137,11 +133,7 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint back.
-
-    Raises:
-        DposeError: a file is missing or broken.
-    """
+    """Read a checkpoint back."""
     try:
         described = file_json(folder / "state.json")
         for name, digest in described["sha256"].items():
@@ -185,11 +177,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def last_checkpoint(run: Path, console: Console) -> Checkpoint | None:
-    """The newest checkpoint that can be read; says which ones cannot. None if there is none.
-
-    Raises:
-        DposeError: there are some, and all are broken.
-    """
+    """The newest checkpoint that can be read; says which ones cannot. None if there is none."""
     problem: DposeError | None = None
     for folder in reversed(checkpoints(run)):
         try:
@@ -209,11 +197,7 @@ def apply_checkpoint(
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> None:
-    """Copy the saved state into a run's live objects.
-
-    Raises:
-        DposeError: the checkpoint belongs to another model.
-    """
+    """Copy the saved state into a run's live objects."""
     if {n: t.shape for n, t in checkpoint.weights.items()} != {n: t.shape for n, t in params.items()}:
         raise DposeError("checkpoint-of-other-model", "the checkpoint's weights do not fit this model")
     with torch.no_grad():

@@ -85,11 +85,7 @@ def solved(sources: Any) -> Params:
 
 
 def solvable(model: Any) -> Solvable:
-    """Return the model's layer that can be solved.
-
-    Raises:
-        DposeError: the model has none.
-    """
+    """Return the model's layer that can be solved."""
     head = getattr(model, "head", None)
     if not isinstance(head, Solvable):
         raise DposeError(

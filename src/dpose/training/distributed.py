@@ -44,11 +44,7 @@ class ProcessGroup:
         return self.index == 0
 
     def sum_to_first(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The sums over all processes in the first one; zeros in the others, which must not keep a share of them.
-
-        Raises:
-            DposeError: another process is gone.
-        """
+        """The sums over all processes in the first one; zeros in the others, which must not keep a share of them."""
         if self.count == 1:
             return dict(tensors)
         flat = _flat(tensors)
@@ -58,11 +54,7 @@ class ProcessGroup:
         return _like(flat, tensors)
 
     def from_first(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The first process's values, in every process.
-
-        Raises:
-            DposeError: another process is gone.
-        """
+        """The first process's values, in every process."""
         if self.count == 1:
             return dict(tensors)
         flat = _flat(tensors)
@@ -78,11 +70,7 @@ class ProcessGroup:
         return bytes(words.tolist())
 
     def gather(self, content: bytes) -> list[bytes]:
-        """Every process's `content`, of any length, in their order, in every process.
-
-        Raises:
-            DposeError: another process is gone.
-        """
+        """Every process's `content`, of any length, in their order, in every process."""
         if self.count == 1:
             return [content]
         length = torch.tensor([len(content)], device=_device())
@@ -100,9 +88,6 @@ class ProcessGroup:
 
         A sample is drawn from numbers of units, and every process computes a part of it. If the same number stood for
         another unit in another process, one unit could enter a sum twice.
-
-        Raises:
-            DposeError: one differs in some process; in every process alike, naming what.
         """
         if self.count == 1:
             return
@@ -132,11 +117,7 @@ ALONE = ProcessGroup()
 
 
 def process_group() -> ProcessGroup:
-    """This process's place, as `torchrun` gave it; alone where it gave none. Joins the others at the first call.
-
-    Raises:
-        DposeError: the others cannot be reached.
-    """
+    """This process's place, as `torchrun` gave it; alone where it gave none. Joins the others at the first call."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1 or "RANK" not in os.environ:
         return ALONE

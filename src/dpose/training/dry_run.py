@@ -39,9 +39,6 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
     The noise of `inputs` must be used nowhere else. One unit is read, for its shapes only.
-
-    Raises:
-        DposeError: the method's parts do not fit the data, the loss or the model.
     """
     model, bound, plan = inputs.model, inputs.bound, inputs.bound.plan
     kind = plan.kind
@@ -66,11 +63,7 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
 
 
 def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
-    """The micro-batch of all processes, in views, and whether steps give the same bits again.
-
-    Raises:
-        DposeError: units do not stay apart on this machine (`dpose.training.batch_invariance`).
-    """
+    """The micro-batch of all processes, in views, and whether steps give the same bits again."""
     task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
     fitted = microbatch_size or fit_microbatch_size(task, model, _example(inputs), clipped=kind.private)
     fitted = -place.highest(-fitted)  # the least of all processes'

@@ -233,11 +233,7 @@ def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
 
 
 def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) -> FirstWeights:
-    """What `train` knows of the weights of `model`: where they are from, a place, or nothing.
-
-    Raises:
-        DposeError: as `FirstWeights.of`.
-    """
+    """What `train` knows of the weights of `model`: where they are from, a place, or nothing."""
     if start is None:
         return FirstWeights.within(model)
     return start if isinstance(start, FirstWeights) else FirstWeights.of(start)
@@ -265,10 +261,6 @@ def inherited(
 
     `again` names runs that learnt from near copies or people of the run's units (`guards.learnt_again`); `names` says
     which public sets the units are.
-
-    Raises:
-        DposeError: the weights learnt from some of the run's units, or from a public set that they may be of, without a
-            guarantee, or with one that cannot be composed with the run's.
     """
     if not first.name:
         return Inherited(learnt=first.learnt)
@@ -367,11 +359,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
 
 
 def _events_of(read: Sequence[Charge]) -> tuple[SampledGaussian, ...]:
-    """The events of runs, which alone release weights; of another kind none can be composed with a run's.
-
-    Raises:
-        DposeError: there is one.
-    """
+    """The events of runs, which alone release weights; of another kind none can be composed with a run's."""
     events = [event for run in read for event in run.events]
     if any(not isinstance(event, SampledGaussian) for event in events):
         raise DposeError(

@@ -49,11 +49,7 @@ class Places:
 
 
 def keep_places(run_id: str, places: Places, state_dir: Path | None = None) -> None:
-    """Write what the folder of the run `run_id` must not hold.
-
-    Raises:
-        DposeError: the state folder cannot be written.
-    """
+    """Write what the folder of the run `run_id` must not hold."""
     content = {"schema": SCHEMA, "settings": dict(places.settings), "command": places.command}
     write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
@@ -81,11 +77,7 @@ def run_id_of(folder: Path) -> str:
 
 
 def run_name(folder: Path) -> str:
-    """The name of the run in `folder`: its ledger's or, without one, its config's; "" where neither has one.
-
-    Raises:
-        DposeError: the ledger cannot be read, or was altered.
-    """
+    """The name of the run in `folder`: its ledger's or, without one, its config's; "" where neither has one."""
     ledger = folder / "ledger.jsonl"
     return read_ledger(ledger)[0].run_id if ledger.exists() else run_id_of(folder)
 
@@ -95,11 +87,7 @@ def _file(run_id: str, state_dir: Path | None) -> Path:
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
-    """The statement of the model in `folder`; None if it has none.
-
-    Raises:
-        DposeError: what stands there is no statement.
-    """
+    """The statement of the model in `folder`; None if it has none."""
     path = folder / "privacy.json"
     try:
         content = file_text(path)
@@ -111,11 +99,7 @@ def read_statement(folder: Path) -> PrivacyStatement | None:
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write `config.json`: the task, the model and all settings of the run.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
-    """
+    """Write `config.json`: the task, the model and all settings of the run."""
     write_atomic(folder / "config.json", _config_bytes(config))
 
 
@@ -138,9 +122,6 @@ def write_run_folder(
 
     Returns:
         The statement as it was written.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
     """
     path = folder / "ledger.jsonl"
     files = {"config.json": _config_bytes(config), "model.safetensors": weights_file(model)}
@@ -166,9 +147,6 @@ def reseal(
 
     Returns:
         The statement as it was written.
-
-    Raises:
-        DposeError: the folder is not as it was sealed, or cannot be written.
     """
     statement = read_statement(folder)
     if statement is None:
@@ -274,9 +252,6 @@ def updates_of(path: Path, key_id: str) -> dict[int, str]:
     What cannot be read, as a last line that was not completely written, says nothing, and may have named another key:
     what stands between it and the next line that names one belongs to no key. Steps that are committed and have no
     digest are counted again.
-
-    Raises:
-        DposeError: the file cannot be read.
     """
     found: dict[int, str] = {}
     under = ""

@@ -97,9 +97,6 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
     """While private data flow, the model stays as it is: no buffer and no parameter is written, no `.grad` appears.
 
     What a step returns is then the only way out, and that is a clipped and noised sum.
-
-    Raises:
-        DposeError: the model wrote something, or gradients were made on another way than per unit.
     """
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     before = {name: (tensor, tensor._version) for name, tensor in state.items()}
@@ -139,9 +136,6 @@ def overlap(
         threads: Threads that read.
         console: Where progress goes.
         readers: The processes that compare them together.
-
-    Raises:
-        DposeError: a unit cannot be read, or has no content hash.
     """
     numbers = first_entries(private)
 

@@ -170,9 +170,6 @@ class Copies(WrappedUnits):
 
     The unit's gradient is the mean over all of them and is clipped once, so copies cost time and no noise (De et al.
     2022). Of a unit with more than `MAX_VIEWS` of them the loader takes a random `MAX_VIEWS`.
-
-    Raises:
-        DposeError: `count` is out of range.
     """
 
     def __init__(self, dataset: UnitDataset, count: int) -> None:

@@ -261,9 +261,6 @@ class SubspaceConfig:
         rank: Directions, k.
         units: Public units that it is fitted on, m; at least `rank`.
         refresh: Steps after which it is fitted again, on other units.
-
-    Raises:
-        DposeError: a value is out of range.
     """
 
     kind: str = "public"

@@ -81,9 +81,6 @@ class Scales:
 
     Attributes:
         factors: The diagonal of D, by parameter, in its shape; positive and finite.
-
-    Raises:
-        DposeError: a factor is not positive and finite.
     """
 
     factors: Params
@@ -123,9 +120,6 @@ def fit_scales(
     moments: by Cauchy and Schwarz the noise's energy falls by (sum s)^2 / (d sum s^2), the spread of the scales. They
     have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant. `room`
     as in `per_unit_gradients`.
-
-    Raises:
-        DposeError: no unit has a gradient that is finite and not zero.
     """
     squares = {name: torch.zeros_like(p) for name, p in params.items()}
     units = 0

@@ -67,9 +67,6 @@ class PublicView:
         kind: "blur" or "pixelize".
         width: Sigma of the blur or side of a block, in pixels of a picture `REFERENCE_HEIGHT` high; other
             pictures are treated in proportion to their height. None for the kind's own of `WIDTHS`.
-
-    Raises:
-        DposeError: unknown kind, or a width that is not positive.
     """
 
     kind: Kind = "blur"
@@ -90,11 +87,7 @@ class PublicView:
             )
 
     def grid(self, size: Sequence[int]) -> tuple[int, int]:
-        """Rows and columns of the grid for pictures of `size` (H, W).
-
-        Raises:
-            DposeError: the pictures are so small that their grid would show them nearly whole.
-        """
+        """Rows and columns of the grid for pictures of `size` (H, W)."""
         height, width = size
         spacing = self._width(height)
         if spacing < LEAST_SPACING or min(size) < 2 * spacing:

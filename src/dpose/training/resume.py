@@ -36,10 +36,6 @@ def look_back(run: Run) -> None:
     """Read what the folder holds of the run, and the key that this machine keeps of it.
 
     No other process is at work in the folder.
-
-    Raises:
-        DposeError: the run is finished, its checkpoints or its ledger are broken, or the data are not those that it
-            began with.
     """
     run.saved = last_checkpoint(run.folder, run.console) if run.options.resume else None
     if run.ranks.first and run.bound.event and _ledger_path(run).exists():

@@ -117,9 +117,6 @@ def run_statement(
 
     Events of the runs that `start` comes from count, too. With `tuning` the claim is the price of all trials and of the
     choice.
-
-    Raises:
-        DposeError: the run is one of several trials, and its first weights have learnt from the same units.
     """
     plan, start, unit = (bound.plan, start or Inherited(), Unit(str(bound.plan.unit)))  # which the data have said
     views = plan.kind.public_views

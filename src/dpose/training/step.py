@@ -489,11 +489,7 @@ def private_task(inputs: StepInputs) -> Task:
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:
-    """`data`, which must be able to tell its content from its augmentation.
-
-    Raises:
-        DposeError: it is not.
-    """
+    """`data`, which must be able to tell its content from its augmentation."""
     if not isinstance(data, CanonicalUnits):
         raise DposeError(
             "canonical-views-missing",

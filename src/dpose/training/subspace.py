@@ -121,9 +121,6 @@ def fit_subspace(
         slice_bytes: See `SLICE_BYTES`, which is taken for None.
         room: Views in a micro-batch of the run, where gradients are to be computed in that shape; it is left out where
             such a batch would pass `slice_bytes`.
-
-    Raises:
-        DposeError: k < 1, fewer than k units, or no unit has a gradient that is finite and not zero.
     """
     row_bytes = sum(p.numel() * p.element_size() for p in params.values())
     if slice_bytes is None:
@@ -171,9 +168,6 @@ def random_subspace(params: Params, k: int, rng: np.random.Generator) -> Subspac
     """K uniformly random directions: the control that tells what the public gradients are worth.
 
     On average it keeps the share k/P of any squared norm, noise and signal alike.
-
-    Raises:
-        DposeError: k < 1, or k is above the number of parameters.
     """
     _check_size(k, params)
     basis = {
@@ -189,9 +183,6 @@ def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
     **Guarantee.** Post-processing of `gradient`: that of whatever made it, if the subspace is public. The share may be
     logged where the gradient may. Noise alone keeps sqrt(k / P); a share near that says that the subspace
     catches no more of the update than a random one would.
-
-    Raises:
-        DposeError: the subspace is of another model.
     """
     basis = subspace.basis
     shapes = {name: tuple(v.shape[1:]) for name, v in basis.items()}

@@ -71,11 +71,7 @@ class TrainedOn:
 
     @classmethod
     def from_dict(cls, values: Any, where: str, how: str = "") -> TrainedOn:
-        """The entry that `to_dict` wrote, or that somebody wrote by hand; only `datasets` must be there.
-
-        Raises:
-            DposeError: it is none; one line that says what is wrong.
-        """
+        """The entry that `to_dict` wrote, or that somebody wrote by hand; only `datasets` must be there."""
         named, where = values if isinstance(values, dict) else {}, f"{where}, {ENTRY}"
         wrong = sorted(set(named) - _FIELDS)
         lists = [named.get("datasets"), named.get("protected", [])]
@@ -134,9 +130,6 @@ def trained_on(place: str | Path, said: str | None = None, called: str = "") -> 
         place: A model folder or a file of weights. Nothing of it is loaded.
         said: What the user says (`model.init_data`): names with commas between them, or "unknown".
         called: What else the weights are called, such as their name on a hub.
-
-    Raises:
-        DposeError: an entry in `config.json` is none.
     """
     place = Path(place)
     folder = place if place.is_dir() else place.parent
@@ -157,11 +150,7 @@ def trained_on(place: str | Path, said: str | None = None, called: str = "") -> 
 
 
 def declared(folder: Path) -> TrainedOn | None:
-    """The entry in the configuration of a model folder; None if it has none.
-
-    Raises:
-        DposeError: it is none.
-    """
+    """The entry in the configuration of a model folder; None if it has none."""
     config = _config(folder)
     return TrainedOn.from_dict(config[ENTRY], str(folder / CONFIG), HERE) if ENTRY in config else None
 
@@ -171,9 +160,6 @@ def said_by_user(text: str) -> TrainedOn:
 
     >>> said_by_user("coco, AI Challenger").datasets, said_by_user("coco,unknown").known
     (('coco', 'aic'), False)
-
-    Raises:
-        DposeError: it names nothing.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:

@@ -164,11 +164,7 @@ class Categories:
 
 
 def category_of(content: dict[str, Any], path: Path, name: str = "") -> tuple[Categories, Skeleton | None]:
-    """Return the categories to read, and their joints; None if the file names no joints.
-
-    Raises:
-        DposeError: no category is called `name`, or several have different joints and none is chosen.
-    """
+    """Return the categories to read, and their joints; None if the file names no joints."""
     listed = content.get("categories")
     entries = {
         own: c

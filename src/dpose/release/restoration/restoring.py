@@ -74,11 +74,7 @@ _held = threading.local()
 
 
 def restoration_digest() -> str:
-    """SHA-256 of the weights, in hexadecimal.
-
-    Raises:
-        DposeError: they are missing or altered.
-    """
+    """SHA-256 of the weights, in hexadecimal."""
     try:
         found = hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
     except OSError:
@@ -97,9 +93,6 @@ def by_network(observed: Observed, before: Observed | None = None, after: Observ
         observed: A picture, or a group of frames.
         before: The group before, of the same sizes; None if there is none.
         after: The group after.
-
-    Raises:
-        DposeError: the weights are missing or altered.
     """
     seen = [observed, before, after]
     while _too_noisy(observed):
@@ -192,11 +185,7 @@ class Restoration:
 
     @classmethod
     def chosen(cls, method: str) -> Restoration:
-        """The restoration of this name; total variation where the learned one's weights are missing or altered.
-
-        Raises:
-            DposeError: there is none of this name.
-        """
+        """The restoration of this name; total variation where the learned one's weights are missing or altered."""
         if method not in METHODS:
             raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
         if method != "learned":
@@ -208,11 +197,7 @@ class Restoration:
 
     @classmethod
     def read(cls, values: Any, where: str = "") -> Restoration:
-        """The restoration that `to_dict` wrote.
-
-        Raises:
-            DposeError: it is none.
-        """
+        """The restoration that `to_dict` wrote."""
         for method in METHODS:
             digest = r"[0-9a-f]{64}" if method == "learned" else ""
             weights = values.get("weights", "") if isinstance(values, dict) else None
@@ -247,11 +232,7 @@ class Restoration:
             )
 
     def apply(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> NDArray[Any]:
-        """The picture, as `restore` makes it.
-
-        Raises:
-            DposeError: the weights are missing, altered, or not those of this restoration.
-        """
+        """The picture, as `restore` makes it."""
         return as_pixels(self.levels(observed, before, after), observed.peak)
 
     def levels(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> Singles:
@@ -277,9 +258,6 @@ def restore(
 
     Returns:
         uint8, or uint16 where the peak is 65535; (H, W, 3), or (H, W, 1) of one plane.
-
-    Raises:
-        DposeError: there is no such method, or the learned one's weights are missing or altered.
     """
     return as_pixels(restored_levels(observed, method, before, after), observed.peak)
 
