@@ -146,7 +146,7 @@ def live_frames(source: str, stopped: Callable[[], bool], now: Callable[[], Frac
 
     Args:
         source: An address, a device, or "live:FILE".
-        stopped: Asked again and again.
+        stopped: Called before each frame; True ends it.
         now: The time, seconds.
     """
     while not stopped():

@@ -45,7 +45,7 @@ class Rule:
     thigh: tuple[float, float]
 
 
-RULES = (
+ANGLES = (
     Rule(LYING, trunk=(60.0, 181.0), thigh=(0.0, 181.0)),
     Rule(STANDING, trunk=(0.0, 60.0), thigh=(0.0, 45.0)),
     Rule(SITTING, trunk=(0.0, 60.0), thigh=(45.0, 181.0)),
@@ -90,13 +90,13 @@ def lean(lower: NDArray[np.float64] | None, upper: NDArray[np.float64] | None) -
 
 
 def posture_of(pose: Pose, skeleton: Skeleton) -> str:
-    """What `RULES` say of a pose; `UNKNOWN` if shoulders or hips are not seen."""
+    """What `ANGLES` say of a pose; `UNKNOWN` if shoulders or hips are not seen."""
     hips = joint_middle(pose, skeleton, "hip")
     trunk = lean(hips, joint_middle(pose, skeleton, "shoulder"))
     thigh = lean(joint_middle(pose, skeleton, "knee"), hips) or 0.0
     if trunk is None:
         return UNKNOWN
-    fits = (r.posture for r in RULES if r.trunk[0] <= trunk < r.trunk[1] and r.thigh[0] <= thigh < r.thigh[1])
+    fits = (r.posture for r in ANGLES if r.trunk[0] <= trunk < r.trunk[1] and r.thigh[0] <= thigh < r.thigh[1])
     return next(fits, UNKNOWN)
 
 
