@@ -91,6 +91,14 @@ class RenderedPerson(Protocol):
         """(16,)."""
 
     @property
+    def of_ward(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """(3, 2) and (3,): palms and footing, as keypoints and visible; the footing only of who stands on the floor."""
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """(H, W): the person's pixels."""
+
+    @property
     def head_box(self) -> NDArray[np.float32]:
         """(4,): x0, y0, x1, y1 in pixels."""
 

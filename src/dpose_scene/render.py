@@ -21,12 +21,16 @@ from dpose_scene.raster import SAMPLES, fill_quads, project_light, project_verti
 from dpose_scene.room import paint_room
 from dpose_scene.sensor import develop
 from dpose_scene.shader import shade
-from dpose_scene.skeleton import KEYPOINT_ROWS
+from dpose_scene.skeleton import JOINT, KEYPOINT_ROWS
 from dpose_scene.stage import SHADOW_MAP, SceneStage, build_stage, posed
 
 Floats = NDArray[np.float64]
 
 _BED_PART, _BOX_PART = 900, 1000
+_PALMS = np.array([[JOINT[f"{side}_{name}"] for name in ("wrist", "fingers")] for side in "rl"])
+_SOLES = np.array([JOINT[f"{side}_{name}"] for side in "rl" for name in ("toe", "heel")])
+ON_FLOOR = 0.1
+"""Metres: a foot whose toe and heel are lower stands on the floor."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Scene:
         action: Action of the person.
         frame: Number of the frame.
         aid: One of `AIDS`, or None.
+        of_ward: Of the right and the left palm, and of the middle of the soles: float32 (3, 2) and bool (3,), as
+            keypoints and visible. The soles' is visible only if both feet stand on the floor.
     """
 
     image: NDArray[np.uint8]
@@ -57,6 +63,7 @@ class Scene:
     attributes: dict[str, str]
     action: str
     frame: int
+    of_ward: tuple[NDArray[np.float32], NDArray[np.bool_]]
     aid: str | None = None
 
 
@@ -93,14 +100,19 @@ def _draw(stage: SceneStage, size: tuple[int, int], seed: int, frame: int) -> Sc
     mask = np.empty((height, width), np.bool_)
     paint_room(camera, stage.room, stage.light, stage.light_axes, cover, ids, radiance)
     shade(mesh, screen, ids, depth, sun, sun_depth, stage.palette, stage.light, camera, radiance, mask)
-    pixels, distance = stage.camera.project(joints[KEYPOINT_ROWS])
+    palms, soles = (joints[_PALMS].mean(1), joints[_SOLES])
+    points = np.concatenate([joints[KEYPOINT_ROWS], palms, soles.mean(0, keepdims=True)])
+    pixels, distance = stage.camera.project(points)
     visible = np.empty(len(pixels), np.bool_)
     _visible(pixels, distance, depth, ids, mesh.quads, visible)
+    visible[-1] &= bool((soles[:, 1] < ON_FLOOR).all())
+    named = len(KEYPOINT_ROWS)
     skull, _ = stage.camera.project(mesh.points[slice(*stage.body.skull)])
     return Scene(
         image=develop(radiance, stage.sensor, _grain_seed(seed, frame)),
-        keypoints=pixels.astype(np.float32),
-        visible=visible,
+        keypoints=pixels[:named].astype(np.float32),
+        visible=visible[:named],
+        of_ward=(pixels[named:].astype(np.float32), visible[named:]),
         head_box=np.concatenate([skull.min(axis=0), skull.max(axis=0)]).astype(np.float32),
         mask=mask,
         identity=stage.body.identity,

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from dpose.pose.data import DataSpec, open_data
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.synthetic import open_synthetic
 from dpose_scene.looks import LOOKS
 from dpose_scene.render import render_person
 from dpose_scene.splits import SPLITS, scene_seed
+from refusals import refused
 
 SIZE = (64, 48)
 
@@ -25,6 +27,23 @@ def test_the_plain_view_is_the_rendered_picture_exactly(look):
         assert np.array_equal(view.target["labelled"] > 0, seen)
         assert np.array_equal(view.target["keypoints"][seen], scene.keypoints[seen])
         assert np.array_equal(view.target["inverse"], [[1, 0, 0], [0, 1, 0]])
+
+
+def test_labels_of_a_ward_are_those_of_mpii_and_three_more():
+    """The same units: what is shown is the same, and so what the account knows."""
+    plain, ward = (open_data(f"synthetic:ward:val{more}", input_size=SIZE) for more in ("", ",joints=ward"))
+    assert plain.content_hashes(7) == ward.content_hashes(7)
+    assert ward.skeleton.joints[16:] == ("r_palm", "l_palm", "footing")
+    for index in range(8):
+        (view,), (other,) = ward.load(index, rng()), plain.load(index, rng())
+        points, seen = render_person("ward", scene_seed("ward", "val", index), size=SIZE).of_ward
+        assert np.array_equal(view.target["keypoints"][:16], other.target["keypoints"])
+        assert np.array_equal(view.target["labelled"][16:] > 0, seen)
+        assert np.array_equal(view.target["keypoints"][16:][seen], points[seen])
+        assert view.target["area"] > 0
+    assert DataSpec.parse("synthetic:ward,joints=ward").for_purpose("train").skeleton.name == "ward"
+    with refused("skeleton-unknown", where="joints=coco"):
+        open_data("synthetic:ward:val,joints=coco")
 
 
 def test_the_head_length_is_mpiis():

@@ -115,6 +115,17 @@ def test_a_predicted_head_lies_along_the_line_of_the_ears():
     assert joint_map(COCO, MPII).missing == (8, 9)
 
 
+def test_palms_and_footing_start_at_the_nearest_joints_and_are_no_labels():
+    points = np.arange(66.0).reshape(33, 2)
+    way = joint_map(BLAZEPOSE, "ward", predicted=True)
+    found = dict(zip(SKELETONS["ward"].joints, way.points(points), strict=True))
+    assert not way.missing
+    assert np.array_equal(found["r_palm"], points[BLAZEPOSE.joints.index("r_wrist")])
+    ankles = [BLAZEPOSE.joints.index(f"{side}_ankle") for side in "rl"]
+    assert np.array_equal(found["footing"], points[ankles].mean(0))
+    assert {16, 17, 18} <= set(joint_map(MPII, "ward").missing)
+
+
 def test_lsp_to_mpii_moves_joints_and_derives_two():
     joints = np.arange(28, dtype=float).reshape(14, 2)
     keypoints, visible = lsp_to_mpii(joints, np.ones(14))

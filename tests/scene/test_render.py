@@ -130,6 +130,20 @@ def test_joints_outside_the_picture_are_never_visible(some):
         assert not (scene.visible & outside).any()
 
 
+def test_palms_hang_on_wrists_and_a_footing_is_of_feet_on_the_floor():
+    """Posed without a picture: the middle of the hand, and of the soles; nobody who lies has a footing."""
+    for action, stands in (("stand", True), ("lie", False)):
+        scene = render_person("ward", 8, (128, 96), action=action)
+        stage = build_stage("ward", 8, (128, 96), None, action)
+        joints, _ = posed(stage.body, stage.motion, stage.support, 0)
+        points, visible = scene.of_ward
+        hand = [(joints[JOINT[f"{side}_wrist"]] + joints[JOINT[f"{side}_fingers"]]) / 2 for side in "rl"]
+        soles = np.mean([joints[JOINT[f"{side}_{part}"]] for side in "rl" for part in ("toe", "heel")], axis=0)
+        pixels, _ = stage.camera.project(np.array([*hand, soles]))
+        np.testing.assert_allclose(points, pixels, atol=1e-3)
+        assert visible[2] == stands
+
+
 def test_most_joints_are_visible_and_inside(some):
     _, scenes = some
     assert np.mean([s.visible for s in scenes]) > 0.85

@@ -31,7 +31,7 @@ class Skeleton:
     """One dataset's joints.
 
     Attributes:
-        name: "mpii", "coco", "lsp", "blazepose", or "joints-" and a digest for a skeleton that a dataset defines.
+        name: one of `BUILT_IN`, or "joints-" and a digest for a skeleton that a dataset defines.
         joints: Names, in the dataset's order; `r_` and `l_` are the person's own right and left.
         edges: Pairs of joint indices to draw a line between.
         flip_pairs: Pairs of joint indices that change places in a mirrored picture.
@@ -105,6 +105,16 @@ LSP = Skeleton(
     flip_pairs=((0, 5), (1, 4), (2, 3), (6, 11), (7, 10), (8, 9)),
 )  # fmt: skip
 
+WARD = Skeleton(
+    name="ward",
+    joints=(*MPII.joints, "r_palm", "l_palm", "footing"),
+    edges=(*MPII.edges, (10, 16), (15, 17), (0, 18), (5, 18)),
+    flip_pairs=(*MPII.flip_pairs, (16, 17)),
+    sigmas=(1 / 19,) * 19,
+)
+"""MPII's joints, and what a ward wants beside them: where hands hold a rail or an aid, and the middle of the soles of
+somebody who stands on the floor. No public labels and no public model have these."""
+
 _BLAZEPOSE_PAIRS = (*((1, 4), (2, 5), (3, 6), (7, 8), (9, 10)), *((left, left + 1) for left in range(11, 33, 2)))
 BLAZEPOSE = Skeleton(
     name="blazepose",
@@ -124,7 +134,7 @@ BLAZEPOSE = Skeleton(
     flip_pairs=_BLAZEPOSE_PAIRS,
 )  # fmt: skip
 
-SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE)}
+SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE, WARD)}
 """Built-in skeletons, and those that were defined since (`skeleton_of`)."""
 
 BUILT_IN = frozenset(SKELETONS)
@@ -240,6 +250,8 @@ _ALIASES = {"neck": "upper_neck"}  # LSP's name for MPII's joint
 _MIDDLES = {"pelvis": ("r_hip", "l_hip"), "thorax": ("r_shoulder", "l_shoulder")}
 # joints of a prediction alone, from shoulders and ears: the share of the way from the shoulders' middle to the ears'
 _ALONG_THE_HEAD = {"upper_neck": 0.25, "head_top": 1.9}
+# joints of a prediction that no public model knows: where training starts from
+_NEAREST = {"r_palm": ("r_wrist",), "l_palm": ("l_wrist",), "footing": ("r_ankle", "l_ankle")}
 
 Weights = tuple[tuple[int, float], ...]
 """(source joint, its weight) of a weighted sum of joints."""
@@ -324,7 +336,7 @@ def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool
         target: The target skeleton.
         predicted: True for a model's keypoints, which are no labels: upper neck and head top, if the source lacks them
             and has shoulders and ears, lie on the line from the middle of the shoulders through that of the ears, at
-            0.25 and 1.9 of that way.
+            0.25 and 1.9 of that way; palms at the wrists, the footing between the ankles.
 
     Raises:
         KeyError: a name that is not in `SKELETONS`.
@@ -340,6 +352,8 @@ def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool
         if predicted and name in _ALONG_THE_HEAD:
             along = _ALONG_THE_HEAD[name] / 2
             parents = {"r_shoulder": 0.5 - along, "l_shoulder": 0.5 - along, "r_ear": along, "l_ear": along}
+        elif predicted and name in _NEAREST:
+            parents = dict.fromkeys(_NEAREST[name], 1 / len(_NEAREST[name]))
         if parents and name not in known and set(parents) <= set(known):
             derived.append((t, tuple((known.index(parent), weight) for parent, weight in parents.items())))
     return JointMap(from_, to, shared, tuple(derived))
