@@ -16,11 +16,11 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, Validatio
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.measure.queries import QUERIES
-from dpose.media.areas import Point, parse_area
+from dpose.media.areas import Point
 from dpose.pose.happenings import Rules
 from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.ranges import check_delta, exact_text, parse_duration, parse_whole
+from dpose.privacy.ranges import check_delta, exact_text, parse_duration, parse_exact, parse_whole
 from dpose.privacy.stays import DAY
 from dpose.units import Unit
 
@@ -41,8 +41,20 @@ def _duration(value: Any, info: ValidationInfo) -> Fraction:
     return value if isinstance(value, Fraction) else parse_duration(str(value), info.field_name or "")
 
 
+def _area(text: str, where: str) -> tuple[Point, ...]:
+    """The corners that "x,y x,y x,y" names; none for ""."""
+    points = []
+    for word in text.split():
+        x, comma, y = word.partition(",")
+        point = (parse_exact(x, where), parse_exact(y if comma else "", where))
+        if not all(0 <= value <= 1 for value in point):
+            raise DposeError("point-out-of-range", f"{word}: shares of the frame lie between 0 and 1", where)
+        points.append(point)
+    return tuple(points)
+
+
 def _areas(text: str, where: str) -> list[tuple[Point, ...]]:
-    return [parse_area(area, where) for area in text.split(";") if area.strip()]
+    return [_area(area, where) for area in text.split(";") if area.strip()]
 
 
 def _words(text: str, where: str) -> list[str]:
@@ -52,7 +64,7 @@ def _words(text: str, where: str) -> list[str]:
 Duration = Annotated[Fraction, PlainValidator(_duration), PlainSerializer(exact_text, return_type=str)]
 """Seconds; as an option 30s, 20min, 1h or 1day."""
 Whole = Annotated[int, PlainValidator(lambda value, info: parse_whole(value, info.field_name or ""))]
-Area = Annotated[tuple[tuple[Exact, Exact], ...], BeforeValidator(_given(parse_area))]
+Area = Annotated[tuple[tuple[Exact, Exact], ...], BeforeValidator(_given(_area))]
 """Corners, as shares of the frame's width and height; as an option x,y x,y x,y."""
 
 
@@ -90,7 +102,7 @@ class CountConfig(StatementPart):
     rate: Duration = Fraction(2)
     most: dict[Text, Whole] = field(default_factory=dict)
     totals: bool = False
-    line: Area = parse_area("0.5,0 0.5,1", "line")
+    line: Area = _area("0.5,0 0.5,1", "line")
     masks: Annotated[tuple[Area, ...], BeforeValidator(_given(_areas))] = ()
     floor: Area = ()
     fall_within: Duration = Fraction(2)

@@ -9,23 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
-from dpose.privacy.ranges import parse_exact
-
 Point = tuple[Fraction, Fraction]
 """Across and down, as shares of the frame's width and height."""
-
-
-def parse_area(text: str, where: str) -> tuple[Point, ...]:
-    """The corners that "x,y x,y x,y" names; none for ""."""
-    points = []
-    for word in text.split():
-        x, comma, y = word.partition(",")
-        point = (parse_exact(x, where), parse_exact(y if comma else "", where))
-        if not all(0 <= value <= 1 for value in point):
-            raise DposeError("point-out-of-range", f"{word}: shares of the frame lie between 0 and 1", where)
-        points.append(point)
-    return tuple(points)
 
 
 def masked(pixels: NDArray[np.uint8], masks: Sequence[Sequence[Point]]) -> NDArray[np.uint8]:
