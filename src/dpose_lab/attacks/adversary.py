@@ -193,6 +193,23 @@ def adaptive_embedder(school: AttackerTraining, release: Transform) -> Embedder:
     return Embedder("learnt from released pictures", lambda album: project(album.described()))
 
 
+def pixel_embedder(known: PersonPictures) -> Embedder:
+    """Pixels, less what all known pictures have in common: for an attacker who asks which of them was released."""
+    size = known.pictures[0].shape[:2]
+
+    def flat(album: PersonPictures) -> Floats:
+        same = (picture if picture.shape[:2] == size else resized([picture], size)[0] for picture in album.pictures)
+        return np.stack([picture.astype(np.float64).reshape(-1) for picture in same])
+
+    common = flat(known).mean(0)
+
+    def embed(album: PersonPictures) -> Floats:
+        vectors = flat(album) - common
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
+
+    return Embedder("which of the originals", embed)
+
+
 def onnx_embedder(text: str) -> Embedder:
     """Make an embedder from an ONNX file, run with onnxruntime (an optional dependency).
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.ranges import upper
 from dpose.release.config import PAPER_BLOCK, Pixelization
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
@@ -22,11 +23,13 @@ from dpose.release.regions import PrivateRegions
 from dpose.release.restoration import PAINTED, Restoration
 from dpose.training.public_view import PublicView
 from dpose_lab.attacks.identities import PersonPictures, Picture, Progress
+from dpose_lab.baselines.slicing import LdpSlicing
 
 REFERENCE_HEIGHT = 256
 """Picture height for which the sigma of the blur is given, as for public views."""
 VIEWS = {"view:gaussian-blur": "blur", "view:pixelization": "pixelize"}
-RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *VIEWS)
+SLICED = {"ldp-slicing": True, "ldp-slicing-unpruned": False}
+RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *SLICED, *VIEWS)
 NOTHING = "none"
 LEARNED = "learned"
 """Restoration of private releases by default."""
@@ -113,6 +116,8 @@ def all_transforms(
             releases += [pixelated(PAPER_BLOCK if isinstance(block, str) else block) for block in blocks]
         elif name == "dp":
             releases += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
+        elif name in SLICED:
+            releases += [sliced(name, epsilon) for epsilon in epsilons]
         elif name in VIEWS:
             releases.append(public_view(name))
     return list({shown.key: shown for shown in releases}.values())
@@ -200,6 +205,22 @@ def _as_private(
         + (f"; {restoration.note}" if restoration.note else ""),
         apply,
         noise=key,
+    )
+
+
+def sliced(name: str, epsilon: str) -> Transform:
+    """LDP-Slicing with this total for the bits of a pixel, whatever the neighbours of other releases are.
+
+    Raises:
+        DposeError: epsilon is out of range.
+    """
+    slicing = LdpSlicing(float(Pixelization.of(epsilon, "pixels:1", 1).epsilon), pruned=SLICED[name])
+    counted = f"; the paper counts {epsilon}, for one pixel of the pruned picture" if slicing.pruned else ""
+    return Transform(
+        f"{name}-e{epsilon.replace('/', '_')}",
+        f"LDP-Slicing, {'' if slicing.pruned else 'not pruned, '}epsilon {epsilon}",
+        f"epsilon {upper(slicing.true_epsilon())} for pictures that differ in at most one pixel{counted}",
+        lambda picture, seed: slicing.release(picture, AesNoise(Key.from_seed(seed))),
     )
 
 
