@@ -136,9 +136,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
     gallery: int = option(1, "Raw pictures of each person.", min=1)
     queries: int = option(2, "Released pictures of each person.", min=1)
     embedder: str = option(
-        "",
-        'The plain attacker\'s: an ONNX file, with ",imagenet" behind it where its input is normalised so. '
-        "Default: one learnt from public people.",
+        "", 'The plain attacker\'s: an ONNX file, ",imagenet" behind it if normalised so; default: learnt from people.'
     )
     originals: bool = option(False, "One more attacker, who has the originals.")
 
