@@ -176,11 +176,7 @@ class Embedder:
 
 
 def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
-    """The embedder that never saw a release: from an ONNX file, or learnt from raw pictures of public people.
-
-    Raises:
-        DposeError: the file is no embedder.
-    """
+    """The embedder that never saw a release: from an ONNX file, or learnt from raw pictures of public people."""
     if onnx:
         return onnx_embedder(onnx)
     project = school.embedder(RAW)
@@ -218,9 +214,6 @@ def onnx_embedder(text: str) -> Embedder:
 
     Args:
         text: The file, with ",imagenet" appended if its input is normalised by ImageNet's mean and deviation.
-
-    Raises:
-        DposeError: onnxruntime is not installed, or the file is no such model.
     """
     file = text.removesuffix(",imagenet")
     try:

@@ -99,9 +99,6 @@ def all_transforms(
         epsilons: Totals for a picture, as text.
         neighbours: Neighbours, "pixels:M".
         restorations: Names in `restoration.METHODS`; for dp.
-
-    Raises:
-        DposeError: an unknown name, a number that is out of range, or no private release that can be made.
     """
     releases = [RAW]
     for name in names:
@@ -130,11 +127,7 @@ def private_grid(
     subdivisions: Sequence[int],
     restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
-    """`private` for every combination; one that cannot be made raises its error when it is applied.
-
-    Raises:
-        DposeError: a number is out of range in every combination, or no combination can be made.
-    """
+    """`private` for every combination; one that cannot be made raises its error when it is applied."""
     for epsilon, block in product(epsilons, blocks):
         Pixelization.of(epsilon, neighbours, block)
     for method in restorations:
@@ -152,11 +145,7 @@ def private_grid(
 
 
 def private(epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED) -> Transform:
-    """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none".
-
-    Raises:
-        DposeError: a setting is out of range.
-    """
+    """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none"."""
     regions = PrivateRegions() if parts > 1 else None
     config = Pixelization.of(epsilon, neighbours, block, subdivide=parts, regions=regions, restore=restore)
 
@@ -209,11 +198,7 @@ def _as_private(
 
 
 def sliced(name: str, epsilon: str) -> Transform:
-    """LDP-Slicing with this total for the bits of a pixel, whatever the neighbours of other releases are.
-
-    Raises:
-        DposeError: epsilon is out of range.
-    """
+    """LDP-Slicing with this total for the bits of a pixel, whatever the neighbours of other releases are."""
     slicing = LdpSlicing(float(Pixelization.of(epsilon, "pixels:1", 1).epsilon), pruned=SLICED[name])
     counted = f"; the paper counts {epsilon}, for one pixel of the pruned picture" if slicing.pruned else ""
     return Transform(

@@ -90,11 +90,7 @@ class LdpSlicing:
         return reached * float(self.spent.sum())
 
     def values(self, picture: NDArray[Any]) -> NDArray[np.uint8]:
-        """Y, Cb and Cr whose bits are released, (H, W, 3): what a pixel changes lies in its 2 x 2 block, or in itself.
-
-        Raises:
-            DposeError: the picture is not one of 8-bit colours.
-        """
+        """Y, Cb and Cr whose bits are released, (H, W, 3): a pixel changes its 2 x 2 block, or itself alone."""
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
             raise DposeError("slicing-without-colour", "LDP-Slicing takes pictures of 8-bit R, G and B")
         exact = picture.astype(np.int64) @ TO_YCBCR.T + (ZERO_CHROMA * UNIT).astype(np.int64)
@@ -108,11 +104,7 @@ class LdpSlicing:
         return np.asarray(values ^ np.packbits(words < self.flips, axis=-1, bitorder="little")[..., 0], np.uint8)
 
     def release(self, picture: NDArray[Any], source: NoiseSource) -> NDArray[np.uint8]:
-        """Release one picture of (H, W, 3); the module says what is guaranteed.
-
-        Raises:
-            DposeError: the picture is not one of 8-bit colours.
-        """
+        """Release one picture of (H, W, 3); the module says what is guaranteed."""
         shown = self.noised(self.values(picture), source.stream(Purpose.RELEASE, 0, b"slicing"))
         return np.asarray(np.clip(np.rint((shown - ZERO_CHROMA) @ TO_RGB.T), 0, 255), np.uint8)
 
