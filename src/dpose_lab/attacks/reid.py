@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 RANKS = (1, 5, 10)
 DRAWN = 20
 """Number of places in the CMC figure."""
-DRAWS = 16
-"""Releases of an original whose mean is what its next release is compared with."""
 ORIGINALS = "originals"
 """The attacker whom epsilon bounds: the pictures are known, and which of them was released is not."""
 EPSILON = (
@@ -169,7 +167,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def attack(self, context: AttackContext, learnt: GalleryAndQueries, release: Transform) -> Attacked[Row]:
         """Search for all people in one release."""
-        from dpose_lab.attacks.adversary import adaptive_embedder, pixel_embedder
+        from dpose_lab.attacks.adversary import adaptive_embedder, with_originals
         from dpose_lab.attacks.transforms import RAW
 
         seed = context.config.seed
@@ -182,9 +180,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
                 embedder = adaptive_embedder(context.training, release)
             rows.append(searched(release, attacker, embedder, known, seen, seed))
         if self.originals and release.key != RAW.key:
-            draws = [release.album(learnt.queries, seed, f"original {k}").pictures for k in range(DRAWS)]
-            known = learnt.queries.instead([np.mean(each, 0) for each in zip(*draws, strict=True)])
-            rows.append(searched(release, ORIGINALS, pixel_embedder(known), known, seen, seed))
+            rows.append(searched(release, ORIGINALS, *with_originals(release, learnt.queries, seen, seed), seed))
         return Attacked(release, tuple(rows), samples(release, learnt.queries, seen))
 
     def headline(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> str:

@@ -45,6 +45,7 @@ class Transform:
         guarantee: The guarantee and its neighbours, in words.
         apply: Function from a picture and a seed to a released picture of the same shape.
         noise: Name of the noise, shared by two restorations of one release; "" for the key.
+        slicing: The mechanism, where an attacker can compute its odds.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Transform:
     guarantee: str
     apply: Callable[[Picture, int], Picture] = field(repr=False)
     noise: str = ""
+    slicing: LdpSlicing | None = None
 
     @property
     def short_title(self) -> str:
@@ -206,6 +208,7 @@ def sliced(name: str, epsilon: str) -> Transform:
         f"LDP-Slicing, {'' if slicing.pruned else 'not pruned, '}epsilon {epsilon}",
         f"epsilon {upper(slicing.true_epsilon())} for pictures that differ in at most one pixel{counted}",
         lambda picture, seed: slicing.release(picture, AesNoise(Key.from_seed(seed))),
+        slicing=slicing,
     )
 
 

@@ -108,6 +108,17 @@ class LdpSlicing:
         shown = self.noised(self.values(picture), source.stream(Purpose.RELEASE, 0, b"slicing"))
         return np.asarray(np.clip(np.rint((shown - ZERO_CHROMA) @ TO_RGB.T), 0, 255), np.uint8)
 
+    def read(self, released: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Y, Cb and Cr of a release; not always those that were noised, as RGB cuts them off."""
+        exact = released @ np.linalg.inv(TO_RGB).T + ZERO_CHROMA
+        return np.asarray(np.clip(np.rint(exact), 0, 255), np.uint8)
+
+    def evidence(self, values: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """A vector of length 1: its product with another's grows with the log odds that one was noised to the other."""
+        bits = np.unpackbits(values[..., None], axis=-1, bitorder="little").astype(np.float32)
+        signed = (2 * bits - 1) * np.sqrt(self.spent / self.spent.sum()).astype(np.float32)
+        return np.asarray(signed.reshape(-1) / math.sqrt(values.size / 3), np.float32)
+
 
 def over_blocks(array: NDArray[Any], combine: Callable[..., Any]) -> NDArray[Any]:
     """What `combine` makes of each 2 x 2 block of (H, W, ...), at each of its places; odd sides repeat their last."""

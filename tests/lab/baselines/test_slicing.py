@@ -119,6 +119,19 @@ def test_much_epsilon_leaves_the_picture_and_little_leaves_nothing():
     assert not np.array_equal(lost, LdpSlicing(1e-9, pruned=False).release(picture, AesNoise(Key.from_seed(1))))
 
 
+def test_evidence_is_the_log_odds_of_the_bits():
+    one, other = np.random.default_rng(5).integers(0, 256, (2, 4, 6, 3)).astype(np.uint8)
+    for slicing in (LdpSlicing(5.2), LdpSlicing(20.0, pruned=False)):
+        first, second = (slicing.evidence(slicing.values(picture)) for picture in (one, other))
+        assert first @ first == pytest.approx(1, rel=1e-5)
+        most = slicing.true_epsilon(np.ones((4, 6), bool))
+        assert most * (1 - first @ second) / 2 == pytest.approx(loss(slicing, one, other), rel=1e-4)
+    grey = np.full((4, 4, 3), 90, np.uint8)
+    whole = LdpSlicing(1e4, pruned=False)
+    shown = whole.release(grey, AesNoise(Key.from_seed(0)))
+    assert np.abs(whole.read(shown).astype(int) - whole.values(grey)).max() <= 1
+
+
 def test_what_cannot_be_sliced_is_refused():
     for epsilon in (0.0, -1.0, math.inf, math.nan):
         with refused("slicing-epsilon-invalid"):
