@@ -33,6 +33,8 @@ TEACHING = "teaching"
 Arrays = Mapping[str, NDArray[Any]]
 
 
+DRAWS = 16
+"""Releases of an original whose mean is what its next release is compared with."""
 MOST_SIDE = 4096
 """Largest side of an embedder's input, pixels."""
 
@@ -176,11 +178,7 @@ class Embedder:
 
 
 def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
-    """The embedder that never saw a release: from an ONNX file, or learnt from raw pictures of public people.
-
-    Raises:
-        DposeError: the file is no embedder.
-    """
+    """The embedder that never saw a release: from an ONNX file, or learnt from raw pictures of public people."""
     if onnx:
         return onnx_embedder(onnx)
     project = school.embedder(RAW)
@@ -193,6 +191,37 @@ def adaptive_embedder(school: AttackerTraining, release: Transform) -> Embedder:
     return Embedder("learnt from released pictures", lambda album: project(album.described()))
 
 
+def with_originals(
+    release: Transform, originals: PersonPictures, seen: PersonPictures, seed: int
+) -> tuple[Embedder, PersonPictures, PersonPictures]:
+    """How one who has the originals asks which was released: an embedder, and what of originals and releases it takes.
+
+    By the odds of the bits where the mechanism has them; else by pixels, compared with the mean of `DRAWS` releases
+    more of each original, less what all originals have in common.
+    """
+    title = "which of the originals"
+    if slicing := release.slicing:
+        known = originals.instead([slicing.values(picture) for picture in originals.pictures])
+        read = seen.instead([slicing.read(picture) for picture in seen.pictures])
+        embedder = Embedder(title, lambda album: np.stack([slicing.evidence(each) for each in album.pictures]))
+        return embedder, known, read
+    size = originals.pictures[0].shape[:2]
+
+    def flat(album: PersonPictures) -> Floats:
+        same = (picture if picture.shape[:2] == size else resized([picture], size)[0] for picture in album.pictures)
+        return np.stack([picture.astype(np.float64).reshape(-1) for picture in same])
+
+    draws = (release.album(originals, seed, f"original {k}").pictures for k in range(DRAWS))
+    known = originals.instead([np.mean(each, 0) for each in zip(*draws, strict=True)])
+    common = flat(known).mean(0)
+
+    def embed(album: PersonPictures) -> Floats:
+        vectors = flat(album) - common
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
+
+    return Embedder(title, embed), known, seen
+
+
 def onnx_embedder(text: str) -> Embedder:
     """Make an embedder from an ONNX file, run with onnxruntime (an optional dependency).
 
@@ -201,9 +230,6 @@ def onnx_embedder(text: str) -> Embedder:
 
     Args:
         text: The file, with ",imagenet" appended if its input is normalised by ImageNet's mean and deviation.
-
-    Raises:
-        DposeError: onnxruntime is not installed, or the file is no such model.
     """
     file = text.removesuffix(",imagenet")
     try:

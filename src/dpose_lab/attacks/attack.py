@@ -139,11 +139,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         return True
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """(person, number) of every picture that the attack may read, with the public people's if they are files.
-
-        Raises:
-            DposeError: the data cannot be attacked so.
-        """
+        """(person, number) of every picture that the attack may read, with the public people's if they are files."""
         taught: Sequence[int] = ()
         if self.learns(config):
             people.check_taught()
@@ -152,28 +148,16 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
         return [*own, *people.first(taught, 0, config.effort.pictures)]
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
-        """Releases to attack.
-
-        Raises:
-            DposeError: a setting is out of range.
-        """
+        """Releases to attack."""
         return config.transforms()
 
     @abstractmethod
     def learn(self, context: AttackContext) -> Learnt:
-        """Prepare pictures with and without names, and the attackers.
-
-        Raises:
-            DposeError: the data cannot be used.
-        """
+        """Prepare pictures with and without names, and the attackers."""
 
     @abstractmethod
     def attack(self, context: AttackContext, learnt: Learnt, release: Transform) -> Attacked[Row]:
-        """Attack one release.
-
-        Raises:
-            DposeError: the release cannot be made or attacked.
-        """
+        """Attack one release."""
 
     @abstractmethod
     def headline(self, learnt: Learnt, rows: Sequence[Row]) -> str:

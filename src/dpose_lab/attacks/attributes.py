@@ -43,11 +43,7 @@ ATTRIBUTES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
 
 
 def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
-    """Attributes of the people in an album, (N, A), in the order of `ATTRIBUTES`.
-
-    Raises:
-        DposeError: the data do not describe the people.
-    """
+    """Attributes of the people in an album, (N, A), in the order of `ATTRIBUTES`."""
     if not album.attributes:
         raise _unlabelled()
     return np.asarray([[true_of(words) for true_of in ATTRIBUTES.values()] for words in album.attributes], np.bool_)
@@ -124,11 +120,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         return PICTURES
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """Pictures of people whose attributes are known.
-
-        Raises:
-            DposeError: the data do not describe the people.
-        """
+        """Pictures of people whose attributes are known."""
         if not people.look:
             raise _unlabelled()
         return super().reads(config, people)

@@ -102,11 +102,7 @@ class AttackConfig:
         return self.effort.seed
 
     def transforms(self) -> list[Transform]:
-        """Releases to attack, raw pictures first.
-
-        Raises:
-            DposeError: a setting is out of range.
-        """
+        """Releases to attack, raw pictures first."""
         return all_transforms(
             self.releases,
             blocks=self.blocks,
@@ -227,9 +223,6 @@ def open_context(
         attacks: The attacks to run.
         out: Folder of the reports.
         console: Console of the progress bar.
-
-    Raises:
-        DposeError: data that cannot be attacked, `out` exists, or a budget stands for some of the pictures.
     """
     check_free(out)
     people, wanted = _chosen(config, attacks)
@@ -253,9 +246,6 @@ def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, A
     Args:
         config: The command's settings.
         attacks: The command's attacks.
-
-    Raises:
-        DposeError: the data cannot be attacked.
     """
 
     def note(text: str, steps: int) -> Callable[[], None]:
@@ -290,11 +280,7 @@ def _reserved(
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """Parse "HEIGHTxWIDTH" as (height, width).
-
-    Raises:
-        DposeError: the text is no size.
-    """
+    """Parse "HEIGHTxWIDTH" as (height, width)."""
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
     if not match:
         raise DposeError("size-malformed", f"must be HEIGHTxWIDTH, not {text!r}", "size", "as in 128x96")

@@ -32,11 +32,7 @@ class AttackWork:
 
 
 def attack_item(work: AttackWork, number: int) -> Attacked[Any]:
-    """Attack release `number` at a worker. The command has charged the attack before.
-
-    Raises:
-        DposeError: the release cannot be made or attacked.
-    """
+    """Attack release `number` at a worker. The command has charged the attack before."""
     context, learnt, releases = _learnt(work)
     return _bare(work.attack.attack(context, learnt, releases[number]))
 

@@ -111,11 +111,7 @@ class Identities:
     look: str = ""
 
     def chosen(self, count: int, pictures: int) -> Identities:
-        """Choose at most `count` people to attack who have at least so many pictures each.
-
-        Raises:
-            DposeError: fewer than two people have so many.
-        """
+        """Choose at most `count` people to attack who have at least so many pictures each."""
         if self.available is None:
             return replace(self, people=self.people[:count])
         enough = [who for who in self.people if self.available[who] >= pictures]
@@ -131,20 +127,12 @@ class Identities:
         return replace(self, people=tuple(attacked), public=tuple(rest))
 
     def teaching(self, people: int, pictures: int, progress: Progress) -> PersonPictures:
-        """Pictures of public people, for the attacker to learn from.
-
-        Raises:
-            DposeError: there are too few public people.
-        """
+        """Pictures of public people, for the attacker to learn from."""
         self.check_taught()
         return self.load(self.first(self.public[:people], 0, pictures), progress)
 
     def check_taught(self) -> None:
-        """Refuse data with too few public people to learn from.
-
-        Raises:
-            DposeError: there are too few public people.
-        """
+        """Refuse data with too few public people to learn from."""
         if len(self.public) < FEWEST_TEACHERS:
             raise DposeError(
                 "people-left-too-few",
@@ -166,9 +154,6 @@ class Identities:
         Args:
             wanted: (person, number) pairs.
             progress: Called after each picture.
-
-        Raises:
-            DposeError: one of them cannot be read.
         """
         pairs = list(dict.fromkeys(wanted))
         held, load = self.load(pairs, progress), self.load
@@ -194,9 +179,6 @@ def open_identities(spec: str, size: tuple[int, int], *, in_grey: bool = False) 
         spec: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
         size: (height, width) of rendered pictures; files keep their own.
         in_grey: True for grey pictures, as in seed 002.
-
-    Raises:
-        DposeError: unknown data, or data without identities.
     """
     parsed = IdentitySpec.parse(spec).located("evaluate")
     return parsed.dataset.open(parsed.place, parsed.split, size, in_grey)

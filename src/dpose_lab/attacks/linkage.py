@@ -189,11 +189,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         return releases
 
     def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
-        """(person, number) of all frames at all places.
-
-        Raises:
-            DposeError: the data have no clips.
-        """
+        """(person, number) of all frames at all places."""
         from dpose_lab.attacks.identities import FRAME
 
         if self.frames > 1 and not people.look:

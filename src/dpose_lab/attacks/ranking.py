@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb
+from math import comb, log
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpose.audits.trials import Trials
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -62,3 +64,21 @@ def chance_precision(size: int, right: int) -> float:
     places = np.arange(1, size + 1)
     others = (right - 1) / (size - 1) if size > 1 else 0.0
     return float(np.mean((1 + (places - 1) * others) / places))
+
+
+def epsilon_named(right: int, queries: int, people: int, alpha: float) -> float:
+    """A lower bound on epsilon between some two people's pictures, wrong with probability at most `alpha`.
+
+    A rule that names one of N people is right on pictures i = 1..N, one each, with mean probability a. Where each of
+    its probabilities is at most e^eps times that on any other picture, a <= e^eps (1 - a) / (N - 1). The bound on a is
+    Clopper and Pearson's, which also holds for trials of unequal odds (Hoeffding 1956); the noise of one query is
+    independent of that of all others, and of what the rule was learnt from.
+
+    Args:
+        right: Queries whose person was named first.
+        queries: All queries, as many of each person.
+        people: N, those who can be named.
+        alpha: Level.
+    """
+    share = Trials(right, queries).at_least(alpha)
+    return max(0.0, log(share * (people - 1) / (1 - share))) if share > 0 else 0.0

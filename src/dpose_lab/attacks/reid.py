@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpose.errors import DposeError
+from dpose.privacy.ranges import lower
 from dpose.report.results import Figure, Table
 from dpose.stats import Interval, Ints, mean_over_people
 from dpose_lab.attacks.attack import (
@@ -21,7 +22,7 @@ from dpose_lab.attacks.attack import (
     samples,
     strongest,
 )
-from dpose_lab.attacks.ranking import SearchResult, chance_precision, chance_within, search
+from dpose_lab.attacks.ranking import SearchResult, chance_precision, chance_within, epsilon_named, search
 from dpose_lab.attacks.report import percent, spread
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 RANKS = (1, 5, 10)
 DRAWN = 20
 """Number of places in the CMC figure."""
+ORIGINALS = "originals"
+"""The attacker whom epsilon bounds: the pictures are known, and which of them was released is not."""
+EPSILON = (
+    "Epsilon of a person, for pictures that differ everywhere, is at least what rank-1 shows (confidence 95 %, by "
+    "Clopper and Pearson's bound). It may be far more."
+)
+LEVEL = 0.05 / 3
+"""At which a lower bound on epsilon is wrong; three attackers of one release together at 0.05."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,14 @@ class Row(AttackRow):
         within: Rank-k accuracy, by k.
         precision: Mean average precision.
         cmc: Share of queries answered within 1, 2, ... places.
+        epsilon: Lower bound on that between some two people's pictures.
     """
 
     title: str
     within: dict[int, Interval]
     precision: Interval
     cmc: tuple[float, ...]
+    epsilon: float
 
     @property
     def strength(self) -> float:
@@ -63,6 +74,7 @@ class Row(AttackRow):
             **{f"rank{k}": value.to_dict() for k, value in self.within.items()},
             "map": self.precision.to_dict(),
             "cmc": list(self.cmc),
+            "epsilon_at_least": self.epsilon,
         }
 
 
@@ -122,10 +134,9 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
     gallery: int = option(1, "Raw pictures of each person.", min=1)
     queries: int = option(2, "Released pictures of each person.", min=1)
     embedder: str = option(
-        "",
-        'The plain attacker\'s: an ONNX file, with ",imagenet" behind it where its input is normalised so. '
-        "Default: one learnt from public people.",
+        "", 'The plain attacker\'s: an ONNX file, ",imagenet" behind it if normalised so; default: learnt from people.'
     )
+    originals: bool = option(False, "One more attacker, who has the originals.")
 
     def __post_init__(self) -> None:
         if self.gallery < 1 or self.queries < 1:
@@ -156,7 +167,8 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def attack(self, context: AttackContext, learnt: GalleryAndQueries, release: Transform) -> Attacked[Row]:
         """Search for all people in one release."""
-        from dpose_lab.attacks.adversary import adaptive_embedder
+        from dpose_lab.attacks.adversary import adaptive_embedder, with_originals
+        from dpose_lab.attacks.transforms import RAW
 
         seed = context.config.seed
         seen, rows = release.album(learnt.queries, seed, "query"), []
@@ -167,11 +179,13 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
                 known = release.album(known, seed, "gallery")
                 embedder = adaptive_embedder(context.training, release)
             rows.append(searched(release, attacker, embedder, known, seen, seed))
+        if self.originals and release.key != RAW.key:
+            rows.append(searched(release, ORIGINALS, *with_originals(release, learnt.queries, seen, seed), seed))
         return Attacked(release, tuple(rows), samples(release, learnt.queries, seen))
 
     def headline(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> str:
         """Report rank-1 of raw pictures, of guessing and of the first releases."""
-        raw, *rest = strongest(rows)
+        raw, *rest = strongest([row for row in rows if row.attacker != ORIGINALS])
         start = (
             f"Of raw pictures {percent(raw.strength)} are recognised at the first guess; guessing finds "
             f"{percent(learnt.chance.cmc[0])}."
@@ -188,7 +202,12 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
             f"Plain: knows nothing of the mechanism. Its embedder: {learnt.plain.title}.",
             "Adaptive: knows the mechanism and its settings, learnt from releases of other people's pictures, and "
             "passes the gallery through the mechanism as well.",
+            *(
+                ["Originals: has the originals of all queries, and says which was released; not compared."]
+                * self.originals
+            ),
             STRONGER,
+            EPSILON,
             f"Public: {context.teachers:,} people of whom the attacker has pictures; none of them is in the gallery. "
             "Descriptors are colours by place, compared by Fisher's discriminant; a larger network, better data or "
             "patience would find more.",
@@ -197,24 +216,27 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def tables(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Table, ...]:
         """Table of rank-k accuracy and mAP."""
-        counted = {id(row) for row in strongest(rows)}
+        compared = [row for row in rows if row.attacker != ORIGINALS]
+        counted = {id(row) for row in strongest(compared)}
         lines = [
             (
                 row.release.title,
-                row.attacker + (" *" if id(row) in counted and len(rows) > len(counted) else ""),
+                row.attacker + (" *" if id(row) in counted and len(compared) > len(counted) else ""),
                 *(spread(row.within[k]) for k in RANKS),
                 spread(row.precision),
+                lower(row.epsilon, places=1),
             )
             for row in rows
         ]
         chance = learnt.chance
         guess = (percent(chance.within(k)) for k in RANKS)
-        lines.append(("guessing", "", *guess, percent(chance.precision)))
+        lines.append(("guessing", "", *guess, percent(chance.precision), "0"))
         title = (
             f"{len(learnt.queries):,} queries against {len(learnt.gallery):,} raw pictures; 95 % intervals by a "
             "bootstrap over people. * counts: the stronger attacker"
         )
-        return (Table(title, ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP"), tuple(lines)),)
+        columns = ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP", "a person's epsilon, at least")
+        return (Table(title, columns, tuple(lines)),)
 
     def figures(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Figure, ...]:
         """Chart of the cumulative match characteristic."""
@@ -246,4 +268,6 @@ def searched(
     within = {k: mean_over_people((result.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
     precision = mean_over_people(result.precision, queries.people, seed)
     cmc = tuple(result.cmc(min(DRAWN, len(gallery))).tolist())
-    return Row(release, attacker, embedder.title, within, precision, cmc)
+    right, among = int((result.rank == 1).sum()), len(np.unique(gallery.people))
+    epsilon = epsilon_named(right, len(queries), among, LEVEL)
+    return Row(release, attacker, embedder.title, within, precision, cmc, epsilon)

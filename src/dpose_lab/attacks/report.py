@@ -72,11 +72,7 @@ class AttackReport:
         }
 
     def write(self, folder: Path) -> None:
-        """Write everything into `folder`.
-
-        Raises:
-            DposeError: the disk is full or may not be written to.
-        """
+        """Write everything into `folder`."""
         versions = ", ".join(f"{name} {version}" for name, version in software_versions().items())
         made = Bullets((f"Seed {self.measured.settings['seed']}", f"Versions: {versions}"))
         Report(

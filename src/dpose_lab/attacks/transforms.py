@@ -13,6 +13,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.ranges import upper
 from dpose.release.config import PAPER_BLOCK, Pixelization
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
@@ -22,11 +23,13 @@ from dpose.release.regions import PrivateRegions
 from dpose.release.restoration import PAINTED, Restoration
 from dpose.training.public_view import PublicView
 from dpose_lab.attacks.identities import PersonPictures, Picture, Progress
+from dpose_lab.baselines.slicing import LdpSlicing
 
 REFERENCE_HEIGHT = 256
 """Picture height for which the sigma of the blur is given, as for public views."""
 VIEWS = {"view:gaussian-blur": "blur", "view:pixelization": "pixelize"}
-RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *VIEWS)
+SLICED = {"ldp-slicing": True, "ldp-slicing-unpruned": False}
+RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *SLICED, *VIEWS)
 NOTHING = "none"
 LEARNED = "learned"
 """Restoration of private releases by default."""
@@ -42,6 +45,7 @@ class Transform:
         guarantee: The guarantee and its neighbours, in words.
         apply: Function from a picture and a seed to a released picture of the same shape.
         noise: Name of the noise, shared by two restorations of one release; "" for the key.
+        slicing: The mechanism, where an attacker can compute its odds.
     """
 
     key: str
@@ -49,6 +53,7 @@ class Transform:
     guarantee: str
     apply: Callable[[Picture, int], Picture] = field(repr=False)
     noise: str = ""
+    slicing: LdpSlicing | None = None
 
     @property
     def short_title(self) -> str:
@@ -96,9 +101,6 @@ def all_transforms(
         epsilons: Totals for a picture, as text.
         neighbours: Neighbours, "pixels:M".
         restorations: Names in `restoration.METHODS`; for dp.
-
-    Raises:
-        DposeError: an unknown name, a number that is out of range, or no private release that can be made.
     """
     releases = [RAW]
     for name in names:
@@ -113,6 +115,8 @@ def all_transforms(
             releases += [pixelated(PAPER_BLOCK if isinstance(block, str) else block) for block in blocks]
         elif name == "dp":
             releases += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
+        elif name in SLICED:
+            releases += [sliced(name, epsilon) for epsilon in epsilons]
         elif name in VIEWS:
             releases.append(public_view(name))
     return list({shown.key: shown for shown in releases}.values())
@@ -125,11 +129,7 @@ def private_grid(
     subdivisions: Sequence[int],
     restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
-    """`private` for every combination; one that cannot be made raises its error when it is applied.
-
-    Raises:
-        DposeError: a number is out of range in every combination, or no combination can be made.
-    """
+    """`private` for every combination; one that cannot be made raises its error when it is applied."""
     for epsilon, block in product(epsilons, blocks):
         Pixelization.of(epsilon, neighbours, block)
     for method in restorations:
@@ -147,11 +147,7 @@ def private_grid(
 
 
 def private(epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED) -> Transform:
-    """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none".
-
-    Raises:
-        DposeError: a setting is out of range.
-    """
+    """`dpose pixelize` from a seed, as shown to a reader: restored, or painted for "none"."""
     regions = PrivateRegions() if parts > 1 else None
     config = Pixelization.of(epsilon, neighbours, block, subdivide=parts, regions=regions, restore=restore)
 
@@ -200,6 +196,19 @@ def _as_private(
         + (f"; {restoration.note}" if restoration.note else ""),
         apply,
         noise=key,
+    )
+
+
+def sliced(name: str, epsilon: str) -> Transform:
+    """LDP-Slicing with this total for the bits of a pixel, whatever the neighbours of other releases are."""
+    slicing = LdpSlicing(float(Pixelization.of(epsilon, "pixels:1", 1).epsilon), pruned=SLICED[name])
+    counted = f"; the paper counts {epsilon}, for one pixel of the pruned picture" if slicing.pruned else ""
+    return Transform(
+        f"{name}-e{epsilon.replace('/', '_')}",
+        f"LDP-Slicing, {'' if slicing.pruned else 'not pruned, '}epsilon {epsilon}",
+        f"epsilon {upper(slicing.true_epsilon())} for pictures that differ in at most one pixel{counted}",
+        lambda picture, seed: slicing.release(picture, AesNoise(Key.from_seed(seed))),
+        slicing=slicing,
     )
 
 

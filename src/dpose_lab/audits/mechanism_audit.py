@@ -81,9 +81,6 @@ def audit_named_mechanism(
         plant: A fault to plant.
         seed: Makes the audit reproducible.
         alpha: Probability that a true claim is refuted.
-
-    Raises:
-        DposeError: an unknown name or fault, or a number out of range.
     """
     samples = _enough(SAMPLES.get(name, FEW) if samples is None else samples)
     return _audited(build(name, epsilon, delta, plant, seed), epsilon, delta, samples, alpha, seed)
@@ -109,9 +106,6 @@ def audit_release_command(
         samples: Outputs of each input, 64 of a file; half choose the events.
         plant: A fault to plant.
         alpha: Probability that a true claim is refuted.
-
-    Raises:
-        DposeError: an unknown name or fault, a budget that the command refuses, or too few samples.
     """
     samples = _enough(OF_FILES if samples is None else samples)
     with file_mechanism(name, run, epsilon, delta, plant) as mechanism:

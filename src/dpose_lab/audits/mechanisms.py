@@ -86,9 +86,6 @@ def build(name: str, epsilon: float, delta: float, plant: str | None = None, see
         delta: Claimed delta; the two textbook mechanisms claim 0.
         plant: A fault that this mechanism can have.
         seed: Makes the outputs reproducible.
-
-    Raises:
-        DposeError: an unknown name or fault, or a budget out of range.
     """
     if name not in MECHANISMS:
         raise DposeError(

@@ -90,9 +90,6 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         audit: Settings of the audit.
         out: The folder to make: the runs, and audit.html, audit.json, audit.md and audit.png.
         console: Console of the progress bar.
-
-    Raises:
-        DposeError: the run is not possible, has no guarantee, or its members are not secret.
     """
     plan = config.plan
     if not plan.kind.private:

@@ -135,9 +135,6 @@ def file_mechanism(
         epsilon: Claimed epsilon of each file.
         delta: Claimed delta of each file; release-video needs one above 0.
         plant: A fault of `FAULTS` to plant.
-
-    Raises:
-        DposeError: an unknown name or fault; or the command refuses the budget.
     """
     if name not in COMMANDS:
         raise DposeError(
@@ -200,11 +197,7 @@ def _outputs(pixels: Floats) -> Floats:
 
 
 def _claimed(file: Path) -> TradeOff | None:
-    """The curve that the statement of a released file claims; None for pure differential privacy.
-
-    Raises:
-        DposeError: the statement does not verify, or contains noise without a known curve.
-    """
+    """The curve that the statement of a released file claims; None for pure differential privacy."""
     statement, _ = verify_release(file)
     if all(isinstance(event, Laplace) for event in statement.events):
         return None

@@ -49,9 +49,6 @@ def shadow_run(
 
     Returns:
         The run, and the logit-scaled score of each unit, (n,).
-
-    Raises:
-        DposeError: as `train`.
     """
     run = train(
         CanaryTask(task),

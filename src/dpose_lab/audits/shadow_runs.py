@@ -62,9 +62,6 @@ def run_jobs(jobs: Sequence[ShadowJob], workers: int | None, console: Console, d
 
     Returns:
         (jobs, units) float64, logit-scaled scores.
-
-    Raises:
-        DposeError: as `train`, or a process was killed.
     """
     count = min(len(jobs), workers or (1 if torch.cuda.is_available() else os.cpu_count() or 1))
     rows: dict[int, list[float]] = {}

@@ -45,11 +45,7 @@ class PaperPlan:
 
     @classmethod
     def of(cls, config: Pixelization, shape: Shape) -> PaperPlan:
-        """Make the plan for pictures or clips of this shape.
-
-        Raises:
-            DposeError: the picture is too small, or a mask has another size.
-        """
+        """Make the plan for pictures or clips of this shape."""
         config.check_shape(shape)
         if isinstance(config.regions, PaperRegions) and config.regions.pixels is not None:
             config.regions.blocks(np.zeros((shape.height, shape.width, 1), np.uint8), config.side)

@@ -166,11 +166,7 @@ class DensePlan:
 
     @classmethod
     def of(cls, config: Projection, shape: Shape) -> DensePlan:
-        """Make the plan for clips of this shape.
-
-        Raises:
-            DposeError: k is larger than d.
-        """
+        """Make the plan for clips of this shape."""
         config.check_shape(shape)
         return cls(config, shape, config.k or PAPER_K, config.split)
 

@@ -26,7 +26,7 @@ Data = Annotated[str, option("synthetic:LOOK[:SPLIT], folder:ROOT (a folder for 
 Out = Annotated[Path, option("The folder to make; must not exist.")]
 Releases = Annotated[
     list[str] | None,
-    option("none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; repeatable. Default: dp."),
+    option("dp (default), none, gaussian-blur, pixelate, ldp-slicing[-unpruned], view:gaussian-blur or :pixelization."),
 ]
 Blocks = Annotated[
     list[str] | None,

@@ -41,11 +41,7 @@ class CellWork:
 
 
 def work_cell(work: CellWork, key: str) -> tuple[str, str]:
-    """Run a cell at a worker; returns its outcome as `cell_answer` does.
-
-    Raises:
-        DposeError: the cell's training would be charged to another account than the command's.
-    """
+    """Run a cell at a worker; returns its outcome as `cell_answer` does."""
     from dpose_lab.papers.registry import EXPERIMENTS
 
     if not (state_folder() / work.place).exists() or account_digest() != work.account:

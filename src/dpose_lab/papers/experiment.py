@@ -166,11 +166,7 @@ class Bound(Protocol):
         """Cells in the order in which they are run and shown."""
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Run one cell; `progress` is called `cell.weight` times.
-
-        Raises:
-            DposeError: the setting does not fit the data.
-        """
+        """Run one cell; `progress` is called `cell.weight` times."""
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Present the cells that are done."""

@@ -16,11 +16,7 @@ CELLS = "cells"
 
 
 def claim_folder(folder: Path, settings: Values) -> None:
-    """Claim `folder` for results of `settings`, if it is not claimed already.
-
-    Raises:
-        DposeError: the folder contains results of other settings, or other files.
-    """
+    """Claim `folder` for results of `settings`, if it is not claimed already."""
     check_claim(folder, settings)
     path = folder / SETTINGS
     if not path.exists():
@@ -28,11 +24,7 @@ def claim_folder(folder: Path, settings: Values) -> None:
 
 
 def check_claim(folder: Path, settings: Values) -> None:
-    """Check that a folder can be claimed for `settings`; nothing is written.
-
-    Raises:
-        DposeError: as `claim_folder`.
-    """
+    """Check that a folder can be claimed for `settings`; nothing is written."""
     path = folder / SETTINGS
     if path.exists():
         held = _read(path)
@@ -64,9 +56,6 @@ def run_cells(bound: Bound, folder: Path, progress: Callable[[int], None] = lamb
 
     Yields:
         Each cell's outcome, in order.
-
-    Raises:
-        DposeError: the disk is full.
     """
     failed: set[str] = set()
     for cell in bound.cells:
@@ -101,9 +90,6 @@ def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = 
         folder: Folder claimed for the settings.
         cell: One of its cells.
         step: Called `cell.weight` times.
-
-    Raises:
-        DposeError: the disk is full: no cell can be done then.
     """
     try:
         values = bound.run(cell, step)
@@ -135,11 +121,7 @@ def _full_disk(error: BaseException | None) -> OSError | None:
 
 
 def read_cell(folder: Path, cell: Cell) -> Outcome:
-    """Read a cell's result; status "not run" if there is none.
-
-    Raises:
-        DposeError: the file is damaged or belongs to another cell.
-    """
+    """Read a cell's result; status "not run" if there is none."""
     path = _path(folder, cell)
     if not path.exists():
         return Outcome(cell)

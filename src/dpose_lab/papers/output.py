@@ -14,11 +14,7 @@ from dpose_lab.papers.experiment import Experiment, Findings, Outcome, Values
 def write_results(
     folder: Path, experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
 ) -> list[Path]:
-    """Write all results; the files that a reader opens first come first.
-
-    Raises:
-        DposeError: the folder cannot be written to.
-    """
+    """Write all results; the files that a reader opens first come first."""
     return results_report(experiment, settings, outcomes, findings).write(folder)
 
 

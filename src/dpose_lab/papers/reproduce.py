@@ -26,11 +26,7 @@ from dpose_lab.papers.slurm import job_settings, run_on_slurm
 
 
 def experiment_named(name: str) -> Experiment:
-    """Look up an experiment by name.
-
-    Raises:
-        DposeError: there is no such experiment.
-    """
+    """Look up an experiment by name."""
     if name not in EXPERIMENTS:
         raise DposeError(
             "experiment-unknown", f"no experiment called {name!r}", fix=f"known are {', '.join(EXPERIMENTS)}"
@@ -69,11 +65,7 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
 
 
 def _workers(request: Request) -> AbstractContextManager[ItemEngine | None]:
-    """Open the requested engine; None if cells are run here, or as jobs.
-
-    Raises:
-        DposeError: the engine cannot be started or reached, or jobs cannot be submitted like this.
-    """
+    """Open the requested engine; None if cells are run here, or as jobs."""
     if request.engine == "slurm":
         job_settings(request)
     if request.engine in ("", "slurm"):
@@ -169,11 +161,7 @@ def _run(
 
 
 def _check_options(experiment: Experiment, request: Request) -> None:
-    """Refuse options that this experiment does not read.
-
-    Raises:
-        DposeError: there is such an option; the error names the options that are read.
-    """
+    """Refuse options that this experiment does not read."""
     odd: list[str] = []
     for one in fields(request):
         unread = one.name not in (*experiment.options, "folder")

@@ -54,9 +54,6 @@ def run_on_slurm(
 
     Yields:
         Each cell's outcome, as they end.
-
-    Raises:
-        DposeError: no job can be submitted, another command waits for these jobs, or the disk is full.
     """
     settings = job_settings(request)
     schedule = Schedule(bound, folder, progress)
@@ -89,11 +86,7 @@ def run_on_slurm(
 
 
 def job_settings(request: Request) -> dict[str, Any]:
-    """Parse settings of jobs, by submitit's names.
-
-    Raises:
-        DposeError: there is no partition, or a setting is malformed.
-    """
+    """Parse settings of jobs, by submitit's names."""
     if not request.partition:
         raise DposeError(
             "partition-missing",
@@ -154,11 +147,7 @@ def _code_file(log: Path, key: str) -> Path:
 
 
 def _error(log: Path, key: str, note: JobNote) -> str:
-    """The reason why a cell's job failed; "" if it succeeded.
-
-    Raises:
-        DposeError: the disk is full.
-    """
+    """The reason why a cell's job failed; "" if it succeeded."""
     code_file, error = _code_file(log, key), log / key / "error"
     code = exit_code(code_file) if code_file.exists() else None
     if code == 0:

@@ -1,11 +1,12 @@
-"""Photographs that come with scikit-image, in colour: no download is needed, and they are public."""
+"""Public pictures without a download: photographs of scikit-image in colour, and rendered people with exact masks."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
 
-from dpose_lab.photos.photo import Photo, Photos
+from dpose.media.identity import pixel_hash
+from dpose_lab.photos.photo import Photo, Photos, grey
 
 FILES = {"astronaut": "astronaut.png", "coffee": "coffee.png", "chelsea": "chelsea.png", "rocket": "rocket.jpg"}
 ALL = "all"
@@ -27,4 +28,28 @@ def open_bundled(root: str) -> Photos:
         title="photographs of scikit-image",
         names=names,
         read=lambda index: Photo.of_file(names[index], folder / FILES[names[index]]),
+    )
+
+
+def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
+    """Open one split of a look.
+
+    Args:
+        look: `studio` or `ward`.
+        split: One of the scene's splits.
+        size: (height, width) to render at.
+    """
+    from dpose_scene.data import SPLITS, render_at
+
+    def read(index: int) -> Photo:
+        scene = render_at(look, split, index, size)
+        hashes = (pixel_hash(scene.image),)
+        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
+
+    return Photos(
+        title=f"rendered people, {look}:{split}, {size[1]} x {size[0]}",
+        names=tuple(f"{split} {index}" for index in range(SPLITS[split])),
+        read=read,
+        masks="exact masks",
+        rendered=True,
     )

@@ -19,9 +19,6 @@ def open_celeba(root: Path) -> Photos:
     Args:
         root: Folder with `img_align_celeba/` and `identity_CelebA.txt` (a file name and a number a line), or both in
             the archive's own folders `Img` and `Anno`.
-
-    Raises:
-        DposeError: one of them is missing, or a line cannot be read.
     """
     folder = folder_of(root, PICTURES, "pictures")
     path = next((root / name for name in LISTS if (root / name).is_file()), None)

@@ -25,9 +25,6 @@ def open_mot(root: Path) -> Photos:
     Args:
         root: Folder of the sequence. `seqinfo.ini` is optional (older archives lack it); if present, the number of
             frames and their size must match it.
-
-    Raises:
-        DposeError: no frames, fewer or more than declared, or an unreadable annotation.
     """
     info = _info(root / "seqinfo.ini")
     folder = folder_of(root, (info.get("imdir", "img1"),), "frames")

@@ -47,11 +47,7 @@ class Photo:
 
     @classmethod
     def of_file(cls, name: str, path: Path, identity: int | None = None) -> Photo:
-        """Read a picture file.
-
-        Raises:
-            DposeError: the file cannot be read.
-        """
+        """Read a picture file."""
         image, hashes = read_known(path)
         return cls(name, grey(image), None, identity, hashes, image)
 
@@ -82,11 +78,7 @@ class Photos:
         return len(self.names)
 
     def load(self, index: int) -> Photo:
-        """Load the picture of a number: the same every time.
-
-        Raises:
-            DposeError: the file cannot be read, or was changed since it was first read.
-        """
+        """Load the picture of a number: the same every time."""
         if index not in self._cached:
             photo = self.read(index)
             if self._seen.setdefault(index, photo.hashes) != photo.hashes:
@@ -117,20 +109,12 @@ def grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def read_matte(path: Path) -> NDArray[np.uint8]:
-    """Read a picture file that labels another one, grey.
-
-    Raises:
-        DposeError: the file cannot be read.
-    """
+    """Read a picture file that labels another one, grey."""
     return grey(read_image(path))
 
 
 def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
-    """The first of these folders that exists in `root`.
-
-    Raises:
-        DposeError: `root` has none of them.
-    """
+    """The first of these folders that exists in `root`."""
     if not root.is_dir():
         raise DposeError("folder-missing", "there is no such folder", str(root))
     for name in names:

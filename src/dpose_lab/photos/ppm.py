@@ -19,9 +19,6 @@ def open_ppm(root: Path) -> Photos:
     Args:
         root: Folder with `image/` and `matte/`, or `fg/` and `alpha/`, perhaps below `val/`; a picture and its
             matte have one stem.
-
-    Raises:
-        DposeError: a folder or a matte is missing, or a matte has another size than its picture.
     """
     pictures = _files(folder_of(root, PICTURES, "pictures"))
     mattes = _files(folder_of(root, MATTES, "mattes"))

@@ -9,12 +9,11 @@ from typing import ClassVar
 
 from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
-from dpose_lab.photos.bundled import ALL, FILES, open_bundled
+from dpose_lab.photos.bundled import ALL, FILES, open_bundled, open_rendered
 from dpose_lab.photos.celeba import open_celeba
 from dpose_lab.photos.mot import open_mot
 from dpose_lab.photos.photo import Photos
 from dpose_lab.photos.ppm import open_ppm
-from dpose_lab.photos.rendered import open_rendered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +76,6 @@ def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> P
         spec: `synthetic:LOOK[:SPLIT]`, `skimage[:NAME]`, `mot:ROOT`, `ppm100:ROOT` or `celeba:ROOT`.
         size: (height, width) of rendered people; files keep their own.
         limit: Largest number of photos, evenly spaced.
-
-    Raises:
-        DposeError: unknown data, no root, or data that cannot be read.
     """
     parsed = PhotoSpec.parse(spec).located("evaluate")
     if limit is not None and limit < 1:

@@ -1,10 +1,13 @@
 """Ranks, CMC and mean average precision against brute force, and what guessing finds."""
 
+from math import exp, log
+
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dpose.stats import mean_over_people, over_people
-from dpose_lab.attacks.ranking import chance_precision, chance_within, search
+from dpose_lab.attacks.ranking import chance_precision, chance_within, epsilon_named, search
 
 
 def brute_force(similarity, gallery, query):
@@ -65,3 +68,15 @@ def test_a_statistic_that_repeated_people_raise_does_not_move_its_interval():
 def test_draws_without_a_value_are_left_out():
     found = over_people(lambda weights: np.nan if weights[0] == 0 else 0.5, 5)
     assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_naming_one_of_many_bounds_epsilon_from_below():
+    # of 20 people the right one with e^2 times the odds of each other: no rule does better at epsilon 2
+    people, queries, epsilon = 20, 400, 2.0
+    share = exp(epsilon) / (exp(epsilon) + people - 1)
+    shown = np.array([epsilon_named(right, queries, people, 0.05) for right in range(queries + 1)])
+    chance = binom.pmf(np.arange(queries + 1), queries, share)
+    assert 0.01 < chance[shown > epsilon].sum() <= 0.05
+    assert shown[round(share * queries)] > 1.6
+    assert shown[0] == shown[queries // people] == 0
+    assert shown[queries] == pytest.approx(log(0.05 ** (1 / queries) * 19 / (1 - 0.05 ** (1 / queries))))

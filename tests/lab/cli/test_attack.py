@@ -61,6 +61,25 @@ def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
     command_refused(capsys, ["attack", "reid", *SMALL, "--out", "r"], "[output-exists]")
 
 
+def test_slices_are_attacked_by_one_who_has_the_originals_too(capsys):
+    asked = ["--release", "ldp-slicing,ldp-slicing-unpruned", "--epsilon", "20", "--originals", "--attacker", "plain"]
+    assert main(["attack", "reid", *SMALL, *asked, "--out", "o"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Of raw pictures" in told
+    rows = results("o")["results"]["rows"]
+    assert [(row["key"], row["attacker"]) for row in rows] == [
+        ("raw", "plain"), ("ldp-slicing-e20", "plain"), ("ldp-slicing-e20", "originals"),
+        ("ldp-slicing-unpruned-e20", "plain"), ("ldp-slicing-unpruned-e20", "originals"),
+    ]  # fmt: skip
+    assert [row["guarantee"] for row in rows[1::2]] == [
+        "epsilon 80 for pictures that differ in at most one pixel; the paper counts 20, for one pixel of the pruned "
+        "picture",
+        "epsilon 20 for pictures that differ in at most one pixel",
+    ]
+    assert rows[2]["rank1"]["value"] == rows[4]["rank1"]["value"] == 1
+    assert 1 < rows[2]["epsilon_at_least"] < 20 * 64 * 64
+
+
 def test_all_four_on_the_public_view(capsys, tmp_path):
     assert main(["attack", "view", *SMALL[:-2], "--epochs", "1", "--set", "size=128x96", "--out", "v"]) == 0
     assert {path.name for path in (tmp_path / "v").iterdir()} == {

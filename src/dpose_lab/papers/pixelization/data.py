@@ -50,9 +50,6 @@ class Data:
             sizes: Sizes at which people are rendered.
             few: Number of rendered people without a limit; all files are used.
             masks: True to refuse pictures without masks.
-
-        Raises:
-            DposeError: the data cannot be opened, are given twice, or lack masks that are needed.
         """
         specs = request.data or (DEFAULT,)
         if len(set(specs)) < len(specs):
@@ -70,11 +67,7 @@ class Data:
         return cls(specs, tuple(sets), tuple(private))
 
     def hashes(self) -> Iterator[str]:
-        """Digests of all originals that need protection.
-
-        Raises:
-            DposeError: one of them cannot be read.
-        """
+        """Digests of all originals that need protection."""
         for photos in compress(self.sets, self.private):
             for index in range(len(photos)):
                 yield from photos.load(index).hashes

@@ -78,11 +78,7 @@ class Point:
 
 
 def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
-    """Bind the setting to a photo's size.
-
-    Raises:
-        DposeError: the photo is too small for it.
-    """
+    """Bind the setting to a photo's size."""
     height, width = photo.pixels.shape
     plan = bind(point.setting(photo.mask), Shape.of(height, width))
     assert isinstance(plan, PixelizationPlan | PaperPlan)
@@ -90,11 +86,7 @@ def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
 
 
 def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Shown, PixelizationPlan | PaperPlan]:
-    """Release a photo; noise follows from the arguments, so the release is repeatable and protects no one.
-
-    Raises:
-        DposeError: the photo is too small for the setting.
-    """
+    """Release a photo; noise follows from the arguments, so the release is repeatable and protects no one."""
     plan = photo_plan(point, photo)
     digest = hashlib.sha256(f"{seed} {point.key} {photo.name}".encode()).digest()
     source = AesNoise(Key.from_seed(int.from_bytes(digest[:8], "big")))
@@ -122,9 +114,6 @@ def measure(point: Point, photo: Photo, seed: int, segmenter: Segmenter | None) 
     Returns:
         mse (squared gray levels), ssim; with a segmenter and a reference mask iou and dice of its mask; with
         regions mask_iou, of the published partition itself; true_epsilon.
-
-    Raises:
-        DposeError: the photo is too small for the setting.
     """
     if point.mechanism == ORIGINAL:
         values: dict[str, float | None] = {}

@@ -39,9 +39,6 @@ def open_segmenter(text: str) -> Segmenter:
     Args:
         text: An ONNX file, with ",imagenet" behind it if its input is normalised by ImageNet's mean and deviation (as
             rembg's models are); "" for GrabCut.
-
-    Raises:
-        DposeError: onnxruntime is not installed, or the file is no such model.
     """
     from dpose.release.regions import onnx_segmenter
 

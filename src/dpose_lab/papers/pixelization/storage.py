@@ -70,11 +70,7 @@ class Storage:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Measure the mean number of bytes in each format.
-
-        Raises:
-            DposeError: a photo cannot be read, or is too small.
-        """
+        """Measure the mean number of bytes in each format."""
         photos = self.data.sets[cell.settings["data"] - 1]
         value = cell.settings[self.axis]
         point = Point("paper", b=value) if self.axis == "b" else Point("paper", b=128, n=value, m=32)

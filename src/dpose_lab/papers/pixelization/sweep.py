@@ -53,11 +53,7 @@ class Sweep(PointsOnPhotos):
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Measure one point on all photos.
-
-        Raises:
-            DposeError: a photo cannot be read, or is too small.
-        """
+        """Measure one point on all photos."""
         photos = self.data.sets[cell.settings["data"] - 1]
         point = Point(**{name: value for name, value in cell.settings.items() if name != "data"})
         measures = []

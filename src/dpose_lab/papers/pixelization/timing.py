@@ -79,11 +79,7 @@ class Timing:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Measure seconds per photo, by method, without reading and measuring.
-
-        Raises:
-            DposeError: a photo cannot be read, or is too small.
-        """
+        """Measure seconds per photo, by method, without reading and measuring."""
         photos = self.data.sets[cell.settings["data"] - 1]
         methods = {name: _method(name, cell.settings["b"], self.seed) for name in self.methods}
         taken: dict[str, list[float]] = {name: [] for name in methods}

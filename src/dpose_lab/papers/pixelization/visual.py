@@ -44,11 +44,7 @@ class Gallery(PointsOnPhotos):
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Measure one point on one photo.
-
-        Raises:
-            DposeError: the photo cannot be read, or is too small.
-        """
+        """Measure one point on one photo."""
         settings = dict(cell.settings)
         photos = self.data.sets[settings.pop("data") - 1]
         photo = photos.load(settings.pop("photo") - 1)

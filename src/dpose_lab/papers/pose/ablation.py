@@ -21,11 +21,7 @@ _UNREAD = ("epochs", "batch_size", "optimizer", "lr", "ema", "augment")
 
 
 def check_options(name: str, request: GridRequest) -> None:
-    """Refuse options that an ablation does not read, and tests on another split than the one for choosing.
-
-    Raises:
-        DposeError: there is such an option, or an unknown variant.
-    """
+    """Refuse options that an ablation does not read, and tests on another split than the one for choosing."""
     refused = {
         "--methods": request.methods,
         "--strategies": request.strategies,
@@ -52,11 +48,7 @@ def check_options(name: str, request: GridRequest) -> None:
 
 
 def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
-    """The data to train on and those to test on, neither of which a benchmark reports.
-
-    Raises:
-        DposeError: the data have no such splits, or another split was given.
-    """
+    """The data to train on and those to test on, neither of which a benchmark reports."""
     splits = data.dataset.choosing
     if not splits:
         known = [name for name, source in SOURCES.items() if source.choosing]

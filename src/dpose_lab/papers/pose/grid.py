@@ -48,11 +48,7 @@ class TrainingGrid:
 
     @classmethod
     def of(cls, design: Design, request: Request) -> TrainingGrid:
-        """Make the grid from a request, with defaults for everything else.
-
-        Raises:
-            DposeError: no data, several data, or an invalid value.
-        """
+        """Make the grid from a request, with defaults for everything else."""
         options = request.grid
         _check(design, options)
         scale = design.scale(options)
@@ -137,11 +133,7 @@ class TrainingGrid:
         return values
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Present tables, curves, heat maps and pictures.
-
-        Raises:
-            DposeError: the data or a model cannot be read any more.
-        """
+        """Present tables, curves, heat maps and pictures."""
         ablates = bool(self.design.variants)
         tables = grid_tables(self.design, outcomes)
         notes = grid_notes(self.design, self.options, self.scale, self.setup, outcomes)

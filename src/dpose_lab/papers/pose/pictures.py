@@ -50,9 +50,6 @@ def side_by_side(name: str, setup: Setup, folder: Path, outcomes: Sequence[Outco
         folder: Folder of the results.
         outcomes: Outcomes of all cells.
         show: True if pictures may be shown whatever the data are.
-
-    Raises:
-        DposeError: the data or a model cannot be read any more, or a budget stands for pictures that are to be shown.
     """
     spec = DataSpec.parse(setup.evaluate)
     if not (show or spec.may_be_shown):

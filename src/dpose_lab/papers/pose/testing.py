@@ -85,22 +85,14 @@ class People:
         return (near & scored).sum(1), scored.sum(1)
 
     def write(self, path: Path) -> None:
-        """Write the scores of each person, for intervals and for choosing pictures; `read_people` reads them.
-
-        Raises:
-            DposeError: the file cannot be written.
-        """
+        """Write the scores of each person, for intervals and for choosing pictures; `read_people` reads them."""
         correct, scored = self.correct_joints()
         content = {"units": list(self.names), "found": correct.tolist(), "scored": scored.tolist()}
         write_atomic(path, json.dumps(content) + "\n")
 
 
 def read_people(path: Path) -> Counts:
-    """Read the scores of each person that `People.write` wrote.
-
-    Raises:
-        DposeError: there is no such file, or it is damaged.
-    """
+    """Read the scores of each person that `People.write` wrote."""
     try:
         content = file_json(path)
         names = tuple(map(str, content["units"]))
@@ -128,9 +120,6 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     Returns:
         Scores as JSON: "metric", "columns", and for PCKh "people", "upright" and "upright_people"; with `views` also
         "view_columns". And, for PCKh, everyone.
-
-    Raises:
-        DposeError: the data cannot be read, or are those that the run protects.
     """
     shipped = run.resolve() in {folder.resolve() for folder in shipped_weights().values()}
     model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")

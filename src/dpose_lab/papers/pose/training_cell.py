@@ -89,11 +89,7 @@ class Training:
 
 
 def shipped(preset: str) -> Path:
-    """Shipped weights of `preset`.
-
-    Raises:
-        DposeError: there are no such weights.
-    """
+    """Shipped weights of `preset`."""
     weights = shipped_for(preset)
     if weights is None:
         raise DposeError(
@@ -176,9 +172,6 @@ class Setup:
         Args:
             training: The training.
             folder: Folder of the results.
-
-        Raises:
-            DposeError: a value is out of range.
         """
         seed = None if self.seed is None else self.seed + training.repetition - 1
         if training.method == START:

@@ -50,11 +50,7 @@ def noise_of(*parts: object) -> AesNoise:
 
 
 def shown_picture(way: str, epsilon: str, block: int, name: str, image: Image, seed: int, draw: int = 0) -> Image:
-    """Release a picture and restore it: uint8, (H, W, 3).
-
-    Raises:
-        DposeError: the picture is too small.
-    """
+    """Release a picture and restore it: uint8, (H, W, 3)."""
     plan = way_plan(way, epsilon, Shape.of(*image.shape), block)
     shown: Image = plan.release(image, noise_of(seed, way, epsilon, block, name, draw)).picture()
     return shown
@@ -73,9 +69,6 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
     Returns:
         mse (over R, G, B), psnr and psnr_sd (over draws), ssim (of luma), block (of luma or rgb), chroma (how many
         times as wide chroma's are), by_block (psnr of every block that was tried).
-
-    Raises:
-        DposeError: the picture is too small.
     """
     shape = Shape.of(*image.shape)
     least = min(image.shape[:2])

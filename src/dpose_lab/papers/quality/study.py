@@ -81,11 +81,7 @@ class QualityStudy:
         return [*pictures, *films]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Release and measure a cell.
-
-        Raises:
-            DposeError: a picture cannot be read, or is too small.
-        """
+        """Release and measure a cell."""
         settings = cell.settings
         if "film" in settings:
             values = measured_film(settings["way"], settings["film"], self.seed)
@@ -147,11 +143,7 @@ class QualityStudy:
 
 
 def quality_study(request: Request) -> QualityStudy:
-    """Open photographs of scikit-image and requested data; rendered people by default.
-
-    Raises:
-        DposeError: the data cannot be opened or are given twice, or the restoration's weights are missing or altered.
-    """
+    """Open photographs of scikit-image and requested data; rendered people by default."""
     learned = Restoration.chosen(LEARNED)
     if learned.note:
         raise DposeError("restoration-missing", "there is nothing to measure", "learned", learned.note)

@@ -33,9 +33,6 @@ def on_clips(settings: Values, films: int, seed: int) -> Values:
         settings: `epsilon` and `restore` of `dpose release-video`; {} for the originals.
         films: Number of films.
         seed: Seed of the noise.
-
-    Raises:
-        DposeError: a film cannot be released.
     """
     model = public_model()
     pictures = []

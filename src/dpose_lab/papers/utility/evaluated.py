@@ -28,11 +28,7 @@ RESAMPLES = 1000
 
 
 def public_model() -> PoseModel:
-    """Load the model with its public weights, on the fastest device.
-
-    Raises:
-        DposeError: the model's folder is damaged.
-    """
+    """Load the model with its public weights, on the fastest device."""
     return load_model(find_model(MODEL)).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -101,11 +97,7 @@ def pckh_by_group(model: PoseModel, units: UnitDataset, seed: int, group: Callab
 
 
 def evaluated(settings: Values, units: UnitDataset, seed: int) -> Values:
-    """Test the public model on units, released by `settings`: `epsilon`, `m`, `restore`; {} for the originals.
-
-    Raises:
-        DposeError: a picture cannot be read or released.
-    """
+    """Test the public model on units, released by `settings`: `epsilon`, `m`, `restore`; {} for the originals."""
     model = public_model()
     if not settings:
         return {**pckh_by_group(model, units, seed), "block": 0}

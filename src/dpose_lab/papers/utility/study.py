@@ -70,11 +70,7 @@ class Utility:
 
     @classmethod
     def of(cls, request: Request) -> Bound:
-        """Open the data, or rendered people on a ward.
-
-        Raises:
-            DposeError: the data cannot be used, or training and test data overlap.
-        """
+        """Open the data, or rendered people on a ward."""
         if len(request.data) > 1:
             raise DposeError("data-given-several", "takes one --data", ", ".join(request.data))
         parsed = DataSpec.parse(request.data[0] if request.data else "synthetic:ward")
@@ -136,11 +132,7 @@ class Utility:
         return [RAW, *pictures, RAW_CLIPS, *films, plain, *learning]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Run a cell: test, or train and test.
-
-        Raises:
-            DposeError: a picture cannot be read or released.
-        """
+        """Run a cell: test, or train and test."""
         settings = {name: value for name, value in cell.settings.items() if name != "part"}
         match cell.settings.get("part"):
             case "clips":

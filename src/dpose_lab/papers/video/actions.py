@@ -125,11 +125,7 @@ class ActionStudy:
         return [Cell(key, {"method": key}, 2) for key in (QUICK if self.quick else METHODS)]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Release the films, train on them once, and test on raw and on released ones.
-
-        Raises:
-            DposeError: a film cannot be released.
-        """
+        """Release the films, train on them once, and test on raw and on released ones."""
         method = METHODS[cell.settings["method"]]
         began = time.monotonic()
         shown, shown_test = (

@@ -55,9 +55,6 @@ def measure_videos(
         witness: Pictures or videos of other data to learn the attributes from, released by the method too; None for
             those of `train_set`.
         public: True if the videos and `witness` are public.
-
-    Raises:
-        DposeError: the method's videos are not available.
     """
     began = time.perf_counter()
     shown, shown_test = (

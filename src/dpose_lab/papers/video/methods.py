@@ -156,9 +156,6 @@ def released_videos(
         external: Folders of videos that were made elsewhere, by row.
         folder: Folder of released files; existing ones are used again.
         public: True if the videos are public. Releases of public videos are not charged to the account.
-
-    Raises:
-        DposeError: videos of a foreign method are missing, or a video cannot be read or written.
     """
     if method.key in external:
         return videos.through(lambda video: _elsewhere(external[method.key], video))
@@ -180,11 +177,7 @@ def available(method: VideoMethod, external: Mapping[str, Path]) -> bool:
 
 
 def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
-    """Parse "NAME:DIR" into folders by row.
-
-    Raises:
-        DposeError: no such row, no such folder, or the same row twice.
-    """
+    """Parse "NAME:DIR" into folders by row."""
     folders: dict[str, Path] = {}
     for text in given:
         name, _, folder = text.partition(":")

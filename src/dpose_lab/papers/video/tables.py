@@ -96,12 +96,7 @@ class Study:
 
     @classmethod
     def of(cls, table: str, request: Request) -> Study:
-        """Open the requested videos, or the embedded clips.
-
-        Raises:
-            DposeError: too many data, data without actions, a second one without the first's attributes, or
-                `external` is not understood.
-        """
+        """Open the requested videos, or the embedded clips."""
         if len(request.data) > 2:
             raise DposeError(
                 "data-given-several",
@@ -130,11 +125,7 @@ class Study:
         )
 
     def hashes(self) -> Iterator[str]:
-        """Digests of all videos and pictures that need protection.
-
-        Raises:
-            DposeError: one of them cannot be read.
-        """
+        """Digests of all videos and pictures that need protection."""
         read = [] if self.public[0] else [*self.train.videos, *self.test.videos]
         if self.witness is not None and not self.public[1]:
             read += self.witness.videos
@@ -169,11 +160,7 @@ class Study:
         ]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
-        """Train and test a cell.
-
-        Raises:
-            DposeError: a video cannot be read.
-        """
+        """Train and test a cell."""
         seed = self.seed + int(cell.settings["run"]) - 1
         method = METHODS[cell.settings["method"]]
         folder = self.folder / "released" / cell.key
@@ -190,11 +177,7 @@ class Study:
         )
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Present the table.
-
-        Raises:
-            DposeError: the raw row is at chance level, so that the other rows would mean nothing.
-        """
+        """Present the table."""
         self._check_raw(outcomes)
         paper = video_table_of(self.table)
         tables = (Table(f"seed 004, {self.table}", self._head(), self._rows(outcomes)), _printed(paper))
