@@ -7,8 +7,8 @@
 Tuning runs, audits, releases and the run that is published have all read the same people. Their mechanisms compose,
 regardless of who ran them and what was published. The account is a database that a team may share. From the bottom up:
 `store` (the database, its key and its journal), `charges` (what runs and releases took, and from which sets of
-pictures), `composition` (what charges cost together), `budgets` (filters that hold for runs chosen after seeing
-results), `reservations` (charging, and the steps of a run's ledger), `words` (the answers that a user reads).
+pictures), `composition` (what charges cost together), `budgets` (charging, the steps of a run's ledger, and filters
+that hold for runs chosen after seeing results), `words` (the answers that a user reads).
 
 **Guarantee.** docs/proofs/odometer.md. Pictures are recognized by their contents, so that a subset, a second copy or
 another order of the same pictures is the same data. What is not charged to the account is not known to it.
@@ -16,7 +16,22 @@ another order of the same pictures is the same data. What is not charged to the 
 
 from __future__ import annotations
 
-from dpose.account.budgets import Budget, BudgetState, budget_states, budgets, lift_budget, set_budget, what_fits
+from dpose.account.budgets import (
+    Budget,
+    BudgetState,
+    budget_states,
+    budgets,
+    charge,
+    charge_all,
+    claim_window,
+    committing,
+    conclude,
+    last_window,
+    lift_budget,
+    note_weights,
+    set_budget,
+    what_fits,
+)
 from dpose.account.charges import (
     ATTACK,
     EVALUATION,
@@ -36,7 +51,6 @@ from dpose.account.charges import (
     unbounded,
 )
 from dpose.account.composition import Spent, composed, composed_each, spending
-from dpose.account.reservations import charge, charge_all, claim_window, committing, conclude, last_window, note_weights
 from dpose.account.store import Where, accept_account, account_exists
 
 __all__ = [
