@@ -192,8 +192,7 @@ def set_budget(budget: Budget, where: Where = None) -> None:
     """Set the budget of exactly these pictures, in place of an earlier one.
 
     Raises:
-        DposeError: epsilon or delta is out of range, more is spent already, an earlier one is another owner's, or the
-            account cannot be written.
+        DposeError: epsilon or delta is out of range, more is spent already, or an earlier one is another owner's.
     """
     epsilon, delta = as_given(budget.epsilon), as_given(budget.delta)
     if not (0 < budget.epsilon < math.inf and 0 < budget.delta < 1):
@@ -224,11 +223,7 @@ def set_budget(budget: Budget, where: Where = None) -> None:
 
 
 def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
-    """Remove the budget of exactly these pictures; whether there was one.
-
-    Raises:
-        DposeError: it is another owner's, or the account cannot be written.
-    """
+    """Remove the budget of exactly these pictures, refused if it is another owner's; whether there was one."""
     with opened(where).transaction() as account:
         row = _standing(account, f"budget {known_set(account, marks)}", owner)
         if row:
@@ -249,26 +244,13 @@ def _standing(account: Transaction, name: str, owner: str | None = None) -> Jour
 
 
 def budgets(where: Where = None) -> list[Budget]:
-    """All budgets, without their pictures.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """All budgets, without their pictures."""
     with opened(where).transaction(write=False) as account:
         return [budget_from(row) for row in history(account).budgets.values()]
 
 
 def budget_states(marks: Marks | None = None, where: Where = None, *, exactly: bool = False) -> list[BudgetState]:
-    """How all budgets stand, or those that share a picture with `marks`.
-
-    Args:
-        marks: Some pictures; None for all.
-        where: The account.
-        exactly: Only the budget of exactly the pictures `marks`.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """How all budgets stand, or those that share a picture with `marks`; `exactly`: that of these pictures alone."""
     with opened(where).transaction(write=False) as account:
         known, computed = history(account), Compositions(account)
         found = [budget_from(row) for row in known.budgets.values()]
@@ -527,8 +509,8 @@ def charge_all(
         They, as the account has them.
 
     Raises:
-        DposeError: a budget would be passed, an entry claims another thing than it did, another process has read the
-            pictures meanwhile, or the account cannot be written.
+        DposeError: a budget would be passed, an entry claims another thing than it did, or another process has read the
+            pictures meanwhile.
     """
     with contextlib.suppress(_DryRunError), opened(where).transaction(make=not dry_run) as account:
         for entry, seen in zip(entries, known or (), strict=False):
@@ -586,16 +568,11 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
 def conclude(outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTED, where: Where = None) -> None:
     """Record how charges ended, all in one transaction: their output is complete, or they ended without.
 
-    A charge that failed counts all the same: what it had computed by then is unknown.
-
-    Args:
-        outputs: SHA-256 of every file of the output, by the charge's id.
-        state: How they ended.
-        where: The account.
+    `outputs` has the SHA-256 of every file of the output, by the charge's id. A charge that failed counts all the same:
+    what it had computed by then is unknown.
 
     Raises:
-        DposeError: the account knows no such charge, one that is said to have failed was complete, or the account
-            cannot be written.
+        DposeError: the account knows no such charge, or one that is said to have failed was complete.
     """
     with opened(where).transaction() as account:
         for name, files in outputs.items():
@@ -609,18 +586,10 @@ def conclude(outputs: Mapping[str, Iterable[str]], state: State = State.COMMITTE
 
 
 def claim_window(name: str, number: int, where: Where = None) -> bool:
-    """Claim the right to show one window of a count: on disk when this returns, and given once for ever.
+    """Claim the right to show window `number` (from 0 on in order of time) of the count that is charged as `name`.
 
-    Args:
-        name: The count's charge.
-        number: Of the window, from 0 on in order of time.
-        where: The account.
-
-    Returns:
-        False if this window or a later one was claimed before, by any process and whatever its clock said.
-
-    Raises:
-        DposeError: the account cannot be read or written. Nothing may be shown then.
+    It is on disk when this returns, and given once for ever. False if this window or a later one was claimed before, by
+    any process and whatever its clock said. After an error nothing may be shown.
     """
     with opened(where).transaction() as account:
         if number <= _last_window(account, name):
@@ -644,13 +613,8 @@ def _last_window(account: Transaction, name: str) -> int:
 def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> Iterator[None]:
     """Commit a charge at the end of the block; whatever ends it otherwise, record that the charge failed: it counts.
 
-    Args:
-        name: The charge's id; "" if nothing was charged, and nothing is done then.
-        outputs: SHA-256 of every file of the output: looked at when the block has ended.
-        where: The account.
-
-    Raises:
-        DposeError: as `conclude`.
+    Nothing is done for the name "": nothing was charged. `outputs`, the SHA-256 of every file of the output, are looked
+    at when the block has ended.
     """
     try:
         yield
@@ -667,9 +631,6 @@ def note_weights(run_id: str, digest: str, where: Where = None) -> None:
     """Record that the run `run_id` released a file of weights; to be called before the file is seen.
 
     Nothing happens where the account does not know the run.
-
-    Raises:
-        DposeError: the account cannot be read or written.
     """
     with opened(where).transaction() as account:
         for name in names_of_run(run_id):
@@ -684,13 +645,10 @@ class LedgerTakenError(Exception):
 
 @dataclass(frozen=True)
 class KeyUse:
-    """How far a ledger has come under one key.
+    """How far a ledger has come under one key: the first step that was never reserved, and how many steps count.
 
-    Attributes:
-        head: Hash of a line of the one copy that goes on: what it wrote behind that line reserved nothing.
-        following: The first step that was never reserved.
-        steps: How many steps count.
-        place: `place_of` the process that reserved last.
+    `head` is the hash of a line of the one copy that goes on: what it wrote behind that line reserved nothing. `place`
+    is `place_of` the process that reserved last.
     """
 
     head: str
@@ -708,16 +666,10 @@ def place_of(state_dir: Path | None = None) -> str:
 
 
 class CountedSteps:
-    """The steps of one process of a run: reserved in its ledger, and let in by the account.
+    """The steps of one process of a run: reserved in its open ledger, and let in by the account.
 
-    Args:
-        ledger: Open.
-        entry: The run's charge, with the event of its plan.
-        where: The account; steps count in it if the charge names this ledger, otherwise in the ledger alone.
-        place: `place_of` the state folder.
-
-    Attributes:
-        total: How many steps count, of all copies of the ledger.
+    `entry` is the run's charge, with the event of its plan; steps count in the account if it names this ledger, else in
+    the ledger alone. `place` is `place_of` the state folder, and `total` counts the steps of all copies of the ledger.
     """
 
     def __init__(self, ledger: Ledger, entry: Charge, planned: int, where: Where, place: str) -> None:
@@ -734,18 +686,14 @@ class CountedSteps:
     def take_up(self, key_id: str, first_step: int, logged: Container[int], *, begun: bool) -> bool:
         """Charge the run, and go on with it at `first_step` under the key `key_id`, if no other copy does.
 
-        Args:
-            key_id: The key.
-            first_step: The step that would be taken next.
-            logged: Steps whose updates under that key this copy can compare with.
-            begun: Whether the ledger is another process's, and so gets a line that says who goes on.
+        `logged` are the steps whose updates under that key this copy can compare with. Where the ledger was `begun` by
+        another process, it gets a line that says who goes on.
 
         Returns:
             Whether it may; nothing is written otherwise.
 
         Raises:
-            DposeError: a budget would be passed, the account knows the run by another ledger, or one of the two cannot
-                be written.
+            DposeError: a budget would be passed, or the account knows the run by another ledger.
         """
         if not self._counted:
             if begun:
@@ -761,10 +709,7 @@ class CountedSteps:
         return True
 
     def reserve(self, event: SampledGaussian, first_step: int, count: int) -> int:
-        """Reserve the next `count` steps, or as many as the plan's claim has room for.
-
-        Returns:
-            How many.
+        """Reserve the next `count` steps, or as many as the plan's claim has room for: how many.
 
         Raises:
             LedgerTakenError: another copy goes on under the key.
@@ -778,11 +723,7 @@ class CountedSteps:
         return count
 
     def commit(self, first_step: int, steps: int) -> None:
-        """Record that reserved steps were taken.
-
-        Raises:
-            DposeError: ledger or account cannot be written.
-        """
+        """Record that reserved steps were taken."""
         try:
             with self._moving():
                 self.ledger.commit(first_step, steps)

@@ -81,7 +81,6 @@ class Stored:
         sets: Names of the sets of pictures that it read.
         opened: Names of the sets that it took to be public.
         marks: Number of marks of pictures that it read.
-        where: The account.
     """
 
     seq: int = 0
@@ -198,10 +197,8 @@ def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
 
     A training event bounds a unit under every relation (the composition takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all; those of
-    a count for the stays, over as many neighbours as cover them.
-
-    Raises:
-        DposeError: an account has no figures for several units, or for pixels of every frame.
+    a count for the stays, over as many neighbours as cover them. Of several units, and of pixels of every frame, an
+    account has no figures: refused.
     """
     if requested.scope == "frame" or requested.m is None or (requested.of_units and requested.m != 1):
         raise DposeError(
@@ -276,12 +273,8 @@ def worst_case(entry: Charge) -> Charge:
 def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
     """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
 
-    Args:
-        digests: SHA-256 of files of weights.
-        entries: Charges of the account.
-
-    Returns:
-        The runs, each once; and the digests that no run of the account released.
+    `digests` are SHA-256 of files of weights. Returns the runs among `entries`, each once, and the digests that none of
+    them released.
     """
     found: dict[str, Charge] = {}
     left, seen, unknown = list(digests), set[str](), []
@@ -325,11 +318,7 @@ def charge_to_dict(entry: Charge, digests: Mapping[int, str]) -> dict[str, Any]:
 
 
 def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
-    """The charge in a row of the journal; its place is that of row `first`, which first named it.
-
-    Raises:
-        DposeError: the row was written by another dpose.
-    """
+    """The charge in a row of the journal, refused if another dpose wrote it; its place is that of row `first`."""
     values, place = row.body, f"row {row.seq} of the account"
     try:
         sets, public = (frozenset(map(int, values[name])) for name in ("sets", "opened"))
@@ -358,10 +347,8 @@ def grown(mapping: ChainMap[K, V], more: Mapping[K, V]) -> ChainMap[K, V]:
 class Charges(Mapping[str, Charge]):
     """Charges by id, oldest first; each is unpacked from its row when it is read.
 
-    Args:
-        rows: Of each charge, deflated: the number of the row that first named it, that of its newest row, and the body.
-        like: One of them before it was deflated, which most others equal: the dictionary of the compression.
-        where: The account.
+    `rows` has of each, deflated, the number of the row that first named it, that of its newest row, and the body. One
+    of them before it was deflated is `like`, which most others equal: the dictionary of the compression.
     """
 
     def __init__(self, rows: ChainMap[str, bytes] | None = None, like: bytes = b"", where: Where = None) -> None:
@@ -466,15 +453,8 @@ def history(account: Transaction) -> History:
 def charges(where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None) -> list[Charge]:
     """The recorded charges, oldest first, by the account's own numbers and no clock.
 
-    A charge that took some of the pictures to be public comes without its events: nothing bounds what it tells of them.
-
-    Args:
-        where: The account.
-        of: Only what read any of these pictures.
-        near: Only what read any picture that these charges of the account read; they among them.
-
-    Raises:
-        DposeError: the account cannot be read.
+    With `of` only those that read any of these pictures, with `near` any picture that these charges of the account read
+    (they among them). One that took some of them to be public comes without its events: nothing bounds what it tells.
     """
     with opened(where).transaction(write=False) as account:
         if of is not None:
@@ -489,9 +469,6 @@ def overlapping(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """The charges among `entries` that read any of the pictures `marks`: by the account for those that it holds.
 
     One that took some of them to be public comes without its events: nothing bounds what it tells of those.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
 
     @cache
@@ -520,9 +497,6 @@ def groups(where: Where = None) -> list[list[Charge]]:
     """All charges, in groups that have pictures in common, directly or by way of others; oldest first.
 
     The two sides of a choice among trials are in one group, though they share no picture.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     store = opened(where)
     with store.transaction(write=False) as account:
@@ -553,11 +527,7 @@ def groups(where: Where = None) -> list[list[Charge]]:
 
 
 def rollback_count(where: Where = None) -> int:
-    """Number of times that the account was set back and accepted: each time less may stand as spent than was.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """Number of times that the account was set back and accepted: each time less may stand as spent than was."""
     with opened(where).transaction(write=False) as account:
         return history(account).accepted
 
@@ -566,9 +536,6 @@ def check_account(where: Where = None) -> str:
     """What is wrong with the account, read as a whole; "" for nothing.
 
     The journal is checked row by row, and every set of pictures against the digest that charges name it by.
-
-    Raises:
-        DposeError: the account cannot be reached.
     """
     store = opened(where)
     with store.transaction(write=False) as account:

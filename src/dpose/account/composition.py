@@ -207,9 +207,6 @@ def spending(
         among: Charges of the account.
         also: Charges that are not made yet and read all of the pictures: what they would cost together.
         same: Whether all of `of` are digests of one picture: whatever read it by one of them adds up with the rest.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
     """
     with opened(where).transaction(write=False) as account:
         computed = Compositions(account)
@@ -224,11 +221,7 @@ def spending(
 
 
 def composed_each(questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None) -> list[float]:
-    """`composed` for each (charges, delta, neighbours), remembered by the account.
-
-    Raises:
-        DposeError: the account cannot be read, or a delta is out of range.
-    """
+    """`composed` for each (charges, delta, neighbours), remembered by the account."""
     with opened(where).transaction(write=False) as account:
         computed = Compositions(account)
     found = [computed.of(*question) for question in questions]

@@ -175,11 +175,7 @@ _NAMES: dict[tuple[AccountKey, bytes], str] = {}
 
 
 def account_key(folder: Path, *, make: bool) -> AccountKey | None:
-    """The key of `DPOSE_ACCOUNT_KEY`, or of the file in `folder`, made where it is missing if `make`; None without one.
-
-    Raises:
-        DposeError: it is no key, others could read its file, or the file cannot be read or made.
-    """
+    """The key: of `DPOSE_ACCOUNT_KEY`, or of the file in `folder`, which is made if `make`; None without either."""
     if given := os.environ.get(KEY_VARIABLE):
         return AccountKey(_secret(given, KEY_VARIABLE), KEY_VARIABLE)
     file = folder / KEY_FILE
@@ -232,11 +228,7 @@ class HighWater(NamedTuple):
 
 
 def seen(folder: Path, account: str) -> HighWater:
-    """The last row that this machine has seen of the account of that name.
-
-    Raises:
-        DposeError: the mark cannot be read.
-    """
+    """The last row that this machine has seen of the account of that name; refused if the mark cannot be read."""
     file = seen_file(folder, account)
     try:
         content = file_bytes(file).rstrip(b"\0")
@@ -343,9 +335,7 @@ class Transaction:
     def head(self) -> HighWater:
         """The last row of the journal.
 
-        Raises:
-            DposeError: what stands there is not what was last written, or this machine has seen more of it, or a newer
-                dpose has brought the account to another schema.
+        Refused if it is not what was last written, if this machine has seen more, or if the schema is another by now.
         """
         if self.last is None:
             store = self.store
@@ -381,11 +371,7 @@ class Transaction:
         return seq
 
     def journal(self, after: int = 0, mac: str = "") -> Iterator[list[JournalRow]]:
-        """The rows after number `after`, whose MAC is `mac`, each checked; `ROWS_AT_ONCE` at a time.
-
-        Raises:
-            DposeError: a row is not as it was written, row `after` among them.
-        """
+        """The rows after number `after`, whose MAC is `mac`, each checked, as that one is; `ROWS_AT_ONCE` at a time."""
         head, last = self.head.seq, after
         if after and self._mac_at(after) != mac:
             raise self.store.altered(f"row {after} of its journal is not the one that was read before")
@@ -403,11 +389,7 @@ class Transaction:
             raise self.store.altered("rows of its journal are missing")
 
     def last_of(self, name: str) -> JournalRow | None:
-        """The newest row about `name`, checked; None if there is none.
-
-        Raises:
-            DposeError: it is not as it was written.
-        """
+        """The newest row about `name`, checked; None if there is none."""
         found = self.rows(
             "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1", name=name
         )
@@ -430,13 +412,10 @@ class Transaction:
 
 
 class Store:
-    """An account's database. Made by `opened`.
+    """An account's database, made by `opened`: SQLite's `file`, or PostgreSQL's `url`.
 
-    Attributes:
-        lite: Whether the engine is SQLite.
-        file: SQLite's file; None for PostgreSQL.
-        ready: The key, once the schema and the key were found to be right.
-        known: What this process has read of the journal so far (`charges.History`).
+    `ready` is the key, once it and the schema were found to be right; `known` is what this process has read of the
+    journal so far (`charges.History`).
     """
 
     def __init__(self, url: str, folder: Path, where: Where) -> None:
@@ -460,10 +439,8 @@ class Store:
     def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
         """A transaction: the only one that writes, or a view of one moment.
 
-        Args:
-            write: Whether it may write.
-            make: Whether an account is made if there is none; as `write` by default. Otherwise an empty one is
-                read, and nothing stays of what is written.
+        If there is no account one is made if `make`, as `write` by default. Otherwise an empty one is read, and nothing
+        stays of what is written.
 
         Raises:
             DposeError: the account cannot be reached, is of a newer dpose or of another key, or the disk is full.
@@ -572,11 +549,7 @@ class Store:
         return account
 
     def check_schema(self, value: Any) -> None:
-        """Refuse an account of a newer dpose, or of a build from before the first release, whose numbers were higher.
-
-        Raises:
-            DposeError: its schema is another, or no schema at all.
-        """
+        """Refuse an account of a newer dpose, or of a build before the first release, whose numbers were higher."""
         version = self.number_in(value)
         if version < 1:
             raise self.altered("it is of no schema that there was")

@@ -87,18 +87,9 @@ def answered(
     *,
     same: bool = False,
 ) -> tuple[Spent, ...]:
-    """What `entries` have spent, for each of the neighbours asked about.
+    """What charges of the account have spent, for each of the neighbours asked about; at the largest delta of theirs.
 
-    Args:
-        entries: Of the account.
-        requested: Neighbours of the answer.
-        delta: Delta at which epsilon is computed; None for the largest that one of them claims.
-        marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
-        where: The account.
-        same: Whether `marks` are digests of one picture.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
+    With `marks` of these pictures alone, `same` if they are digests of one picture.
     """
     at = delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
     return tuple(spending(one, at, where, of=marks, among=entries, same=same) for one in requested)
@@ -109,13 +100,7 @@ def datasets(
 ) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
-    Args:
-        delta: Delta at which epsilon is computed; None for the charges' own.
-        requested: Neighbours of the answer; empty for what the charges are about.
-        where: The account.
-
-    Raises:
-        DposeError: the account cannot be read.
+    Epsilons are at `delta`, or at the charges' own, for the neighbours `requested`, or what the charges are about.
     """
     states = budget_states(where=where)
     gathered = defaultdict[str, list[Charge]](list)
@@ -198,11 +183,7 @@ class ChargeLine:
 
 
 def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
-    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line."""
     found: dict[object, list[Charge]] = {}
     for entry in entries:
         key: object = entry.id
@@ -321,22 +302,14 @@ def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
 
 
 def set_back_line(where: Where = None) -> str:
-    """A warning that the account was once set back and accepted; "" if it never was.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """A warning that the account was once set back and accepted; "" if it never was."""
     times = rollback_count(where)
     how = "once" if times == 1 else f"{times} times"
     return f"The account was set back {how}: more may have been spent than it says." if times else ""
 
 
 def check_there(where: Where = None) -> None:
-    """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong.
-
-    Raises:
-        DposeError: it is a file that does not exist.
-    """
+    """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong."""
     store = opened(where)
     named = where is not None or VARIABLE in os.environ
     if named and store.file is not None and not store.file.exists():
