@@ -20,7 +20,7 @@ import hashlib
 import json
 import math
 import zlib
-from collections import ChainMap, Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -499,12 +499,11 @@ def groups(where: Where = None) -> list[list[Charge]]:
     The two sides of a choice among trials are in one group, though they share no picture.
     """
     store = opened(where)
-    with store.transaction(write=False) as account:
-        entries = list(history(account).charges.values())
-        meets = account.rows("SELECT one, other FROM meets")
     try:
-        joins = [[int(one), int(other)] for one, other in meets]
-        above = {one: one for one, _ in joins}
+        with store.transaction(write=False) as account:
+            entries = list(history(account).charges.values())
+            meets = account.numbers("SELECT one, other FROM meets")
+        above = {one: one for one, _ in meets}
         chosen = {names_of_run(entry.id)[1]: entry for entry in entries if entry.what == TUNING[0]}
         both = [[e for e in (entry, chosen.get(entry.id)) if e] for entry in entries]
         # a charge's own sets are joined by it, and those of both sides of a choice
@@ -515,12 +514,12 @@ def groups(where: Where = None) -> list[list[Charge]]:
                 above[one] = one = above[above[one]]
             return one
 
-        for first, *others in [*joins, *filter(None, own)]:
+        for first, *others in [*meets, *filter(None, own)]:
             for other in others:
                 above[root(other)] = root(first)
-        found: dict[int, list[Charge]] = {}
+        found = defaultdict[int, list[Charge]](list)
         for entry, sets in zip(entries, own, strict=True):
-            found.setdefault(root(sets[0]) if sets else -entry.seq, []).append(entry)
+            found[root(sets[0]) if sets else -entry.seq].append(entry)
         return list(found.values())
     except (KeyError, ValueError, TypeError) as error:
         raise store.altered("which sets of pictures meet is not what was written") from error

@@ -490,7 +490,12 @@ class Store:
 
         if self.file:
             self._absent()
-            self._closed_to_others(self.file)
+            try:  # its owner's alone, before anything is written to it
+                private_folder(self.file.parent)
+                make_folder(self.file.parent)
+                os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise explain_os_error(error, self.file) from error
         with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write=True):
             account = Transaction(self, connection, AccountKey(b""))
             made = inspect(connection).has_table("meta")
@@ -556,16 +561,6 @@ class Store:
         if version > SCHEMA:
             said = f"the account is of another dpose (schema {version}, this one knows {SCHEMA})"
             raise DposeError("account-newer", said, self.name, OTHER_BUILD)
-
-    @staticmethod
-    def _closed_to_others(file: Path) -> None:
-        """Make the file, its owner's alone, before anything is written to it."""
-        try:
-            private_folder(file.parent)
-            make_folder(file.parent)
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
-            raise explain_os_error(error, file) from error
 
     def number_in(self, value: Any) -> int:
         """A number of a row or a schema that the account holds; refused where it is none."""
@@ -687,16 +682,12 @@ def _engine(url: str, process: int) -> Engine:
     """One for each process: a connection does not outlive a fork."""
     from sqlalchemy import create_engine, event
 
-    if not url.startswith("sqlite"):
-        return create_engine(
-            url,
-            isolation_level="AUTOCOMMIT",  # `_begun` begins and ends
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": 10},
-        )
-    engine = create_engine(
-        url, isolation_level="AUTOCOMMIT", connect_args={"timeout": PATIENCE_S, "check_same_thread": False}
-    )
+    lite = url.startswith("sqlite")
+    own = {"timeout": PATIENCE_S, "check_same_thread": False} if lite else {"connect_timeout": 10}
+    # autocommit: `_begun` begins and ends
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=not lite, connect_args=own)
+    if not lite:
+        return engine
 
     @event.listens_for(engine, "connect")
     def _settled(connection: Any, _: Any) -> None:

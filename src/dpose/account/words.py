@@ -21,7 +21,7 @@ from pathlib import PurePath
 from dpose.account.budgets import BudgetState, budget_states, what_fits
 from dpose.account.charges import EVALUATION, PIXEL, Charge, State, charges, groups, restated, rollback_count
 from dpose.account.composition import Spent, composed_each, spending
-from dpose.account.store import VARIABLE, Where, opened
+from dpose.account.store import VARIABLE, Where, account_exists, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
@@ -66,12 +66,11 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
     bounded = [entry for entry in entries if entry.events]
     sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
     found = [Neighbours.of_pixels(size) for size in sizes[-SIZES:]]
-    units = {entry.unit for entry in bounded if entry.unit in ACCOUNT_UNITS}
     replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in ACCOUNT_UNITS)
-    for unit in sorted(units, key=ACCOUNT_UNITS.index):
-        found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
-    for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
-        found.append(Neighbours(Unit(within), Relation.REPLACE))
+    relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
+    found += [Neighbours(unit, relation) for unit in ACCOUNT_UNITS if any(e.unit == unit for e in bounded)]
+    wholes = {entry.within for entry in bounded if entry.unit == PIXEL}
+    found += [Neighbours(Unit(within), Relation.REPLACE) for within in sorted(wholes)]
     counts = {entry.within for entry in bounded if entry.unit == Unit.STAY}
     found += [Neighbours.parse(stays, (STAYS_FORM,)) for stays in sorted(counts)]
     found += [state.budget.neighbours for state in budgets]
@@ -310,7 +309,6 @@ def set_back_line(where: Where = None) -> str:
 
 def check_there(where: Where = None) -> None:
     """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong."""
-    store = opened(where)
-    named = where is not None or VARIABLE in os.environ
-    if named and store.file is not None and not store.file.exists():
-        raise DposeError("account-missing", "there is no account here", store.name, "see that its name is right")
+    if (where is not None or VARIABLE in os.environ) and not account_exists(where):
+        place = opened(where).name
+        raise DposeError("account-missing", "there is no account here", place, "see that its name is right")
