@@ -214,7 +214,7 @@ GUARDED = {
             *("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage"),
             *("History", "history", "row_sets", "Charges", "_unpacked", "grown", "reading"),
             *("known_set", "register_set", "_above", "sets_meeting", "sets_of", "without", "cells_of"),
-            *("cells_within", "chains_of", "check_sets"),
+            *("cells_within", "chains_of", "check_account"),
         ),
     ),
     "account/composition.py": Guarded(ACCOUNT),

@@ -11,18 +11,15 @@
     steps.take_up(key_id, first_step=0, logged=(), begun=False)      # False: under this key another copy goes on
     steps.reserve(event, first_step=0, count=50)                     # how many of them may be taken
 
-A budget's filter adds up Renyi divergences at an order that is fixed with the budget (`order_of_budget`), so that it
-holds for runs and releases that were chosen after seeing the results of earlier ones (Feldman and Zrnic 2021; Lecuyer
-2021). The account stores an upper bound of what the worst picture has spent: a charge that fits above it is accepted at
-once; otherwise what every picture has spent is added up anew. A picture's first charge may also fit by its own epsilon
-for a fixed plan; the picture is then closed.
+A budget's filter adds up Renyi divergences at an order that is fixed with the budget, so that it holds for runs and
+releases that were chosen after seeing the results of earlier ones (Feldman and Zrnic 2021; Lecuyer 2021). The account
+stores an upper bound of what the worst picture has spent: a charge that fits above it is accepted at once; otherwise
+what every picture has spent is added up anew.
 
 A reservation counts from the moment that `charge` returns, whatever becomes of it: a process that dies in between may
-have shown what it computed. Reservations are serialisable transactions of the account, so that processes that race for
-the last of a budget never spend more than it. A run folder can be copied, and the state folder with its key too, but
-there is one account: for each ledger, by the hash of its first line, it holds under each key the last line of the one
-copy that goes on, the first step that was never reserved, and how many steps count. They change in the transaction in
-which the ledger gets its line.
+have shown what it computed. A run folder can be copied, and the state folder with its key too, but there is one
+account: for each ledger, by the hash of its first line, it holds under each key how far the one copy that goes on has
+come (`KeyUse`), which changes in the transaction in which the ledger gets its line.
 
 **Guarantee.** docs/proofs/odometer.md, and docs/proofs/resume.md, "Copies": of all copies of a ledger one at a time
 draws under a key, all that one key has drawn stands before it, and the copies together reserve no more steps than the

@@ -534,7 +534,8 @@ def rollback_count(where: Where = None) -> int:
 def check_account(where: Where = None) -> str:
     """What is wrong with the account, read as a whole; "" for nothing.
 
-    The journal is checked row by row, and every set of pictures against the digest that charges name it by.
+    The journal is checked row by row, and every set of pictures against the digest that charges name it by, and against
+    its members and their number as they were registered.
     """
     store = opened(where)
     with store.transaction(write=False) as account:
@@ -543,12 +544,24 @@ def check_account(where: Where = None) -> str:
             rows = list(chain(*account.journal()))
         except DposeError as error:
             return error.what
-        digests = {str(name): digest for name, digest in account.rows("SELECT id, digest FROM sets")}
+        sets = {str(name): (digest, n) for name, digest, n in account.rows("SELECT id, digest, members FROM sets")}
         for row in rows:
             named = {**row.body.get("sets", {}), **row.body.get("opened", {})}
-            if any(digests.get(name) != digest for name, digest in named.items()):
+            if any(name not in sets or sets[name][0] != digest for name, digest in named.items()):
                 return f"row {row.seq} names a set of pictures that is another one"
-        return check_sets(account)
+        cells = account.numbers("SELECT id, parent, set_id, members FROM cells ORDER BY id")
+        held = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
+        chains: dict[int, frozenset[int]] = {0: frozenset()}
+        for cell, parent, set_id, members in cells:
+            chains[cell] = chains.get(parent, frozenset()) | {set_id}
+            if int((held[:, 1] == cell).sum()) != members:
+                return f"cell {cell} of its pictures has lost or won some"
+        for name, (digest, count) in sets.items():
+            inside = [cell for cell, read in chains.items() if int(name) in read]
+            subjects = np.unique(held[np.isin(held[:, 1], inside), 0])
+            if len(subjects) != int(count) or account.key.set_digest(subjects) != digest:
+                return f"set {name} of its pictures is not as it was registered"
+        return ""
 
 
 # which pictures were read together
@@ -672,19 +685,3 @@ def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset
     for cell, parent, set_id in _above(account, wanted):
         chains[cell] = chains[parent] | {set_id}
     return {cell: chains[cell] for cell in wanted}
-
-
-def check_sets(account: Transaction) -> str:
-    """What is wrong with the sets, read as a whole; "" if their digests and counts are as they were registered."""
-    chains: dict[int, frozenset[int]] = {0: frozenset()}
-    where = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
-    for cell, parent, set_id, members in account.numbers("SELECT id, parent, set_id, members FROM cells ORDER BY id"):
-        chains[cell] = chains.get(parent, frozenset()) | {set_id}
-        if int((where[:, 1] == cell).sum()) != members:
-            return f"cell {cell} of its pictures has lost or won some"
-    for set_id, digest, members in account.rows("SELECT id, digest, members FROM sets"):
-        inside = [cell for cell, chain in chains.items() if int(set_id) in chain]
-        subjects = np.unique(where[np.isin(where[:, 1], inside), 0])
-        if len(subjects) != int(members) or account.key.set_digest(subjects) != digest:
-            return f"set {set_id} of its pictures is not as it was registered"
-    return ""

@@ -40,12 +40,9 @@ CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
 
 
 def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tuple[float, float]:
-    """Bounds on the Renyi divergence of `order` of all events together, and on the probability that it does not hold.
+    """Bounds on the Renyi divergence of `order` (> 1) of all events together, and on the probability that it fails.
 
-    Args:
-        events: Restated for one relation.
-        order: Above 1.
-        replaces: Whether a unit is replaced by another; zeroed out, added or removed otherwise.
+    All are restated for one relation: a unit is replaced by another (`replaces`), or zeroed out, added or removed.
     """
     divergence = failing = 0.0
     for event, count in Counter(events).items():
