@@ -2,10 +2,11 @@
 
 import random
 import tracemalloc
+from collections import ChainMap
 
 from dpose.account import Charge, charges
-from dpose.account.charges import Charges, GrowingMapping, charge_from, charge_to_dict, history
-from dpose.account.reservations import charge
+from dpose.account.budgets import charge
+from dpose.account.charges import Charges, charge_from, charge_to_dict, grown, history
 from dpose.account.store import JournalRow, opened
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Relation
@@ -17,7 +18,7 @@ def a_charge(name, *pictures):
     return Charge(name, "release", "w", "out", "2026", "pixel", *given, marks=marks_of(pictures))
 
 
-BODY = charge_to_dict(a_charge("a"), {}, {}, 0)
+BODY = charge_to_dict(a_charge("a"), {})
 
 
 def a_row(number, **changed):
@@ -28,24 +29,24 @@ def a_row(number, **changed):
 
 def test_it_is_a_dict_to_which_more_is_added_and_what_it_was_stays():
     rng = random.Random(0)
-    grown, plain, before = GrowingMapping(), {}, []
+    mapping, plain, before = ChainMap(), {}, []
     for _ in range(300):
         more = {rng.randrange(500): rng.random() for _ in range(rng.randrange(1, 9))}
-        before.append((grown, dict(plain)))
-        grown, plain = grown.with_all(more), {**plain, **more}
-        assert len(grown) == len(plain)
-    for mapping, expected in [*before[::37], (grown, plain)]:
-        assert list(mapping.items()) == list(expected.items()), "in the order in which they first came"
-        assert 1000 not in mapping
-    assert len(grown._layers) < 10
+        before.append((mapping, dict(plain)))
+        mapping, plain = grown(mapping, more), {**plain, **more}
+        assert len(mapping) == len(plain)
+    for made, expected in [*before[::37], (mapping, plain)]:
+        assert list(made.items()) == list(expected.items()), "in the order in which they first came"
+        assert 1000 not in made
+    assert len(mapping.maps) < 10
 
 
 def test_few_entries_are_copied_however_few_are_added_at_a_time():
-    grown, written = GrowingMapping(), 0
+    mapping, written = ChainMap(), 0
     for number in range(2000):
-        before, grown = grown, grown.with_all({number: number})
-        written += sum(len(layer) for layer in grown._layers if not any(layer is o for o in before._layers))
-    assert len(grown) == 2000
+        before, mapping = mapping, grown(mapping, {number: number})
+        written += sum(len(layer) for layer in mapping.maps if not any(layer is o for o in before.maps))
+    assert len(mapping) == 2000
     assert 2000 <= written < 2000 * 12, "two million, were each mapping a copy"
 
 

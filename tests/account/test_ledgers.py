@@ -1,5 +1,6 @@
 """Copies of one ledger, one account: of all that go on, one at a time has a key, and together they keep to the plan."""
 
+import platform
 import shutil
 import threading
 from dataclasses import replace
@@ -7,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpose.account import charge, charges, check_account
-from dpose.account import reservations as ledgers
-from dpose.account.reservations import CountedSteps, LedgerTakenError, place_of
+from dpose.account.budgets import CountedSteps, LedgerTakenError, place_of
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.marks import marks_of
@@ -206,5 +206,5 @@ def test_a_place_is_a_state_folder_and_no_copy_of_it(tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "state")
     (tmp_path / "before").rename(tmp_path / "state")
     assert place_of(tmp_path / "state") == first
-    monkeypatch.setattr(ledgers.platform, "node", lambda: "another machine")
+    monkeypatch.setattr(platform, "node", lambda: "another machine")
     assert place_of(tmp_path / "state") != first

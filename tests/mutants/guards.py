@@ -212,36 +212,29 @@ GUARDED = {
         (*ACCOUNT, "account/test_growing.py"),
         (
             *("unbounded", "restated", "joined", "_joined_events", "_counted", "lineage"),
-            *("History", "history", "row_sets", "Charges", "GrowingMapping", "touching_sets"),
+            *("History", "history", "row_sets", "Charges", "_unpacked", "grown", "reading"),
             *("known_set", "register_set", "_above", "sets_meeting", "sets_of", "without", "cells_of"),
-            *("cells_within", "chains_of", "check_sets"),
-        ),
-    ),
-    "account/reservations.py": Guarded(
-        (*ACCOUNT, "account/test_ledgers.py", "training/test_copies.py", "lab/attacks/test_counted.py"),
-        (
-            "charge_all",
-            "charge_within",
-            "conclude",
-            "committing",
-            "note_weights",
-            "CountedSteps._may",
-            "CountedSteps._moving",
-            "CountedSteps._note",
-            "_known",
+            *("cells_within", "chains_of", "check_account"),
         ),
     ),
     "account/composition.py": Guarded(ACCOUNT),
     "account/budgets.py": Guarded(
-        (*ACCOUNT, "account/test_filters.py"),
-        ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest"),
+        (
+            *(*ACCOUNT, "account/test_filters.py", "account/test_ledgers.py", "training/test_copies.py"),
+            "lab/attacks/test_counted.py",
+        ),
+        (
+            *("_standing", "_admit", "_shares", "_cost", "_added", "_within", "_fits", "_highest"),
+            *("charge_all", "charge_within", "conclude", "committing", "note_weights"),
+            *("CountedSteps._may", "CountedSteps._moving", "CountedSteps._note", "_known"),
+        ),
     ),
     "account/store.py": Guarded(
         ACCOUNT,
         (
             *("AccountKey", "account_key", "_secret", "_make_key", "HighWater", "seen", "note_seen", "seen_file"),
             *("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
-            *("Store._begun", "Store._orphan"),
+            *("Store._begun", "Store._absent"),
         ),
     ),
     "privacy/noised_query.py": Guarded(

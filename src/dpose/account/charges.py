@@ -19,12 +19,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import struct
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -59,10 +59,6 @@ TUNING = ("tuning", "scores of tuning")
 PIXEL = Unit.PIXEL
 """The unit of releases: some pixels of one picture or clip."""
 
-_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
-_LISTS = ("weights", "outputs", "elsewhere")
-_PLACES = struct.Struct(">QQ")
-
 
 class State(StrEnum):
     """Progress of a charge. Charges count in every state."""
@@ -80,23 +76,18 @@ class Stored:
     """Place of a charge in the account; its pictures stand there as sets that charges share.
 
     Attributes:
-        seq: Number of the row that first named it: older charges have smaller numbers, whatever any clock said.
+        seq: Number of the row that first named it: older charges have smaller numbers, whatever any clock said. 0 for a
+            charge that the account does not hold.
         sets: Names of the sets of pictures that it read.
         opened: Names of the sets that it took to be public.
         marks: Number of marks of pictures that it read.
-        where: The account.
     """
 
-    seq: int
-    sets: frozenset[int]
-    opened: frozenset[int]
-    marks: int
-    where: Where
-
-    @property
-    def read(self) -> frozenset[int]:
-        """All of its sets, those taken to be public among them."""
-        return self.sets | self.opened
+    seq: int = 0
+    sets: frozenset[int] = frozenset()
+    opened: frozenset[int] = frozenset()
+    marks: int = 0
+    where: Where = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +121,7 @@ class Charge:
         settings: Digest of all settings that decide the output, without paths; "" if it is never compared.
         outputs: SHA-256 of every complete file of its output.
         state: Its progress.
-        stored: Its place in the account; None for one that the account does not hold.
+        stored: Its place in the account.
     """
 
     id: str
@@ -156,7 +147,7 @@ class Charge:
     settings: str = ""
     outputs: tuple[str, ...] = ()
     state: State = State.RESERVED
-    stored: Stored | None = field(default=None, repr=False, compare=False)
+    stored: Stored = field(default=Stored(), repr=False, compare=False)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -166,12 +157,12 @@ class Charge:
     @property
     def seq(self) -> int:
         """Position in the account's order; 0 for a charge that the account does not hold."""
-        return self.stored.seq if self.stored else 0
+        return self.stored.seq
 
     @property
     def read(self) -> frozenset[int]:
         """The account's names of the sets of pictures that it read or took to be public."""
-        return self.stored.read if self.stored else frozenset()
+        return self.stored.sets | self.stored.opened
 
 
 def names_of_run(run_id: str) -> tuple[str, str]:
@@ -197,9 +188,8 @@ def unbounded(entry: Charge, unit: str) -> str:
         own in ACCOUNT_UNITS and wanted in ACCOUNT_UNITS and ACCOUNT_UNITS.index(own) > ACCOUNT_UNITS.index(wanted)
     ):
         return ""
-    if entry.unit == PIXEL:
-        return f"only the pixels of each {own} are protected, and not each {unit}"
-    return f"only each {entry.unit} is protected, and not each {unit}"
+    some = "the pixels of each " + own + " are" if entry.unit == PIXEL else f"each {entry.unit} is"
+    return f"only {some} protected, and not each {unit}"
 
 
 def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
@@ -207,10 +197,8 @@ def restated(entry: Charge, requested: Neighbours) -> tuple[Event, ...]:
 
     A training event bounds a unit under every relation (the composition takes the one asked about); a change of some
     pixels is a replacement of their picture. Other events are restated for the pixels asked about, or for all; those of
-    a count for the stays, over as many neighbours as cover them.
-
-    Raises:
-        DposeError: an account has no figures for several units, or for pixels of every frame.
+    a count for the stays, over as many neighbours as cover them. Of several units, and of pixels of every frame, an
+    account has no figures: refused.
     """
     if requested.scope == "frame" or requested.m is None or (requested.of_units and requested.m != 1):
         raise DposeError(
@@ -234,36 +222,20 @@ def joined(before: Charge, entry: Charge) -> Charge:
         DposeError: `entry` is of another ledger, kind, unit, relation or scope; it has events where nothing bounded
             what the charge told; or the run began with other first weights.
     """
+    folder, anew = entry.folder, "go on with the settings that it began with, or start a new run"
     if before.ledger != entry.ledger:
-        raise DposeError(
-            "account-ledger-differs",
-            "the account knows this run by another ledger",
-            entry.folder,
-            "bring that ledger back, or start a new run",
-        )
+        said = "the account knows this run by another ledger"
+        raise DposeError("account-ledger-differs", said, folder, "bring that ledger back, or start a new run")
     if before.start != entry.start:
-        raise DposeError(
-            "first-weights-differ",
-            "the first weights are not those that this run began with",
-            entry.folder,
-            "bring them back as they were, or start a new run",
-        )
+        said = "the first weights are not those that this run began with"
+        raise DposeError("first-weights-differ", said, folder, "bring them back as they were, or start a new run")
     for name in ("what", "unit", "within", "relation", "beyond"):
-        old, new = getattr(before, name), getattr(entry, name)
-        if old != new:
-            raise DposeError(
-                "charge-claim-differs",
-                f"this began with another claim than it goes on with: {name} {old} is now {new}",
-                entry.folder,
-                "go on with the settings that it began with, or start a new run",
-            )
+        if (old := getattr(before, name)) != (new := getattr(entry, name)):
+            said = f"this began with another claim than it goes on with: {name} {old} is now {new}"
+            raise DposeError("charge-claim-differs", said, folder, anew)
     if entry.events and not before.events:
-        raise DposeError(
-            "charge-unbounded",
-            "nothing bounds what it told before, and no event that is named later does",
-            entry.folder,
-            "go on with the settings that it began with, or start a new run",
-        )
+        said = "nothing bounds what it told before, and no event that is named later does"
+        raise DposeError("charge-unbounded", said, folder, anew)
     return replace(
         entry,
         events=_joined_events(before.events, entry.events),
@@ -280,20 +252,16 @@ def _joined_events(before: tuple[Event, ...], after: tuple[Event, ...]) -> tuple
     if not before or not after:
         return ()
     most = _counted(after) | _counted(before)
-    most_of: list[Event] = []
-    for kind, count in most.items():
-        most_of += [replace(kind, steps=count)] if isinstance(kind, SampledGaussian) else [kind] * count
-    return tuple(most_of)
+    each = ([replace(e, steps=n)] if isinstance(e, SampledGaussian) else [e] * n for e, n in most.items())
+    return tuple(chain(*each))
 
 
 def _counted(events: tuple[Event, ...]) -> Counter[Event]:
     """Number of steps of each kind of training events, and number of each other event."""
     counted: Counter[Event] = Counter()
     for event in events:
-        if isinstance(event, SampledGaussian):
-            counted[replace(event, steps=1)] += event.steps
-        else:
-            counted[event] += 1
+        steps = event.steps if isinstance(event, SampledGaussian) else 1
+        counted[replace(event, steps=1) if isinstance(event, SampledGaussian) else event] += steps
     return counted
 
 
@@ -305,12 +273,8 @@ def worst_case(entry: Charge) -> Charge:
 def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
     """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
 
-    Args:
-        digests: SHA-256 of files of weights.
-        entries: Charges of the account.
-
-    Returns:
-        The runs, each once; and the digests that no run of the account released.
+    `digests` are SHA-256 of files of weights. Returns the runs among `entries`, each once, and the digests that none of
+    them released.
     """
     found: dict[str, Charge] = {}
     left, seen, unknown = list(digests), set[str](), []
@@ -329,136 +293,83 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
 
 # in the journal
 
+_HELD = tuple(f.name for f in fields(Charge) if f.name not in ("events", "marks", "opened", "stored"))
+"""What a charge's row says of it besides its events and its sets of pictures."""
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_HELD, str),
+    **dict.fromkeys(("weights", "outputs", "elsewhere"), lambda values: tuple(map(str, values))),
+    **{"delta": float, "area": int, "units": int, "relation": Relation, "state": State},
+    "beyond": lambda value: value is True,
+}
+"""How each of it is read."""
 
-def charge_to_dict(entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int) -> dict[str, Any]:
+
+def charge_to_dict(entry: Charge, digests: Mapping[int, str]) -> dict[str, Any]:
     """The journal's record of a charge: its sets by name and digest, and no picture."""
+    sets, opened = ({str(s): digests[s] for s in sorted(names)} for names in (entry.stored.sets, entry.stored.opened))
     return {
-        **{name: getattr(entry, name) for name in _TEXTS},
-        **{name: list(getattr(entry, name)) for name in _LISTS},
+        **{name: getattr(entry, name) for name in _HELD},
         "delta": repr(float(entry.delta)),
-        "relation": entry.relation.value,
         "events": [event.to_dict() for event in entry.events],
-        "beyond": entry.beyond,
-        "area": entry.area,
-        "units": entry.units,
-        "state": entry.state.value,
-        "sets": {str(name): digest for name, digest in sets.items()},
-        "opened": {str(name): digest for name, digest in opened.items()},
-        "marks": marks,
+        "sets": sets,
+        "opened": opened,
+        "marks": entry.stored.marks,
     }
 
 
 def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
-    """The charge in a row of the journal; its place is that of row `first`, which first named it.
-
-    Raises:
-        DposeError: the row was written by another dpose.
-    """
-    values = row.body
+    """The charge in a row of the journal, refused if another dpose wrote it; its place is that of row `first`."""
+    values, place = row.body, f"row {row.seq} of the account"
     try:
-        texts: dict[str, Any] = {name: str(values[name]) for name in _TEXTS}
-        lists: dict[str, Any] = {name: tuple(map(str, values[name])) for name in _LISTS}
+        sets, public = (frozenset(map(int, values[name])) for name in ("sets", "opened"))
         return Charge(
-            **texts,
-            **lists,
-            relation=Relation(values["relation"]),
-            delta=float(values["delta"]),
-            events=tuple(event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]),
-            beyond=values["beyond"] is True,
+            **{name: read(values[name]) for name, read in _READ.items()},
+            events=tuple(event_from_dict(event, place) for event in values["events"]),
             marks=NO_MARKS,
-            area=int(values["area"]),
-            units=int(values["units"]),
-            state=State(values["state"]),
-            stored=Stored(
-                row.seq if first is None else first,
-                frozenset(map(int, values["sets"])),
-                frozenset(map(int, values["opened"])),
-                int(values["marks"]),
-                where,
-            ),
+            stored=Stored(row.seq if first is None else first, sets, public, int(values["marks"]), where),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise DposeError(
-            "account-row-unreadable", f"row {row.seq} of the account cannot be read ({error})", fix=OTHER_BUILD
-        ) from error
+        raise DposeError("account-row-unreadable", f"{place} cannot be read ({error})", fix=OTHER_BUILD) from error
 
 
-class GrowingMapping(Mapping[K, V]):
-    """A mapping that never changes: with more entries it is another mapping, which shares nearly all with this one.
+def grown(mapping: ChainMap[K, V], more: Mapping[K, V]) -> ChainMap[K, V]:
+    """The entries of `mapping`, which stays as it is, and `more` in place of those with the same keys.
 
-    Its layers are mappings, each less than half of the one below it. So of n entries one is copied log2(n) times at
-    most, however few are added at a time, and a reader of one mapping is not disturbed by additions.
-
-    Args:
-        layers: Oldest first; an entry of a newer layer replaces those below.
+    Its layers, newest first, are never written to, and each is less than half of the one below it: of n entries one is
+    copied log2(n) times at most, however few are added at a time, and a reader of one mapping is not disturbed.
     """
-
-    def __init__(self, layers: tuple[dict[K, V], ...] = ()) -> None:
-        self._layers = layers
-        self._count = sum(1 for _ in self) if len(layers) > 1 else sum(map(len, layers))
-
-    def with_all(self, more: Mapping[K, V]) -> GrowingMapping[K, V]:
-        """These entries, and `more` in place of those with the same keys."""
-        layers = [*self._layers, dict(more)]
-        while len(layers) > 1 and 2 * len(layers[-1]) >= len(layers[-2]):
-            newer = layers.pop()
-            layers[-1] = {**layers[-1], **newer}
-        made = GrowingMapping[K, V]()
-        made._layers = tuple(layers)
-        made._count = self._count + sum(key not in self for key in more)
-        return made
-
-    def __getitem__(self, key: K) -> V:
-        for layer in reversed(self._layers):
-            if key in layer:
-                return layer[key]
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[K]:
-        """The keys, in the order in which they first came."""
-        for depth, layer in enumerate(self._layers):
-            below = self._layers[:depth]
-            yield from (key for key in layer if not any(key in one for one in below))
-
-    def __len__(self) -> int:
-        return self._count
+    newest, layers = dict(more), list(mapping.maps)
+    while layers and 2 * len(newest) >= len(layers[0]):
+        newest = {**layers.pop(0), **newest}
+    return ChainMap(newest, *layers)
 
 
 class Charges(Mapping[str, Charge]):
     """Charges by id, oldest first; each is unpacked from its row when it is read.
 
-    Args:
-        rows: Of each charge its newest row, packed: the number of the row that first named it, its own number, and its
-            body deflated.
-        like: Text of one body, which most of the others equal: the dictionary of the compression.
-        where: The account.
+    `rows` has of each, deflated, the number of the row that first named it, that of its newest row, and the body. One
+    of them before it was deflated is `like`, which most others equal: the dictionary of the compression.
     """
 
-    def __init__(self, rows: GrowingMapping[str, bytes] | None = None, like: bytes = b"", where: Where = None) -> None:
-        self._rows, self._like, self._where = rows or GrowingMapping[str, bytes](), like, where
+    def __init__(self, rows: ChainMap[str, bytes] | None = None, like: bytes = b"", where: Where = None) -> None:
+        self._rows: ChainMap[str, bytes] = ChainMap() if rows is None else rows
+        self._like, self._where = like, where
 
     def with_rows(self, rows: Iterable[JournalRow], where: Where) -> Charges:
-        """These charges, and those in newer `rows` of the journal.
-
-        Raises:
-            DposeError: a row was written by another dpose.
-        """
-        like, packed = self._like, dict[str, bytes]()
+        """These charges, and those in newer `rows` of the journal; refused if a row is of another dpose."""
+        like, packed = self._like, self._rows.new_child()
         for row in rows:
             charge_from(row, where)
-            like = like or _text(row.body)
-            before = packed.get(row.name) or self._rows.get(row.name)
-            first = _PLACES.unpack_from(before)[0] if before else row.seq
+            first = _unpacked(packed[row.name], like)[0] if row.name in packed else row.seq
+            text = json.dumps([first, row.seq, row.body], separators=(",", ":")).encode()
+            like = like or text
             squeeze = zlib.compressobj(9, wbits=-15, memLevel=4, zdict=like)
-            body = squeeze.compress(_text(row.body)) + squeeze.flush()
-            packed[row.name] = _PLACES.pack(first, row.seq) + body
-        return Charges(self._rows.with_all(packed), like, where)
+            packed[row.name] = squeeze.compress(text) + squeeze.flush()
+        return Charges(grown(self._rows, packed.maps[0]), like, where)
 
     def __getitem__(self, name: str) -> Charge:
-        content = self._rows[name]
-        first, seq = _PLACES.unpack_from(content)
-        text = zlib.decompressobj(wbits=-15, zdict=self._like).decompress(content[_PLACES.size :])
-        return charge_from(JournalRow(seq, "charge", name, json.loads(text), ""), self._where, first)
+        first, seq, body = _unpacked(self._rows[name], self._like)
+        return charge_from(JournalRow(seq, "charge", name, body, ""), self._where, first)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -466,12 +377,10 @@ class Charges(Mapping[str, Charge]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
 
-
-def _text(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
+def _unpacked(content: bytes, like: bytes) -> tuple[int, int, dict[str, Any]]:
+    first, seq, body = json.loads(zlib.decompressobj(wbits=-15, zdict=like).decompress(content))
+    return first, seq, body
 
 
 @dataclass(frozen=True)
@@ -493,20 +402,21 @@ class History:
     charges: Charges = field(default_factory=Charges)
     budgets: Mapping[str, JournalRow] = field(default_factory=dict)
     accepted: int = 0
-    by_set: GrowingMapping[int, tuple[str, ...]] = field(default_factory=GrowingMapping, repr=False)
+    by_set: ChainMap[int, tuple[str, ...]] = field(default_factory=ChainMap, repr=False)
 
     def among(self, sets: Iterable[int]) -> list[Charge]:
-        """The charges that read any of `sets`, or took pictures of them to be public; oldest first."""
+        """The charges that read any of `sets`, as `reading`; oldest first."""
+        sets = frozenset(sets)
         names = {name for one in sets for name in self.by_set.get(one, ())}
-        return sorted((self.charges[name] for name in names), key=lambda entry: entry.seq)
+        return reading(sorted((self.charges[name] for name in names), key=lambda entry: entry.seq), sets)
 
     def with_rows(self, rows: Sequence[JournalRow], where: Where) -> History:
         """This history, and newer `rows`, of which there is at least one."""
-        budgets, by_set = dict(self.budgets), dict[int, tuple[str, ...]]()
+        budgets, by_set = dict(self.budgets), self.by_set.new_child()
         charged = [row for row in rows if row.kind == "charge"]
         for row in charged:
             for one in row_sets(row):
-                names = by_set.get(one) or self.by_set.get(one, ())
+                names = by_set.get(one, ())
                 by_set[one] = names if row.name in names else (*names, row.name)
         for row in rows:
             if row.kind == "budget":
@@ -519,7 +429,7 @@ class History:
             self.charges.with_rows(charged, where),
             budgets,
             self.accepted + sum(row.kind == ACCEPTED for row in rows),
-            self.by_set.with_all(by_set),
+            grown(self.by_set, by_set.maps[0]),
         )
 
 
@@ -529,126 +439,94 @@ def row_sets(row: JournalRow) -> frozenset[int]:
 
 
 def history(account: Transaction) -> History:
-    """All rows of the journal; what this process has read before is not read again.
-
-    Raises:
-        DposeError: the journal is not as it was written.
-    """
+    """All rows of the journal, refused if they are not as written; what was read before is not read again."""
     made = before = account.known or History()
     for rows in account.journal(before.seq, before.mac):
         made = made.with_rows(rows, account.store.where)
-    if made is before:
-        return before
-    account.known = made
-    if not account.appended:  # what is not committed yet may never be
-        account.store.known = made
+    if made is not before:
+        account.known = made
+        if not account.appended:  # what is not committed yet may never be
+            account.store.known = made
     return made
 
 
 def charges(where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None) -> list[Charge]:
     """The recorded charges, oldest first, by the account's own numbers and no clock.
 
-    A charge that took some of the pictures to be public comes without its events: nothing bounds what it tells of them.
-
-    Args:
-        where: The account.
-        of: Only what read any of these pictures.
-        near: Only what read any picture that these charges of the account read; they among them.
-
-    Raises:
-        DposeError: the account cannot be read.
+    With `of` only those that read any of these pictures, with `near` any picture that these charges of the account read
+    (they among them). One that took some of them to be public comes without its events: nothing bounds what it tells.
     """
     with opened(where).transaction(write=False) as account:
-        found = history(account)
-        if of is None and near is None:
-            return list(found.charges.values())
         if of is not None:
-            sets = sets_of(account, of)
-        else:
-            own = (s for entry in near or () if entry.stored for s in entry.stored.sets)
-            sets = sets_meeting(account, own)
-        return touching_sets(found.among(sets), sets)
+            return history(account).among(sets_of(account, of))
+        if near is not None:
+            own = frozenset().union(*(entry.stored.sets for entry in near))
+            return history(account).among(sets_meeting(account, own))
+        return list(history(account).charges.values())
 
 
 def overlapping(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """The charges among `entries` that read any of the pictures `marks`: by the account for those that it holds.
 
     One that took some of them to be public comes without its events: nothing bounds what it tells of those.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
-    of_store: dict[Where, frozenset[int]] = {}
+
+    @cache
+    def sets_in(where: Where) -> frozenset[int]:
+        with opened(where).transaction(write=False) as account:
+            return sets_of(account, marks)
+
     found = []
     for entry in entries:
-        if entry.stored is None:
-            if np.isin(entry.opened, marks).any():
-                found.append(worst_case(entry))
-            elif np.isin(entry.marks, marks).any():
-                found.append(entry)
-            continue
-        where = entry.stored.where
-        if where not in of_store:
-            with opened(where).transaction(write=False) as account:
-                of_store[where] = sets_of(account, marks)
-        found += touching_sets([entry], of_store[where])
-    return found
-
-
-def touching_sets(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
-    """The stored charges among `entries` that read any of the account's `sets`, as `overlapping`."""
-    found = []
-    for entry in entries:
-        assert entry.stored is not None
-        if entry.stored.opened & sets:
+        if entry.seq:
+            found += reading([entry], sets_in(entry.stored.where))
+        elif np.isin(entry.opened, marks).any():
             found.append(worst_case(entry))
-        elif entry.stored.sets & sets:
+        elif np.isin(entry.marks, marks).any():
             found.append(entry)
     return found
+
+
+def reading(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
+    """The charges among `entries` that read any of the account's `sets`, as `overlapping`."""
+    read = (entry for entry in entries if entry.read & sets)
+    return [worst_case(entry) if entry.stored.opened & sets else entry for entry in read]
 
 
 def groups(where: Where = None) -> list[list[Charge]]:
     """All charges, in groups that have pictures in common, directly or by way of others; oldest first.
 
     The two sides of a choice among trials are in one group, though they share no picture.
-
-    Raises:
-        DposeError: the account cannot be read.
     """
     store = opened(where)
-    with store.transaction(write=False) as account:
-        entries = list(history(account).charges.values())
-        meets = account.rows("SELECT one, other FROM meets")
     try:
-        above = {int(one): int(one) for one, _ in meets}
-        joins = [[int(one), int(other)] for one, other in meets]
+        with store.transaction(write=False) as account:
+            entries = list(history(account).charges.values())
+            meets = account.numbers("SELECT one, other FROM meets")
+        above = {one: one for one, _ in meets}
         chosen = {names_of_run(entry.id)[1]: entry for entry in entries if entry.what == TUNING[0]}
         both = [[e for e in (entry, chosen.get(entry.id)) if e] for entry in entries]
         # a charge's own sets are joined by it, and those of both sides of a choice
-        own = [sorted(s for e in sides if e.stored for s in e.stored.sets) for sides in both]
+        own = [sorted(s for e in sides for s in e.stored.sets) for sides in both]
 
         def root(one: int) -> int:
             while above[one] != one:
                 above[one] = one = above[above[one]]
             return one
 
-        for first, *others in [*joins, *filter(None, own)]:
+        for first, *others in [*meets, *filter(None, own)]:
             for other in others:
                 above[root(other)] = root(first)
-        found: dict[int, list[Charge]] = {}
+        found = defaultdict[int, list[Charge]](list)
         for entry, sets in zip(entries, own, strict=True):
-            found.setdefault(root(sets[0]) if sets else -entry.seq, []).append(entry)
+            found[root(sets[0]) if sets else -entry.seq].append(entry)
         return list(found.values())
     except (KeyError, ValueError, TypeError) as error:
         raise store.altered("which sets of pictures meet is not what was written") from error
 
 
 def rollback_count(where: Where = None) -> int:
-    """Number of times that the account was set back and accepted: each time less may stand as spent than was.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """Number of times that the account was set back and accepted: each time less may stand as spent than was."""
     with opened(where).transaction(write=False) as account:
         return history(account).accepted
 
@@ -656,10 +534,8 @@ def rollback_count(where: Where = None) -> int:
 def check_account(where: Where = None) -> str:
     """What is wrong with the account, read as a whole; "" for nothing.
 
-    The journal is checked row by row, and every set of pictures against the digest that charges name it by.
-
-    Raises:
-        DposeError: the account cannot be reached.
+    The journal is checked row by row, and every set of pictures against the digest that charges name it by, and against
+    its members and their number as they were registered.
     """
     store = opened(where)
     with store.transaction(write=False) as account:
@@ -668,43 +544,33 @@ def check_account(where: Where = None) -> str:
             rows = list(chain(*account.journal()))
         except DposeError as error:
             return error.what
-        digests = {str(name): digest for name, digest in account.rows("SELECT id, digest FROM sets")}
+        sets = {str(name): (digest, n) for name, digest, n in account.rows("SELECT id, digest, members FROM sets")}
         for row in rows:
             named = {**row.body.get("sets", {}), **row.body.get("opened", {})}
-            if any(digests.get(name) != digest for name, digest in named.items()):
+            if any(name not in sets or sets[name][0] != digest for name, digest in named.items()):
                 return f"row {row.seq} names a set of pictures that is another one"
-        return check_sets(account)
+        cells = account.numbers("SELECT id, parent, set_id, members FROM cells ORDER BY id")
+        held = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
+        chains: dict[int, frozenset[int]] = {0: frozenset()}
+        for cell, parent, set_id, members in cells:
+            chains[cell] = chains.get(parent, frozenset()) | {set_id}
+            if int((held[:, 1] == cell).sum()) != members:
+                return f"cell {cell} of its pictures has lost or won some"
+        for name, (digest, count) in sets.items():
+            inside = [cell for cell, read in chains.items() if int(name) in read]
+            subjects = np.unique(held[np.isin(held[:, 1], inside), 0])
+            if len(subjects) != int(count) or account.key.set_digest(subjects) != digest:
+                return f"set {name} of its pictures is not as it was registered"
+        return ""
 
 
 # which pictures were read together
 
 
-@dataclass(frozen=True)
-class PictureCell:
-    """Pictures that are in the same sets.
-
-    Attributes:
-        id: Its name; larger than its parent's.
-        parent: Name of the parent; 0 for none.
-        set_id: The last of its sets; the others are its parent's.
-        members: Number of pictures in it and in no child of it.
-    """
-
-    id: int
-    parent: int
-    set_id: int
-    members: int
-
-
-def numbers_of(numbers: Iterable[int]) -> str:
-    """The parameter `numbers` of a statement with `{each}`."""
-    return ",".join(map(str, numbers.tolist() if isinstance(numbers, np.ndarray) else numbers))
-
-
 def known_set(account: Transaction, marks: Marks) -> int | None:
     """The set of exactly these pictures; None if the account has none."""
-    found = account.rows("SELECT id FROM sets WHERE digest = :digest", digest=account.key.name_of(marks))
-    return int(found[0][0]) if found else None
+    found = account.numbers("SELECT id FROM sets WHERE digest = :digest", digest=account.key.name_of(marks))
+    return found[0][0] if found else None
 
 
 def register_set(account: Transaction, marks: Marks) -> int:
@@ -713,20 +579,19 @@ def register_set(account: Transaction, marks: Marks) -> int:
     if known is not None:
         return known
     subjects = account.key.subjects(marks)
-    numbers = numbers_of(subjects)
-    set_id = int(account.rows("SELECT COALESCE(MAX(id), 0) + 1 FROM sets")[0][0])
+    set_id = account.numbers("SELECT COALESCE(MAX(id), 0) + 1 FROM sets")[0][0]
     made = {"id": set_id, "digest": account.key.set_digest(subjects), "members": len(subjects)}
     account.run("INSERT INTO sets (id, digest, members) VALUES (:id, :digest, :members)", made)
     # new pictures are in no set yet (cell 0)
     account.run(
         "INSERT INTO subjects (subject, cell) SELECT one, 0 FROM ({each}) AS asked WHERE true ON CONFLICT DO NOTHING",
-        numbers=numbers,
+        numbers=subjects,
     )
     account.run(
         "INSERT INTO cells (parent, set_id, members) SELECT cell, CAST(:set AS BIGINT), COUNT(*) "
         "FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
         set=set_id,
-        numbers=numbers,
+        numbers=subjects,
     )
     account.run(
         "UPDATE cells SET members = members - (SELECT split.members FROM cells AS split "
@@ -738,11 +603,11 @@ def register_set(account: Transaction, marks: Marks) -> int:
         "UPDATE subjects SET cell = cells.id FROM ({each}) AS asked, cells "
         "WHERE subject = one AND parent = subjects.cell AND set_id = :set",
         set=set_id,
-        numbers=numbers,
+        numbers=subjects,
     )
     # it meets itself, and the other sets of the cells that it has split
-    split = _above(account, "DISTINCT set_id", "SELECT id FROM cells WHERE set_id = :set", set=set_id)
-    met = {set_id, *(int(other) for (other,) in split)}
+    split = account.numbers("SELECT id FROM cells WHERE set_id = :set", set=set_id)
+    met = {set_id, *(other for _, _, other in _above(account, [cell for (cell,) in split]))}
     pairs = {pair for other in met for pair in ((set_id, other), (other, set_id))}
     account.run(
         "INSERT INTO meets (one, other) VALUES (:one, :other)",
@@ -751,36 +616,28 @@ def register_set(account: Transaction, marks: Marks) -> int:
     return set_id
 
 
-def _above(account: Transaction, columns: str, cells: str, **values: Any) -> list[tuple[Any, ...]]:
-    """`columns` of the cells that the query `cells` selects, and of all cells above them."""
-    return account.rows(
-        f"WITH RECURSIVE above(id) AS ({cells} UNION "
+def _above(account: Transaction, cells: Iterable[int]) -> list[tuple[int, ...]]:
+    """Cells and all cells above them: of each its name, its parent's and that of its last set; parents first."""
+    return account.numbers(
+        "WITH RECURSIVE above(id) AS (SELECT id FROM cells WHERE id IN ({each}) UNION "
         "SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
-        f"SELECT {columns} FROM cells JOIN above ON cells.id = above.id",
-        **values,
+        "SELECT cells.id, cells.parent, cells.set_id FROM cells JOIN above ON cells.id = above.id ORDER BY cells.id",
+        numbers=cells,
     )
 
 
 def sets_meeting(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
     """The sets that share a picture with one of `sets`, those among them."""
-    found = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=numbers_of(sorted(sets)))
-    return frozenset(int(row[0]) for row in found)
+    found = account.numbers("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=sets)
+    return frozenset(other for (other,) in found)
 
 
 def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
     """The sets that hold any of the pictures `marks`."""
-    if not len(marks):
-        return frozenset()
     known = known_set(account, marks)
     if known is not None:
         return sets_meeting(account, [known])
-    found = _above(
-        account,
-        "DISTINCT set_id",
-        "SELECT DISTINCT cell FROM ({each}) AS asked JOIN subjects ON subject = one",
-        numbers=numbers_of(account.key.subjects(marks)),
-    )
-    return frozenset(int(row[0]) for row in found)
+    return frozenset(set_id for _, _, set_id in _above(account, cells_of(account, marks)))
 
 
 def without(account: Transaction, marks: Marks, sets: Iterable[int]) -> Marks:
@@ -789,70 +646,42 @@ def without(account: Transaction, marks: Marks, sets: Iterable[int]) -> Marks:
     if not sets or not len(marks):
         return marks
     hashes = account.key.hashes(marks)
-    found = account.rows("SELECT subject, cell FROM subjects WHERE subject IN ({each})", numbers=numbers_of(hashes))
-    chains = chains_of(account, {int(cell) for _, cell in found})
-    gone = np.array([int(subject) for subject, cell in found if chains[int(cell)] & sets], np.int64)
+    found = account.numbers("SELECT subject, cell FROM subjects WHERE subject IN ({each})", numbers=hashes)
+    chains = chains_of(account, {cell for _, cell in found})
+    gone = np.array([subject for subject, cell in found if chains[cell] & sets], np.int64)
     return marks[~np.isin(hashes, gone)]
 
 
 def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
     """The cells that hold any of the pictures `marks`; 0 among them if one is in no set."""
-    if not len(marks):
-        return frozenset()
     known = known_set(account, marks)
     if known is not None:
-        return frozenset(cell.id for cell in cells_within(account, known) if cell.members)
+        return cells_within(account, [known])
     subjects = account.key.subjects(marks)
-    found = account.rows(
+    found = account.numbers(
         # joined, since each is asked for once: for IN, PostgreSQL looks up one after the other
         "SELECT cell, COUNT(*) FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
-        numbers=numbers_of(subjects),
+        numbers=subjects,
     )
-    cells = {int(cell) for cell, _ in found}
-    return frozenset(cells if sum(int(count) for _, count in found) == len(subjects) else cells | {0})
+    cells = {cell for cell, _ in found}
+    return frozenset(cells if sum(count for _, count in found) == len(subjects) else cells | {0})
 
 
-def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
-    """The cells whose pictures are in the set, empty ones too; parents before children."""
-    found = account.rows(
-        "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id = :set UNION "
+def cells_within(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
+    """The cells whose pictures are in any of `sets`, but for empty ones."""
+    found = account.numbers(
+        "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id IN ({each}) UNION "
         "SELECT cells.id FROM cells JOIN below ON cells.parent = below.id) "
-        "SELECT cells.id, cells.parent, cells.set_id, cells.members FROM cells JOIN below ON cells.id = below.id "
-        "ORDER BY cells.id",
-        set=set_id,
+        "SELECT cells.id FROM cells JOIN below ON cells.id = below.id WHERE members <> 0",
+        numbers=sets,
     )
-    return [PictureCell(*map(int, row)) for row in found]
+    return frozenset(cell for (cell,) in found)
 
 
 def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset[int]]:
     """The sets that the pictures of each cell are in."""
     wanted = frozenset(cells)
-    found = _above(
-        account,
-        "cells.id, cells.parent, cells.set_id",
-        "SELECT id FROM cells WHERE id IN ({each})",
-        numbers=numbers_of(wanted),
-    )
     chains: dict[int, frozenset[int]] = {0: frozenset()}
-    for cell, parent, set_id in sorted(found):
-        chains[int(cell)] = chains[int(parent)] | {int(set_id)}
+    for cell, parent, set_id in _above(account, wanted):
+        chains[cell] = chains[parent] | {set_id}
     return {cell: chains[cell] for cell in wanted}
-
-
-def check_sets(account: Transaction) -> str:
-    """What is wrong with the sets, read as a whole; "" if their digests and counts are as they were registered."""
-    found = account.rows("SELECT id, parent, set_id, members FROM cells ORDER BY id")
-    cells = [PictureCell(*map(int, row)) for row in found]
-    chains: dict[int, frozenset[int]] = {0: frozenset()}
-    for cell in cells:
-        chains[cell.id] = chains.get(cell.parent, frozenset()) | {cell.set_id}
-    where = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
-    for cell in cells:
-        if int((where[:, 1] == cell.id).sum()) != cell.members:
-            return f"cell {cell.id} of its pictures has lost or won some"
-    for set_id, digest, members in account.rows("SELECT id, digest, members FROM sets"):
-        inside = [cell for cell, chain in chains.items() if int(set_id) in chain]
-        subjects = np.unique(where[np.isin(where[:, 1], inside), 0])
-        if len(subjects) != int(members) or account.key.set_digest(subjects) != digest:
-            return f"set {set_id} of its pictures is not as it was registered"
-    return ""

@@ -11,9 +11,9 @@ inequality, and the conversion.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from dpose.account.charges import (
@@ -24,8 +24,8 @@ from dpose.account.charges import (
     cells_within,
     chains_of,
     history,
+    reading,
     restated,
-    touching_sets,
     unbounded,
 )
 from dpose.account.store import Transaction, Where, opened
@@ -40,12 +40,9 @@ CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
 
 
 def renyi_cost(events: Iterable[Event], order: float, *, replaces: bool) -> tuple[float, float]:
-    """Bounds on the Renyi divergence of `order` of all events together, and on the probability that it does not hold.
+    """Bounds on the Renyi divergence of `order` (> 1) of all events together, and on the probability that it fails.
 
-    Args:
-        events: Restated for one relation.
-        order: Above 1.
-        replaces: Whether a unit is replaced by another; zeroed out, added or removed otherwise.
+    All are restated for one relation: a unit is replaced by another (`replaces`), or zeroed out, added or removed.
     """
     divergence = failing = 0.0
     for event, count in Counter(events).items():
@@ -124,11 +121,12 @@ class Compositions:
 
     def __init__(self, account: Transaction) -> None:
         self._key = account.key
-        self._old: dict[str, float] = {}
-        for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions"):
-            if mac == self._key.mac("composition", digest, value):  # what somebody else wrote is computed anew
-                self._old[digest] = float(value)
         self._new: dict[str, float] = {}
+        self._old = {  # what somebody else wrote is computed anew
+            digest: float(value)
+            for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions")
+            if mac == self._key.mac("composition", digest, value)
+        }
 
     def of(self, entries: Sequence[Charge], delta: float, requested: Neighbours) -> float:
         """`composed`, or what it was before."""
@@ -145,16 +143,14 @@ class Compositions:
 
     def keep(self, where: Where) -> None:
         """Write what is new, where there is an account."""
-        if not self._new:
-            return
-        with opened(where).transaction(make=False) as account:
-            for digest, value in self._new.items():
+        macs = {digest: self._key.mac("composition", digest, repr(value)) for digest, value in self._new.items()}
+        rows = [{"digest": digest, "value": repr(self._new[digest]), "mac": mac} for digest, mac in macs.items()]
+        if rows:
+            with opened(where).transaction(make=False) as account:
                 account.run(
                     "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "
                     "ON CONFLICT DO NOTHING",
-                    digest=digest,
-                    value=repr(value),
-                    mac=self._key.mac("composition", digest, repr(value)),
+                    *rows,
                 )
 
 
@@ -163,23 +159,26 @@ class Spent:
     """What some pictures have been spent for, of the one that has spent the most.
 
     Attributes:
-        epsilon: Of everything that read it, for a plan fixed beforehand; infinite if something has no bound.
-        delta: At which it is told.
         requested: Neighbours of the answer.
-        charges: That read any of them, oldest first; those that took some of them to be public without their events.
-        unbounded: Of the charges without a bound for these neighbours (scores apart), why.
-        scores: How many scores without noise there are besides.
+        delta: At which it is stated.
+        epsilon: Of everything that read it, for a plan fixed beforehand; infinite if something has no bound.
         chosen: As `epsilon`, for runs and releases that were chosen after seeing earlier ones; infinite, too, where
             there is a score without noise.
+        together: Of all that has a bound, as if it had all read one picture.
+        charges: That read any of them, oldest first; those that took some of them to be public without their events.
+        unbounded: Why the charges without a bound for these neighbours (scores apart) have none, and of how many each
+            is true.
+        scores: How many scores without noise there are besides.
     """
 
-    epsilon: float
-    delta: float
     requested: Neighbours
-    charges: tuple[Charge, ...]
-    unbounded: tuple[tuple[Charge, str], ...]
-    scores: int
-    chosen: float
+    delta: float
+    epsilon: float = 0.0
+    chosen: float = 0.0
+    together: float = 0.0
+    charges: tuple[Charge, ...] = ()
+    unbounded: Counter[str] = field(default_factory=Counter)
+    scores: int = 0
 
 
 def spending(
@@ -205,73 +204,63 @@ def spending(
         among: Charges of the account.
         also: Charges that are not made yet and read all of the pictures: what they would cost together.
         same: Whether all of `of` are digests of one picture: whatever read it by one of them adds up with the rest.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
-    """
-    with opened(where).transaction(write=False) as account:
-        if of is not None:
-            cells = cells_of(account, of)
-        else:
-            read = {s for entry in among if entry.stored for s in entry.stored.sets}
-            cells = frozenset(c.id for set_id in read for c in cells_within(account, set_id) if c.members)
-        chains = set(chains_of(account, cells).values())
-        sets: frozenset[int] = frozenset().union(*chains)
-        found = touching_sets(history(account).among(sets) if of is not None else among, sets)
-        notes, computed = _spent(account, found, {sets} if same else chains, requested, delta, also)
-    computed.keep(where)
-    return notes
-
-
-def composed_each(questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None) -> list[float]:
-    """`composed` for each (charges, delta, neighbours), remembered by the account.
-
-    Raises:
-        DposeError: the account cannot be read, or a delta is out of range.
     """
     with opened(where).transaction(write=False) as account:
         computed = Compositions(account)
-    found = [computed.of(entries, delta, requested) for entries, delta, requested in questions]
+        read = frozenset().union(*(entry.stored.sets for entry in among))
+        cells = cells_within(account, read) if of is None else cells_of(account, of)
+        chains = set(chains_of(account, cells).values())
+        sets: frozenset[int] = frozenset().union(*chains)
+        found = reading(among, sets) if of is None else history(account).among(sets)
+    spent = _spent(computed, found, {sets} if same else chains, requested, delta, also)
+    computed.keep(where)
+    return spent
+
+
+def composed_each(questions: Sequence[tuple[Sequence[Charge], float, Neighbours]], where: Where = None) -> list[float]:
+    """`composed` for each (charges, delta, neighbours), remembered by the account."""
+    with opened(where).transaction(write=False) as account:
+        computed = Compositions(account)
+    found = [computed.of(*question) for question in questions]
     computed.keep(where)
     return found
 
 
 def _spent(
-    account: Transaction,
+    computed: Compositions,
     found: Sequence[Charge],
     chains: Iterable[frozenset[int]],
     requested: Neighbours,
     delta: float,
-    also: Sequence[Charge] = (),
-) -> tuple[Spent, Compositions]:
-    """What `found` and `also` have spent on the picture of `chains` that has spent most; what was computed for it."""
-    computed = Compositions(account)
-    reasons = tuple(
-        (entry, why)
-        for entry in (*found, *also)
-        if entry.what != EVALUATION and (why := unbounded(entry, requested.unit))
-    )
-    scores = sum(entry.what == EVALUATION for entry in (*found, *also))
-    if reasons:
-        return Spent(math.inf, delta, requested, tuple(found), reasons, scores, math.inf), computed
-    counted = [entry for entry in found if entry.what != EVALUATION]
-    parts = [tuple(counted)] if requested.together else _parts(counted, chains)
+    also: Sequence[Charge],
+) -> Spent:
+    """What `found` and `also` have spent on the picture of `chains` that has spent most."""
+    counted = [entry for entry in (*found, *also) if entry.what != EVALUATION]
+    scores = len(found) + len(also) - len(counted)
+    reasons = [unbounded(entry, requested.unit) for entry in counted]
+    bounded = [entry for entry, why in zip(counted, reasons, strict=True) if not why]
+    together = computed.of(bounded, delta, requested)
+    none = Counter(filter(None, reasons))
+    answer = Spent(requested, delta, math.inf, math.inf, together, tuple(found), none, scores)
+    if none:
+        return answer
+    stored = [entry for entry in found if entry.what != EVALUATION]
+    parts = [tuple(stored)] if requested.together else _parts(stored, chains)
     every = [[*part, *also] for part in (parts or [()])]
     worst = max(computed.of(part, delta, requested) for part in every)
     chosen = math.inf if scores else max(computed.chosen(part, delta, requested) for part in every)
-    return Spent(worst, delta, requested, tuple(found), (), scores, chosen), computed
+    return replace(answer, epsilon=worst, chosen=chosen)
 
 
 def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:
     """The charges of each picture, those alike once."""
-    of_set: dict[int, list[Charge]] = {}
+    of_set = defaultdict[int, list[Charge]](list)
     for entry in found:
-        assert entry.stored is not None
         for set_id in entry.stored.sets:
-            of_set.setdefault(set_id, []).append(entry)
+            of_set[set_id].append(entry)
     parts: dict[tuple[object, ...], tuple[Charge, ...]] = {}
-    for chain in chains:
-        mine = {entry.id: entry for set_id in chain & of_set.keys() for entry in of_set[set_id]}
+    for read in chains:
+        mine = {entry.id: entry for set_id in read & of_set.keys() for entry in of_set[set_id]}
         kinds = sorted((hash(e.events), e.area, e.unit, e.within) for e in mine.values())
         parts.setdefault(tuple(kinds), tuple(mine.values()))
     return list(parts.values())

@@ -43,18 +43,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_bytes, file_text, fsync_folder, make_folder, private_folder
+from dpose.files import (
+    explain_os_error,
+    file_bytes,
+    file_text,
+    fsync_folder,
+    make_folder,
+    private_folder,
+    write_private,
+)
 from dpose.privacy.keys import state_folder
 from dpose.privacy.marks import Marks
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, CursorResult, Engine
 
 VARIABLE = "DPOSE_ACCOUNT"
 DATABASE = "account.sqlite"
@@ -63,13 +71,12 @@ KEY_FILE = "account.key"
 SEEN = "accounts-seen"
 """Folder of the marks of what this machine has seen."""
 ACCEPTED = "accept"
-"""Kind of the journal row that records that the account was set back and accepted as it was."""
+"""Kind of the row of an account that was set back and accepted as it was."""
 SCHEMA = 1
 OTHER_BUILD = (
     "update dpose, or use the one that wrote it; to begin anew, where nothing counts what was spent before: set "
     "XDG_STATE_HOME to another folder, or move the account's folder away"
 )
-"""What can be done about an account that this dpose cannot read."""
 ROWS_AT_ONCE = 1000
 """Number of rows of the journal in memory while it is read."""
 LARGEST_NUMBER = 2**63 - 1
@@ -108,12 +115,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class AccountKey:
-    """The secret of an account.
-
-    Attributes:
-        secret: 32 bytes.
-        place: Source of the key, for messages.
-    """
+    """The secret of an account, 32 bytes; `place` is where it came from, for messages."""
 
     secret: bytes = field(repr=False)
     place: str = ""
@@ -173,18 +175,7 @@ _NAMES: dict[tuple[AccountKey, bytes], str] = {}
 
 
 def account_key(folder: Path, *, make: bool) -> AccountKey | None:
-    """The key: from `DPOSE_ACCOUNT_KEY`, or from the file in `folder`.
-
-    Args:
-        folder: The state folder.
-        make: Make a key if there is none; processes that do so at once all get the same.
-
-    Returns:
-        The key; None if there is none and `make` is not set.
-
-    Raises:
-        DposeError: it is no key, others could read its file, or the file cannot be read or made.
-    """
+    """The key: of `DPOSE_ACCOUNT_KEY`, or of the file in `folder`, which is made if `make`; None without either."""
     if given := os.environ.get(KEY_VARIABLE):
         return AccountKey(_secret(given, KEY_VARIABLE), KEY_VARIABLE)
     file = folder / KEY_FILE
@@ -192,19 +183,14 @@ def account_key(folder: Path, *, make: bool) -> AccountKey | None:
         _make_key(file)
     try:
         if file.stat().st_mode & 0o077 and os.name != "nt":
-            raise DposeError(
-                "account-key-exposed",
-                "others may read the key of the account",
-                str(file),
-                f"close it: chmod 600 {file}",
-            )
+            said, fix = "others may read the key of the account", f"close it: chmod 600 {file}"
+            raise DposeError("account-key-exposed", said, str(file), fix)
         return AccountKey(_secret(file_text(file, encoding="ascii"), str(file)), str(file))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(
-            "account-key-unreadable", f"the key of the account cannot be read ({error})", str(file)
-        ) from error
+        said = f"the key of the account cannot be read ({error})"
+        raise DposeError("account-key-unreadable", said, str(file)) from error
 
 
 def _secret(text: str, where: str) -> bytes:
@@ -215,21 +201,16 @@ def _secret(text: str, where: str) -> bytes:
 
 def _make_key(file: Path) -> None:
     """Write a new key, whole or not at all; of several processes the first one's key stays."""
-    private_folder(file.parent)
+    mine = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    write_private(mine, secrets.token_hex(32) + "\n")
     try:
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(descriptor, "w") as opened:
-                opened.write(secrets.token_hex(32) + "\n")
-                opened.flush()
-                os.fsync(opened.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(name, file)
-            fsync_folder(file.parent)
-        finally:
-            os.unlink(name)
+        with contextlib.suppress(FileExistsError):
+            os.link(mine, file)
+        fsync_folder(file.parent)
     except OSError as error:
         raise explain_os_error(error, file) from error
+    finally:
+        mine.unlink()
 
 
 # how far this machine has seen it
@@ -239,25 +220,15 @@ class SetBackError(DposeError):
     """An account holds less than this machine has seen of it."""
 
 
-@dataclass(frozen=True)
-class HighWater:
-    """The last row that was seen of a journal.
-
-    Attributes:
-        seq: Number of the row; 0 for none.
-        mac: MAC of the row.
-    """
+class HighWater(NamedTuple):
+    """The last row that was seen of a journal: its number, 0 for none, and its MAC."""
 
     seq: int = 0
     mac: str = ""
 
 
 def seen(folder: Path, account: str) -> HighWater:
-    """The last row that this machine has seen of the account of that name.
-
-    Raises:
-        DposeError: the mark cannot be read.
-    """
+    """The last row that this machine has seen of the account of that name; refused if the mark cannot be read."""
     file = seen_file(folder, account)
     try:
         content = file_bytes(file).rstrip(b"\0")
@@ -270,12 +241,8 @@ def seen(folder: Path, account: str) -> HighWater:
     except FileNotFoundError:
         return HighWater()
     except (OSError, ValueError, OverflowError, AttributeError, TypeError, RecursionError) as error:
-        raise DposeError(
-            "high-water-unreadable",
-            f"how far the account was seen cannot be read ({error})",
-            str(file),
-            "remove it, and it is kept anew",
-        ) from error
+        said = f"how far the account was seen cannot be read ({error})"
+        raise DposeError("high-water-unreadable", said, str(file), "remove it, and it is kept anew") from error
 
 
 def note_seen(folder: Path, account: str, water: HighWater) -> None:
@@ -304,14 +271,9 @@ def seen_file(folder: Path, account: str) -> Path:
 
 @dataclass(frozen=True)
 class JournalRow:
-    """One event of the account.
+    """Event number `seq` of the account (1, 2, 3, ...); its MAC binds it to the one before.
 
-    Attributes:
-        seq: 1, 2, 3, ...
-        kind: "charge", "budget", "lift", "ledger" or `ACCEPTED`.
-        name: The charge, budget or ledger that it is about.
-        body: The content.
-        mac: Binds it to the row before it.
+    Of `kind` "charge", "budget", "lift", "window", "ledger" or `ACCEPTED`; about the charge, budget or ledger `name`.
     """
 
     seq: int
@@ -335,24 +297,28 @@ class Transaction:
         self._connection = connection
 
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that a query selects."""
-        from sqlalchemy import text
+        """The rows that a query selects; {each} in it is the parameter `numbers` as a column `one`."""
+        return [tuple(row) for row in self._executed(statement, values)]
 
-        return [tuple(row) for row in self._connection.execute(text(self._spoken(statement)), values)]
+    def numbers(self, statement: str, **values: Any) -> list[tuple[int, ...]]:
+        """`rows` of integers alone: a column of SQLite holds whatever was put there."""
+        return [tuple(map(int, row)) for row in self.rows(statement, **values)]
 
     def run(self, statement: str, *many: dict[str, Any], **values: Any) -> int:
         """Execute a statement, once or for each of `many`; the number of rows that it changed."""
+        return self._executed(statement, list(many) or values).rowcount
+
+    def _executed(self, statement: str, values: Any) -> CursorResult[Any]:
         from sqlalchemy import text
 
-        return self._connection.execute(text(self._spoken(statement)), list(many) or values).rowcount
-
-    def _spoken(self, statement: str) -> str:
-        """`statement` with {each}, the numbers of the parameter `numbers` as a column `one`, in the engine's words."""
-        if "{each}" not in statement:
-            return statement
-        lite = "SELECT value AS one FROM json_each('[' || :numbers || ']')"
-        full = "SELECT one FROM unnest(CAST('{' || :numbers || '}' AS BIGINT[])) AS given(one)"
-        return statement.replace("{each}", lite if self.store.lite else full)
+        if "{each}" in statement:
+            given = values["numbers"]
+            listed = ",".join(map(str, given.tolist() if isinstance(given, np.ndarray) else given))
+            lite = "SELECT value AS one FROM json_each('[' || :numbers || ']')"
+            full = "SELECT one FROM unnest(CAST('{' || :numbers || '}' AS BIGINT[])) AS given(one)"
+            statement = statement.replace("{each}", lite if self.store.lite else full)
+            values = {**values, "numbers": listed}
+        return self._connection.execute(text(statement), values)
 
     def meta(self, name: str) -> str | None:
         """A value of the account as a whole."""
@@ -369,14 +335,12 @@ class Transaction:
     def head(self) -> HighWater:
         """The last row of the journal.
 
-        Raises:
-            DposeError: what stands there is not what was last written, or this machine has seen more of it, or a newer
-                dpose has brought the account to another schema.
+        Refused if it is not what was last written, if this machine has seen more, or if the schema is another by now.
         """
         if self.last is None:
             store = self.store
             meta = dict(self.rows("SELECT name, value FROM meta WHERE name IN ('head', 'schema')"))
-            store.check_schema(store.number_in(meta.get("schema")))
+            store.check_schema(meta.get("schema"))
             seq, _, mac = str(meta.get("head", "0 ")).partition(" ")
             found = HighWater(store.number_in(seq), mac)
             rows = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
@@ -407,11 +371,7 @@ class Transaction:
         return seq
 
     def journal(self, after: int = 0, mac: str = "") -> Iterator[list[JournalRow]]:
-        """The rows after number `after`, whose MAC is `mac`, each checked; `ROWS_AT_ONCE` at a time.
-
-        Raises:
-            DposeError: a row is not as it was written, row `after` among them.
-        """
+        """The rows after number `after`, whose MAC is `mac`, each checked, as that one is; `ROWS_AT_ONCE` at a time."""
         head, last = self.head.seq, after
         if after and self._mac_at(after) != mac:
             raise self.store.altered(f"row {after} of its journal is not the one that was read before")
@@ -429,11 +389,7 @@ class Transaction:
             raise self.store.altered("rows of its journal are missing")
 
     def last_of(self, name: str) -> JournalRow | None:
-        """The newest row about `name`, checked; None if there is none.
-
-        Raises:
-            DposeError: it is not as it was written.
-        """
+        """The newest row about `name`, checked; None if there is none."""
         found = self.rows(
             "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1", name=name
         )
@@ -456,13 +412,10 @@ class Transaction:
 
 
 class Store:
-    """An account's database. Made by `opened`.
+    """An account's database, made by `opened`: SQLite's `file`, or PostgreSQL's `url`.
 
-    Attributes:
-        lite: Whether the engine is SQLite.
-        file: SQLite's file; None for PostgreSQL.
-        ready: The key, once the schema and the key were found to be right.
-        known: What this process has read of the journal so far (`charges.History`).
+    `ready` is the key, once it and the schema were found to be right; `known` is what this process has read of the
+    journal so far (`charges.History`).
     """
 
     def __init__(self, url: str, folder: Path, where: Where) -> None:
@@ -486,10 +439,8 @@ class Store:
     def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
         """A transaction: the only one that writes, or a view of one moment.
 
-        Args:
-            write: Whether it may write.
-            make: Whether an account is made if there is none; as `write` by default. Otherwise an empty one is
-                read, and nothing stays of what is written.
+        If there is no account one is made if `make`, as `write` by default. Otherwise an empty one is read, and nothing
+        stays of what is written.
 
         Raises:
             DposeError: the account cannot be reached, is of a newer dpose or of another key, or the disk is full.
@@ -535,14 +486,24 @@ class Store:
 
     def _prepared(self) -> AccountKey:
         """The key; the schema is there and of this dpose when this returns."""
-        if self.file and not self._orphan():
-            self._closed_to_others(self.file)
+        from sqlalchemy import inspect
+
+        if self.file:
+            self._absent()
+            try:  # its owner's alone, before anything is written to it
+                private_folder(self.file.parent)
+                make_folder(self.file.parent)
+                os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise explain_os_error(error, self.file) from error
         with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write=True):
-            version = self._version(connection)
-            self.check_schema(version or SCHEMA)
-            if version is None and self.seen.seq:
+            account = Transaction(self, connection, AccountKey(b""))
+            made = inspect(connection).has_table("meta")
+            if made:
+                self.check_schema(account.meta("schema"))
+            elif self.seen.seq:
                 raise self.set_back("it is empty", self.seen)
-            key = account_key(self.folder, make=version is None)
+            key = account_key(self.folder, make=not made)
             if key is None:
                 raise DposeError(
                     "account-key-missing",
@@ -550,8 +511,8 @@ class Store:
                     self.name,
                     f"bring back {self.folder / KEY_FILE}, or set DPOSE_ACCOUNT_KEY",
                 )
-            account = Transaction(self, connection, key)
-            if version is None:
+            account.key = key
+            if not made:
                 self._created(connection, account)
             elif account.meta("key") != key.check:
                 raise DposeError(
@@ -564,17 +525,10 @@ class Store:
         return key
 
     def _absent(self) -> bool:
-        """Whether there is no account yet."""
-        return self.file is not None and not self.file.exists() and not self._orphan()
-
-    def _orphan(self) -> bool:
-        """Refuse an account that is gone: what was spent would be forgotten. False otherwise.
+        """Whether there is no account yet; one that is gone is refused: what was spent would be forgotten.
 
         One key may serve several accounts, so that the key stands for none of them alone: what was seen of this one
         does. A key of a folder in which nothing was ever seen stands for the account beside it.
-
-        Raises:
-            DposeError: there was an account, and there is none.
         """
         if self.file is None or self.file.exists():
             return False
@@ -589,7 +543,7 @@ class Store:
                 str(self.file),
                 f"bring it back, set {VARIABLE} if it is elsewhere, or remove {key} to begin anew",
             )
-        return False
+        return True
 
     def _created(self, connection: Connection, account: Transaction) -> Transaction:
         serial = "INTEGER PRIMARY KEY" if self.lite else "BIGSERIAL PRIMARY KEY"
@@ -599,48 +553,17 @@ class Store:
         account.set_meta("key", account.key.check)
         return account
 
-    def _version(self, connection: Connection) -> int | None:
-        from sqlalchemy import inspect
-
-        if not inspect(connection).has_table("meta"):
-            return None
-        found = connection.exec_driver_sql("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        if found is None:
-            raise self.altered("it does not say of which schema it is")
-        return self.number_in(found[0])
-
-    def check_schema(self, version: int) -> None:
-        """Refuse an account of a newer dpose, or of a build from before the first release, whose numbers were higher.
-
-        Raises:
-            DposeError: its schema is another, or no schema at all.
-        """
+    def check_schema(self, value: Any) -> None:
+        """Refuse an account of a newer dpose, or of a build before the first release, whose numbers were higher."""
+        version = self.number_in(value)
         if version < 1:
             raise self.altered("it is of no schema that there was")
         if version > SCHEMA:
-            raise DposeError(
-                "account-newer",
-                f"the account is of another dpose (schema {version}, this one knows {SCHEMA})",
-                self.name,
-                OTHER_BUILD,
-            )
-
-    @staticmethod
-    def _closed_to_others(file: Path) -> None:
-        """Make the file, its owner's alone, before anything is written to it."""
-        try:
-            private_folder(file.parent)
-            make_folder(file.parent)
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
-            raise explain_os_error(error, file) from error
+            said = f"the account is of another dpose (schema {version}, this one knows {SCHEMA})"
+            raise DposeError("account-newer", said, self.name, OTHER_BUILD)
 
     def number_in(self, value: Any) -> int:
-        """A number of a row or a schema that the account holds.
-
-        Raises:
-            DposeError: it is none.
-        """
+        """A number of a row or a schema that the account holds; refused where it is none."""
         try:
             found = int(value)
         except (TypeError, ValueError, OverflowError):  # the last for infinity
@@ -651,12 +574,8 @@ class Store:
 
     def altered(self, what: str) -> DposeError:
         """The error of an account that is not as dpose wrote it."""
-        return DposeError(
-            "account-altered",
-            f"the account was altered: {what}",
-            self.name,
-            "bring back a copy of it from before; what was spent since cannot be told",
-        )
+        fix = "bring back a copy of it from before; what was spent since cannot be told"
+        return DposeError("account-altered", f"the account was altered: {what}", self.name, fix)
 
     def set_back(self, what: str, before: HighWater) -> SetBackError:
         """The error of an account that holds less than this machine has seen."""
@@ -680,12 +599,8 @@ class Store:
             said, fix = f"it is of another dpose: {said}", OTHER_BUILD
         else:
             fix = "see that it can be reached, then run this again"
-        return DposeError(
-            "account-unusable",
-            f"the account cannot be used ({said}), and nothing private is read without it",
-            self.name,
-            fix,
-        )
+        said = f"the account cannot be used ({said}), and nothing private is read without it"
+        return DposeError("account-unusable", said, self.name, fix)
 
 
 def opened(where: Where = None) -> Store:
@@ -704,12 +619,7 @@ def opened(where: Where = None) -> Store:
 def accept_account(where: Where = None, *, yes: bool = False) -> str:
     """Take an account that was set back as it is: what it lacks counts as never spent, and its journal says so.
 
-    Args:
-        where: The account.
-        yes: Whether that is wanted.
-
-    Returns:
-        What was done, for the user.
+    Returns what was done, for the user.
 
     Raises:
         DposeError: it was set back and `yes` is not set, or it cannot be read or written.
@@ -721,12 +631,8 @@ def accept_account(where: Where = None, *, yes: bool = False) -> str:
             return f"{store.name}: nothing is missing that this machine has seen ({account.head.seq:,} rows)."
     except SetBackError as error:
         if not yes:
-            raise DposeError(
-                error.code,
-                error.what,
-                store.name,
-                "bring back its newest copy; to go on with less than was spent, say --yes",
-            ) from error
+            fix = "bring back its newest copy; to go on with less than was spent, say --yes"
+            raise DposeError(error.code, error.what, store.name, fix) from error
     note_seen(store.folder, store.name, HighWater())
     store.ready = store.known = None
     if account_exists(where):
@@ -776,16 +682,12 @@ def _engine(url: str, process: int) -> Engine:
     """One for each process: a connection does not outlive a fork."""
     from sqlalchemy import create_engine, event
 
-    if not url.startswith("sqlite"):
-        return create_engine(
-            url,
-            isolation_level="AUTOCOMMIT",  # `_begun` begins and ends
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": 10},
-        )
-    engine = create_engine(
-        url, isolation_level="AUTOCOMMIT", connect_args={"timeout": PATIENCE_S, "check_same_thread": False}
-    )
+    lite = url.startswith("sqlite")
+    own = {"timeout": PATIENCE_S, "check_same_thread": False} if lite else {"connect_timeout": 10}
+    # autocommit: `_begun` begins and ends
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=not lite, connect_args=own)
+    if not lite:
+        return engine
 
     @event.listens_for(engine, "connect")
     def _settled(connection: Any, _: Any) -> None:

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from dpose.account.budgets import BudgetState, budget_states, what_fits
-from dpose.account.charges import EVALUATION, PIXEL, Charge, State, charges, groups, restated, rollback_count, unbounded
+from dpose.account.charges import EVALUATION, PIXEL, Charge, State, charges, groups, restated, rollback_count
 from dpose.account.composition import Spent, composed_each, spending
-from dpose.account.store import VARIABLE, Where, opened
+from dpose.account.store import VARIABLE, Where, account_exists, opened
 from dpose.errors import DposeError
 from dpose.privacy.accounting import added_up
-from dpose.privacy.events import Event, Gaussian, Laplace
+from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import ACCOUNT_UNITS, STAYS_FORM, Neighbours, Relation
 from dpose.privacy.ranges import as_given, upper
@@ -41,29 +41,6 @@ SIZES = 3
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What was spent, for one neighbouring relation.
-
-    Attributes:
-        requested: For which.
-        delta: Delta at which epsilon is computed.
-        epsilon: Of the picture that has given the most; infinite if something has no bound.
-        together: Of all that has a bound, as if it had all read one picture.
-        unbounded: Why the rest has none, and of how many charges each is true.
-        scores: Scores without noise, which have no epsilon.
-        chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
-    """
-
-    requested: Neighbours
-    delta: float
-    epsilon: float
-    together: float
-    unbounded: Counter[str] = field(default_factory=Counter)
-    scores: int = 0
-    chosen: float = 0.0
-
-
-@dataclass(frozen=True)
 class DataSpending:
     """Pictures that were read together, by one charge or by several that share some.
 
@@ -76,7 +53,7 @@ class DataSpending:
 
     name: str
     entries: tuple[Charge, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[Spent, ...]
     budgets: tuple[BudgetState, ...] = ()
 
 
@@ -89,21 +66,15 @@ def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ())
     bounded = [entry for entry in entries if entry.events]
     sizes = sorted({one.pixels for e in bounded if e.unit == PIXEL for one in e.events if one.pixels})
     found = [Neighbours.of_pixels(size) for size in sizes[-SIZES:]]
-    units = {entry.unit for entry in bounded if entry.unit in ACCOUNT_UNITS}
     replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in ACCOUNT_UNITS)
-    for unit in sorted(units, key=ACCOUNT_UNITS.index):
-        found.append(Neighbours(Unit(unit), Relation.REPLACE if replaced else Relation.ZERO_OUT))
-    for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
-        found.append(Neighbours(Unit(within), Relation.REPLACE))
+    relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
+    found += [Neighbours(unit, relation) for unit in ACCOUNT_UNITS if any(e.unit == unit for e in bounded)]
+    wholes = {entry.within for entry in bounded if entry.unit == PIXEL}
+    found += [Neighbours(Unit(within), Relation.REPLACE) for within in sorted(wholes)]
     counts = {entry.within for entry in bounded if entry.unit == Unit.STAY}
     found += [Neighbours.parse(stays, (STAYS_FORM,)) for stays in sorted(counts)]
     found += [state.budget.neighbours for state in budgets]
     return tuple(dict.fromkeys(found)) or (Neighbours(Unit.IMAGE),)
-
-
-def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
-    """Delta of an answer: as given, or the largest that a charge claims."""
-    return delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
 
 
 def answered(
@@ -114,34 +85,13 @@ def answered(
     where: Where = None,
     *,
     same: bool = False,
-) -> tuple[Answer, ...]:
-    """What `entries` have spent, for each of the neighbours asked about.
+) -> tuple[Spent, ...]:
+    """What charges of the account have spent, for each of the neighbours asked about; at the largest delta of theirs.
 
-    Args:
-        entries: Of the account.
-        requested: Neighbours of the answer.
-        delta: Delta at which epsilon is computed; None for the entries' own.
-        marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
-        where: The account.
-        same: Whether `marks` are digests of one picture.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
+    With `marks` of these pictures alone, `same` if they are digests of one picture.
     """
-    at = delta_of(entries, delta)
-    found: list[Spent] = []
-    for one in requested:
-        by_marks = None if marks is None else spending(one, at, where, of=marks, same=same)
-        found.append(by_marks or spending(one, at, where, among=entries))
-    sums = composed_each([(_bounded(spent), spent.delta, spent.requested) for spent in found], where)
-    return tuple(
-        Answer(s.requested, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores, s.chosen)
-        for s, together in zip(found, sums, strict=True)
-    )
-
-
-def _bounded(spent: Spent) -> list[Charge]:
-    return [e for e in spent.charges if e.what != EVALUATION and not unbounded(e, spent.requested.unit)]
+    at = delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
+    return tuple(spending(one, at, where, of=marks, among=entries, same=same) for one in requested)
 
 
 def datasets(
@@ -149,45 +99,33 @@ def datasets(
 ) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
-    Args:
-        delta: Delta at which epsilon is computed; None for the charges' own.
-        requested: Neighbours of the answer; empty for what the charges are about.
-        where: The account.
-
-    Raises:
-        DposeError: the account cannot be read.
+    Epsilons are at `delta`, or at the charges' own, for the neighbours `requested`, or what the charges are about.
     """
     states = budget_states(where=where)
-    gathered: dict[str, list[Charge]] = {}
+    gathered = defaultdict[str, list[Charge]](list)
     for number, group in enumerate(groups(where)):
         alone = all(entry.what == "release" for entry in group)
-        folder = str(PurePath(group[0].data).parent)
-        gathered.setdefault(f"releases of {folder}" if alone else f"group {number}", []).extend(group)
-    found = []
+        folder = PurePath(group[0].data).parent
+        gathered[f"releases of {folder}" if alone else f"group {number}"] += group
+    found, shown = list[DataSpending](), set[int]()
     for entries in gathered.values():
         entries.sort(key=lambda entry: entry.seq)
         read = frozenset().union(*(entry.read for entry in entries))
         mine = tuple(state for state in states if state.sets & read)
+        shown |= set(map(id, mine))
         answers = answered(entries, requested or relations_of(entries, mine), delta, where=where)
         found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
-    shown = {id(state) for one in found for state in one.budgets}
     for state in states:  # a budget of pictures that nothing has read yet
         if id(state) not in shown:
-            at = delta or state.budget.delta
-            found.append(
-                DataSpending(state.budget.data, (), (Answer(state.budget.neighbours, at, 0.0, 0.0),), (state,))
-            )
+            nothing = Spent(state.budget.neighbours, delta or state.budget.delta)
+            found.append(DataSpending(state.budget.data, (), (nothing,), (state,)))
     return tuple(found)
 
 
 def dataset_of(
     name: str, marks: Marks, delta: float | None = None, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
-    """What the pictures `marks` have been spent for: `datasets`, of them alone.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """What the pictures `marks` have been spent for: `datasets`, of them alone."""
     entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
     answers = answered(entries, requested or relations_of(entries, states), delta, marks, where)
@@ -197,58 +135,40 @@ def dataset_of(
 def picture_of(
     name: str, marks: Marks, delta: float | None = None, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> DataSpending:
-    """What one picture or clip has been spent for, and where people are known, its people.
+    """What one picture or clip, of the digests `marks`, has been spent for, and where people are known, its people.
 
     The account does not know who is on it. Where a run that read it was for each subject, all that touches any picture
-    of that run's data is added up for the subject: the subject's pictures are among those.
-
-    Args:
-        name: For readers.
-        marks: Its digests.
-        delta: Delta at which epsilon is computed; None for the charges' own.
-        requested: Neighbours of the answer; empty for what the charges are about and the whole picture, replaced.
-        where: The account.
-
-    Raises:
-        DposeError: the account cannot be read.
+    of that run's data is added up for the subject: the subject's pictures are among those. By default the answers are
+    for what the charges are about and the whole picture, replaced.
     """
     entries = tuple(charges(where, of=marks))
-    states = tuple(budget_states(marks, where))
-    whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
-    wanted = tuple(requested) or tuple(
-        dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
-    )
-    answers: list[Answer] = []
+    whole = "video" if any("video" in (entry.unit, entry.within) for entry in entries) else "image"
+    wanted = requested or dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
+    answers: list[Spent] = []
     for one in wanted:
-        if one.unit != "subject":
+        if one.unit == "subject":
+            ids = {entry.id for entry in entries}
+            near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
+            counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
+            answers += answered(tuple(counted.values()), [one], delta, where=where)
+        else:
             answers += answered(entries, [one], delta, marks, where, same=True)
-            continue
-        ids = {entry.id for entry in entries}
-        near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
-        counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
-        answers += answered(tuple(counted.values()), [one], delta, where=where)
-    return DataSpending(name, entries, tuple(answers), states)
+    return DataSpending(name, entries, tuple(answers), tuple(budget_states(marks, where)))
 
 
-def names_of(entries: Sequence[Charge]) -> str:
+def names_of(entries: Iterable[Charge]) -> str:
     """The names under which pictures were read, for readers; of many released files their folder."""
-    released = [entry for entry in entries if entry.what == "release"]
-    others = sorted({entry.data for entry in entries if entry.what != "release"})
-    files = {entry.data for entry in released}
-    if len(files) > 3:
-        folders = sorted({f"{PurePath(file).parent}/" for file in files})
-        return ", ".join([*others, *folders])
-    return ", ".join([*others, *sorted(files - set(others))])
+    files = {entry.data for entry in entries if entry.what == "release"}
+    others = {entry.data for entry in entries if entry.what != "release"}
+    released = {f"{PurePath(file).parent}/" for file in files} if len(files) > 3 else files - others
+    return ", ".join([*sorted(others), *sorted(released)])
 
 
 @dataclass(frozen=True)
 class ChargeLine:
-    """Charges that one line shows: alike in all that it shows.
+    """Charges that one line shows: `count` of them, alike in all that it shows, and `entry` the first of them.
 
-    Attributes:
-        entry: The first of them.
-        count: Number of them.
-        epsilon: Its own claim; infinite if nothing bounds it.
+    `epsilon` is their own claim; infinite if nothing bounds it.
     """
 
     entry: Charge
@@ -262,90 +182,76 @@ class ChargeLine:
 
 
 def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
-    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line."""
     found: dict[object, list[Charge]] = {}
     for entry in entries:
         key: object = entry.id
         if entry.what == "release":
             place = (PurePath(entry.data).parent, PurePath(entry.folder).parent)
-            claims = tuple(_claim(event) for event in entry.events)
+            # without what depends on the picture's size
+            claims = tuple(replace(e, points=()) if isinstance(e, Laplace | Gaussian) else e for e in entry.events)
             key = (entry.at[:10], entry.delta, claims, entry.state, entry.within, place)
         found.setdefault(key, []).append(entry)
-    firsts = [alike[0] for alike in found.values()]
-    bounded = [e for e in firsts if e.events and e.what != EVALUATION]
-    own = {e.id: pure for e in bounded if not e.delta and (pure := _pure(e)) is not None}
-    left = [e for e in bounded if e.id not in own]
+    own, left = dict[str, float](), list[Charge]()
+    for first, *_ in found.values():
+        if first.events and first.what != EVALUATION:
+            # what a charge of pure losses claims it claims without any delta
+            pure = added_up(event.pure() for event in restated(first, own_neighbours(first)))
+            if first.delta or math.isinf(pure):
+                left.append(first)
+            else:
+                own[first.id] = pure
     notes = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
     own |= {e.id: value for e, value in zip(left, notes, strict=True)}
     return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
 
 
-def _claim(event: Event) -> Event:
-    """An event without what depends on its picture's size."""
-    return replace(event, points=()) if isinstance(event, Laplace | Gaussian) else event
-
-
-def _pure(entry: Charge) -> float | None:
-    """What a charge of pure losses claims without any delta; None if it has other events."""
-    pure = added_up(event.pure() for event in restated(entry, own_neighbours(entry)))
-    return pure if math.isfinite(pure) else None
-
-
 def own_neighbours(entry: Charge) -> Neighbours:
     """The neighbours of a charge's own claim."""
     if entry.unit == PIXEL:
-        size = max((event.pixels for event in entry.events), default=0)
+        size = _size(entry)
         return Neighbours.of_pixels(size) if size else Neighbours(Unit(entry.within), Relation.REPLACE)
     if entry.unit == Unit.STAY:
         return Neighbours.parse(entry.within, (STAYS_FORM,))
     return Neighbours(Unit(entry.unit) if entry.unit in ACCOUNT_UNITS else Unit.IMAGE, entry.relation)
 
 
+def _size(entry: Charge) -> int:
+    return max((event.pixels for event in entry.events), default=0)
+
+
 def row_of(line: ChargeLine) -> tuple[str, ...]:
     """Date, kind, neighbours, epsilon, delta and state of the charges of one line."""
-    entry = line.entry
-    what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
+    entry, size = line.entry, _size(line.entry)
+    near = f"{entry.unit}, {entry.relation.value}"
+    if entry.unit == Unit.STAY:
+        near = entry.within
+    elif entry.unit == PIXEL:
+        near = f"{size:,} pixels" if size else f"whole {entry.within}"
     epsilon = "no noise" if entry.what == EVALUATION else "unbounded"
     return (
         entry.at[:10],
-        what,
-        _own_neighbours(line) + (" *" if entry.beyond else ""),
+        entry.what if line.count == 1 else f"{line.count:,} x {entry.what}",
+        near + (" *" if entry.beyond else ""),
         upper(line.epsilon) if math.isfinite(line.epsilon) else epsilon,
         as_given(entry.delta) if entry.events else "",
         entry.state.value,
     )
 
 
-def _own_neighbours(line: ChargeLine) -> str:
-    entry = line.entry
-    if entry.unit == Unit.STAY:
-        return entry.within
-    if entry.unit != PIXEL:
-        return f"{entry.unit}, {entry.relation.value}"
-    size = max((event.pixels for event in entry.events), default=0)
-    return f"{size:,} pixels" if size else f"whole {entry.within}"
-
-
-def answer_lines(answer: Answer) -> list[str]:
+def answer_lines(answer: Spent) -> list[str]:
     """A figure in words; where something has no bound, which, and the sum of the rest."""
     of = answer.requested.describe()
     of, at = f"{of[:1].upper()}{of[1:]}", f"delta {as_given(answer.delta)}"
-    lines = []
+    together, epsilon = upper(answer.together), upper(answer.epsilon)
     if answer.unbounded:
-        counted = "; ".join(f"{n} x {why}" for why, n in answer.unbounded.items())
-        rest = f" What has a bound, added up: epsilon {upper(answer.together)} at {at}." if answer.together else ""
-        lines.append(f"{of}: no bound ({counted}).{rest}")
+        rest = f" What has a bound, added up: epsilon {together} at {at}." if answer.together else ""
+        lines = [f"{of}: no bound ({_counted(answer.unbounded)}).{rest}"]
     elif answer.together:
-        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
-        if upper(answer.together) != upper(answer.epsilon):
-            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
-        lines.append(f"{said}.")
+        said = f" of the picture that gave most; {together} if all had read the same one"
+        lines = [f"{of}: epsilon {epsilon} at {at}{said if together != epsilon else ''}."]
     else:
-        lines.append(f"{of}: nothing with a bound has read them.")
+        lines = [f"{of}: nothing with a bound has read them."]
     if answer.together or answer.unbounded or answer.scores:
         notes = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
         lines.append(f"{CHOSEN}: {notes}.")
@@ -354,31 +260,29 @@ def answer_lines(answer: Answer) -> list[str]:
     return lines
 
 
+def _counted(reasons: Counter[str]) -> str:
+    return "; ".join(f"{n} x {why}" for why, n in reasons.items())
+
+
 def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]:
-    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what would still fit.
+    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what of `like` would still fit.
 
-    Where something has no bound, that and no number.
-
-    Args:
-        state: It.
-        like: What may be asked to fit; what was charged by default.
+    Where something has no bound, that and no number. By default, what would fit is told of what was charged.
     """
     limit = state.budget
     of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
     said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
     if state.unbounded:
-        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
-        return [f"{said}what is spent has no bound: {counted}.", "Nothing more is let in until it is lifted."]
+        said += f"what is spent has no bound: {_counted(state.unbounded)}."
+        return [said, "Nothing more is let in until it is lifted."]
     said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
     if state.closed:
         return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
     lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
-    if state.level:
-        lines.append(
-            "WARNING: all of it is used; what comes next is refused."
-            if state.level >= 100
-            else f"WARNING: more than {state.level} % of it is used."
-        )
+    if state.level >= 100:
+        lines.append("WARNING: all of it is used; what comes next is refused.")
+    elif state.level:
+        lines.append(f"WARNING: more than {state.level} % of it is used.")
     if fits := what_fits(state, like or state.charges):
         lines.append(f"What would fit, {fits}.")
     return lines
@@ -397,23 +301,14 @@ def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
 
 
 def set_back_line(where: Where = None) -> str:
-    """A warning that the account was once set back and accepted; "" if it never was.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
+    """A warning that the account was once set back and accepted; "" if it never was."""
     times = rollback_count(where)
     how = "once" if times == 1 else f"{times} times"
     return f"The account was set back {how}: more may have been spent than it says." if times else ""
 
 
 def check_there(where: Where = None) -> None:
-    """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong.
-
-    Raises:
-        DposeError: it is a file that does not exist.
-    """
-    store = opened(where)
-    named = where is not None or VARIABLE in os.environ
-    if named and store.file is not None and not store.file.exists():
-        raise DposeError("account-missing", "there is no account here", store.name, "see that its name is right")
+    """Refuse to answer for an account that is named and does not exist: that nothing is spent would be wrong."""
+    if (where is not None or VARIABLE in os.environ) and not account_exists(where):
+        place = opened(where).name
+        raise DposeError("account-missing", "there is no account here", place, "see that its name is right")

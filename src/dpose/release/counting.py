@@ -234,7 +234,7 @@ class ReleaseHistory:
         said = "was released before"
         if any(entry.state is State.RESERVED and not has_died(entry) for entry in self.before):
             said = "is being released by another process"
-        if any(entry.stored is None for entry in self.before):
+        if any(not entry.seq for entry in self.before):
             said = "has frames in common with another file of this command"
         times = f" ({len(self.before)} times)" if len(self.before) > 1 else ""
         raise DposeError(

@@ -96,11 +96,7 @@ def _compare(statement: PrivacyStatement, own: Charge, entries: list[Charge], wh
             where,
             "do not rely on either before you know why",
         )
-    assert own.stored is not None
-    before = sum(
-        entry.stored is not None and entry.stored.seq < own.stored.seq and bool(entry.stored.sets & own.stored.sets)
-        for entry in entries
-    )
+    before = sum(entry.seq < own.seq and bool(entry.stored.sets & own.stored.sets) for entry in entries)
     if int(statement.odometer["releases"]) < before + 1:
         raise DposeError(
             "account-count-differs",

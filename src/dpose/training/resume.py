@@ -4,7 +4,7 @@ A run that was stopped goes on from its last checkpoint. The steps after that ha
 may be taken again under their old key if the result is the same to the last bit, since nothing new is then released.
 In every other case a new key draws new samples and new noise, and the ledger counts the steps twice. Which case it is
 does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used, and
-the account lets one copy of the run go on under a key (`dpose.account.reservations`).
+the account lets one copy of the run go on under a key (`dpose.account.budgets`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from dpose.account import charge, conclude
-from dpose.account.reservations import CountedSteps, place_of
+from dpose.account.budgets import CountedSteps, place_of
 from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType

@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.account.reservations import CountedSteps, LedgerTakenError
+from dpose.account.budgets import CountedSteps, LedgerTakenError
 from dpose.errors import DposeError
 from dpose.privacy.keys import StoredKey
 from dpose.privacy.noise import Key

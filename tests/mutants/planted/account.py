@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import ChainMap
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ def _own_plan_for_each_copy(patch: Patches) -> None:
 
         return moving
 
-    patch.replace("dpose.account.reservations:CountedSteps._moving", make)
+    patch.replace("dpose.account.budgets:CountedSteps._moving", make)
 
 
 def _reserved_forgotten(patch: Patches) -> None:
@@ -107,12 +108,10 @@ def _begun_anew(patch: Patches) -> None:
     def make(original):
         return lambda self: original(SimpleNamespace(file=self.file, folder=self.folder, seen=nothing_seen))
 
-    patch.replace("dpose.account.store:Store._orphan", make)
+    patch.replace("dpose.account.store:Store._absent", make)
 
 
 def _read_later(patch: Patches) -> None:
-    growing = patch.get("dpose.account.charges:GrowingMapping")
-
     def make(original):
         def with_rows(self, rows, where):
             made = original(self, rows, where)
@@ -120,7 +119,7 @@ def _read_later(patch: Patches) -> None:
                 one: tuple(n for n in names if n not in self.charges or n in self.by_set.get(one, ()))
                 for one, names in made.by_set.items()
             }
-            return replace(made, by_set=growing((first,)))
+            return replace(made, by_set=ChainMap(first))
 
         return with_rows
 
@@ -128,7 +127,7 @@ def _read_later(patch: Patches) -> None:
 
 
 def _committed_early(patch: Patches) -> None:
-    conclude = patch.get("dpose.account.reservations:conclude")
+    conclude = patch.get("dpose.account.budgets:conclude")
 
     def make(original):
         @contextlib.contextmanager
@@ -140,7 +139,7 @@ def _committed_early(patch: Patches) -> None:
 
         return committing
 
-    patch.replace("dpose.account.reservations:committing", make)
+    patch.replace("dpose.account.budgets:committing", make)
 
 
 CLAIM = ("what", "unit", "within", "relation", "beyond")
@@ -175,11 +174,11 @@ def _scores_passed_over(patch: Patches) -> None:
     score = patch.get("dpose.account.charges:EVALUATION")
 
     def make(original):
-        def spent(account, found, chains, asked, delta, also=()):
+        def spent(computed, found, chains, asked, delta, also):
             bounded, more = ([e for e in part if e.what != score] for part in (found, also))
-            told, computed = original(account, bounded, chains, asked, delta, more)
+            told = original(computed, bounded, chains, asked, delta, more)
             scores = len(found) + len(also) - len(bounded) - len(more)
-            return replace(told, charges=tuple(found), scores=scores), computed
+            return replace(told, charges=tuple(found), scores=scores)
 
         return spent
 
@@ -190,14 +189,14 @@ ACCOUNT = (
     Planted(
         "account: steps past the plan are not charged",
         lambda patch: patch.seen_by(
-            "dpose.account.reservations", "charge_within", lambda _: lambda *args, **kw: None, "CountedSteps._note"
+            "dpose.account.budgets", "charge_within", lambda _: lambda *args, **kw: None, "CountedSteps._note"
         ),
         ("account/test_ledgers.py::test_what_passes_the_plan_is_charged",),
     ),
     Planted(
         "account: a copy that is behind goes on under its key",
         lambda patch: patch.replace(
-            "dpose.account.reservations:CountedSteps._may",
+            "dpose.account.budgets:CountedSteps._may",
             lambda original: (
                 lambda self, use, *rest: original(self, use and replace(use, head=self.ledger.head), *rest)
             ),
@@ -212,7 +211,7 @@ ACCOUNT = (
     Planted(
         "choosing: weights that the account knows of one side",
         lambda patch: patch.seen_by(
-            "dpose.account.reservations",
+            "dpose.account.budgets",
             "names_of_run",
             lambda original: lambda run_id: original(run_id)[:1],
             "note_weights",

@@ -170,7 +170,7 @@ def uncharged(patch: Patches) -> None:
 
 def claimed_again(patch: Patches) -> None:
     """Any window may be claimed."""
-    patch.nothing("dpose.account.reservations:claim_window", returned=True)
+    patch.nothing("dpose.account.budgets:claim_window", returned=True)
 
 
 def every_frame(patch: Patches) -> None:
