@@ -33,13 +33,7 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     pelvis and thorax are rows of their own, not the middle of others. What is shared by all joints, as SimCC's layers
     from a joint's map to bins, stays.
 
-    Args:
-        model: Any pose model; not changed.
-        skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        generator: Draws the new rows; torch's own by default.
-
-    Returns:
-        The copy, in the same mode and on the same device; every parameter that trained still does.
+    `generator` draws the new rows, torch's own by default. Every parameter that trained still does.
     """
     joints = len(skeleton_named(skeleton))
     adapted = copy.deepcopy(model)
@@ -97,10 +91,7 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
     stays the same share. Heads without such layers fit any map and stay as they are. Features of larger people differ
     from those the model was trained on: train the copy.
 
-    Args:
-        model: Any pose model; not changed.
-        input_size: (H, W), multiples of the stride.
-        stride: One of the backbone's.
+    `input_size` is (H, W), multiples of the stride, which is one of the backbone's.
     """
     config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
     made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
@@ -149,12 +140,7 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
     and their first gradients say little else. Clipped to a norm and noised, they carry little of where joints are:
     dividing before the first private step spends the budget on that instead (docs/lab/results.md).
 
-    Args:
-        model: Any pose model; not changed.
-        temperature: A number that was chosen without private data, or whose choice is declared.
-
-    Returns:
-        The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
+    The temperature is one that was chosen without private data, or whose choice is declared. No joint moves.
     """
     if not 0 < temperature < math.inf:
         raise DposeError("temperature-not-positive", "a temperature is a positive number", str(temperature))
@@ -200,12 +186,8 @@ def with_correction(model: PoseModel, directions: int) -> PoseModel:
 def fit_directions(model: PoseModel, people: Iterable[tuple[Tensor, Tensor, Tensor]]) -> int:
     """Fit the correction's centre, directions, scale and rates to public people, and set its weights to 0.
 
-    Args:
-        model: A model with `PoseConfig.directions`; changed in place.
-        people: Batches of crops (N, 3, H, W), keypoints (N, J, 2) in pixels of the crop, and visible (N, J).
-
-    Returns:
-        The number of people.
+    Returns their number. They are batches of crops (N, 3, H, W), keypoints (N, J, 2) in pixels of the crop, and visible
+    (N, J).
     """
     head, codec = model.head, model.codec
     assert isinstance(head, CorrectedHead)
