@@ -48,6 +48,17 @@ def test_an_option_of_a_group_keeps_its_rules(command, given):
     assert not calls
 
 
+def test_a_help_that_no_terminal_limits_fits_forty_lines(capsys, monkeypatch):
+    lengths = []
+    for columns in (None, "80"):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns:
+            monkeypatch.setenv("COLUMNS", columns)
+        assert main(["pixelize", "--help"]) == 0
+        lengths.append(len(capsys.readouterr().out.strip().splitlines()))
+    assert lengths[0] <= 40 < lengths[1]
+
+
 def test_help_says_which_commands_are_of_research(capsys):
     for words, own, others in ((["--help"], "train", "reproduce"), (["audit", "--help"], "claim", "mechanism")):
         assert main(words) == 0

@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     # typer brings its own copy of click in some releases and imports it in others: take the class from typer itself
     complaint: Any = typer.BadParameter.__mro__[2]
     try:
-        code = root().main(arguments, prog_name="dpose", standalone_mode=False)
+        code = root().main(arguments, prog_name="dpose", standalone_mode=False, **_width())
         return code if isinstance(code, int) else 0
     except DposeError as error:
         _complain(f"{error.line()} [{error.code}]")
@@ -52,6 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoryError:
         _complain("out of memory; try a smaller --preset or --set microbatch_size=1")
         return 2
+
+
+def _width() -> dict[str, int]:
+    """Columns of a help that no terminal limits: as many as let each command's fit 40 lines."""
+    return {} if "COLUMNS" in os.environ or sys.stdout.isatty() else {"terminal_width": 100}
 
 
 TERMINATED = 128 + signal.SIGTERM

@@ -227,18 +227,9 @@ def release_jobs(
     at: EngineOptions,
     frames: int | None = None,
 ) -> Sequence[Job]:
-    """Release what is not released yet, and tell each.
+    """Release what is not released yet, and tell each; return the files that this process was to release.
 
-    Args:
-        work: How files are released.
-        jobs: The files.
-        output: Where to.
-        console: What is told goes here.
-        at: Who works on them.
-        frames: How many frames the files have together; None if they were not counted.
-
-    Returns:
-        The files that were to be released by this process.
+    `frames` is how many the files have together; None if they were not counted.
     """
     from dpose.release.batch import release_all, skip_finished
     from dpose.release.jobs import record_names
