@@ -147,6 +147,8 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
 @pytest.mark.slow
 def test_the_better_setting_wins(tmp_path, monkeypatch):
     fixed(monkeypatch, 12)
+    # of fresh noise the other one wins once in a while, as it must
+    monkeypatch.setattr(Key, "fresh", lambda: Key.drawn(bytes(31) + b"1", seeded=False))
     monkeypatch.setattr(tune, "below", lambda count, stream: stream.bytes(1)[0] % count)
     out = tmp_path / "tuned"
     tune_runs(grid(), LAW, out, QUIET)
