@@ -192,13 +192,16 @@ def test_another_account_by_its_url(capsys, tmp_path, photo, monkeypatch):
     assert "release" in says(capsys)
 
 
-def test_a_page_of_everything(capsys, tmp_path, photo):
+def test_a_page_of_everything(capsys, tmp_path, photo, monkeypatch):
     set_budget(Budget(8, 1e-5, "ward", WARD))
     charged(run_charge(), release_charge(1, marks_of_file(photo)))
     says(capsys, "--html", tmp_path / "all.html")
     page = (tmp_path / "all.html").read_text()
     assert page.count("<svg") == 2
     assert "for a plan fixed beforehand" in page
+    monkeypatch.chdir(tmp_path)
+    says(capsys, "--html")
+    assert (tmp_path / "account.html").read_text() == page
     says(capsys, "--picture", photo, "--html", tmp_path / "one.html")
     assert (tmp_path / "one.html").read_text().count("<svg") == 1
 

@@ -210,6 +210,7 @@ class CommandGroup(TyperGroup):
         return super().resolve_command(ctx, self._complete(args))
 
     def _complete(self, args: list[str]) -> list[str]:
+        args = [*args, "account.html"] if args[-1:] == ["--html"] else args  # alone it has a name of its own
         named = not self.default or (args and (args[0] in self.commands or args[0] == "--help"))
         return args if named else [self.default, *args]
 
