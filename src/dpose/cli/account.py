@@ -80,8 +80,7 @@ def show_account(
         ),
     ] = None,
     html: Annotated[
-        Path | None,
-        option("Write a page instead, by default account.html: what each dataset gave, what is left."),
+        Path | None, option("Write a page instead, by default account.html: what each dataset gave, what is left.")
     ] = None,
     delta: Delta = None,
     limit: Limit = None,

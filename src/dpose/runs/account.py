@@ -84,15 +84,7 @@ def _as_written(where: Where) -> Iterator[None]:
 def account_of_picture(
     file: Path, delta: float | None, console: Console, requested: Sequence[Neighbours] = (), where: Where = None
 ) -> RenderableType:
-    """Which artefacts read one photo or clip, and one figure for each of the chosen neighbours.
-
-    Args:
-        file: It.
-        delta: The delta of the epsilons shown; the largest of the artefacts' own by default.
-        console: Where progress goes.
-        requested: For which neighbours; empty for those of the artefacts, and the whole picture.
-        where: The account.
-    """
+    """Which artefacts read one photo or clip, and one figure for each of the chosen neighbours."""
     check_there(where)
     with console.status("reading the file"):
         marks = marks_of_file(file)
@@ -222,13 +214,7 @@ def _example(requested: Neighbours, identity: Identity) -> Charge:
 
 
 def identity_of_data(data: str, console: Console, limit: int | None = None) -> Identity:
-    """Which pictures or videos `data` are, as a training run would read them (rendered ones: of preset `nano`).
-
-    Args:
-        data: NAME[:ROOT][:SPLIT].
-        console: Where progress goes.
-        limit: Only so many units, chosen by name.
-    """
+    """Which pictures or videos `data` are, as a training run would read them (rendered ones: of preset `nano`)."""
     # here and not above: models bring torch, which listing the account does not need
     from dpose.action.data import VideoUnits, open_videos
     from dpose.action.model import ActionConfig

@@ -130,13 +130,7 @@ def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = Tru
 
 
 def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[Block, ...]:
-    """What the data of a run have given in all, by this run and by others; nothing where they are public or unknown.
-
-    Args:
-        run: What was read of its folder.
-        folder: It.
-        where: The account.
-    """
+    """What the data of a run have given in all, by this run and by others; nothing where they are public or unknown."""
     if not run.sources or run.data_are_public:
         return ()
     try:

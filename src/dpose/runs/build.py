@@ -236,14 +236,7 @@ def resolved(config: RunConfig) -> RunConfig:
 
 
 def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits) -> PoseModel:
-    """A model with a linear correction of its joints, in directions of public people; to be solved.
-
-    Args:
-        config: The run's.
-        model: The model whose joints are corrected.
-        units: Number of units, public.
-        public: Public people.
-    """
+    """A model with a linear correction of its joints, in directions of public people; to be solved."""
     event = config.plan.bind(units).event
     assert event is not None
     # a second moment stands in the rows of the correction's own gradient, the constant direction among them

@@ -199,12 +199,7 @@ def tune_runs(
 def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
     """Give an unfinished tuning up: its key and its trials are deleted, and what it took stays taken.
 
-    Args:
-        out: The folder that it was for.
-        state_dir: The user's state folder by default.
-
-    Returns:
-        What was done, for the user.
+    It returns what was done, for the user.
     """
     work = _work_folder(out, state_dir)
     if not work.is_dir():
