@@ -7,7 +7,7 @@ point (`dpose.extensions`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -58,12 +58,14 @@ class GroupEntry:
         epilog: The last line of the help.
         heading: Of the section of the help above that lists it.
         default: The command that is meant where none is named.
+        alone: Options that may stand last without a value, and the values that they have there.
     """
 
     help: str
     epilog: str = ""
     heading: str = "Commands"
     default: str = ""
+    alone: Mapping[str, str] = field(default_factory=dict)
 
 
 OWN: dict[str, CommandEntry | GroupEntry] = {
@@ -130,6 +132,7 @@ has no bound: a budget refuses it.""",
         "lspet:/data/lspet:private --epsilon 8 --delta 1e-5. What is no command is for show: see dpose account show "
         "--help",
         default="show",
+        alone={"--html": "account.html"},
     ),
     "account show": CommandEntry(
         "dpose.cli.account:show_account", "lspet:/data/lspet:private --neighbours image:replace"
@@ -199,7 +202,7 @@ class CommandGroup(TyperGroup):
     """A group whose commands are built when they are named; its help lists them without that."""
 
     words: tuple[str, ...] = ()
-    default = ""
+    entry = GroupEntry("")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments with the command that they are for in front."""
@@ -210,9 +213,10 @@ class CommandGroup(TyperGroup):
         return super().resolve_command(ctx, self._complete(args))
 
     def _complete(self, args: list[str]) -> list[str]:
-        args = [*args, "account.html"] if args[-1:] == ["--html"] else args  # alone it has a name of its own
-        named = not self.default or (args and (args[0] in self.commands or args[0] == "--help"))
-        return args if named else [self.default, *args]
+        if args and args[-1] in self.entry.alone:
+            args = [*args, self.entry.alone[args[-1]]]
+        named = not self.entry.default or (args and (args[0] in self.commands or args[0] == "--help"))
+        return args if named else [self.entry.default, *args]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each heading."""
@@ -250,7 +254,7 @@ def _built(*words: str) -> Any:
             no_args_is_help=not entry.default,
             **PLAIN,
         )
-        return _group(group, *words, default=entry.default)
+        return _group(group, *words, entry=entry)
     function = _at(entry.maker)(_at(entry.place)) if entry.maker else _at(entry.place)
     function = expand_groups(function)
     if entry.stores != READS_STORES:
@@ -260,9 +264,9 @@ def _built(*words: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def _group(app: typer.Typer, *words: str, default: str = "") -> Any:
+def _group(app: typer.Typer, *words: str, entry: GroupEntry = CommandGroup.entry) -> Any:
     group: Any = typer.main.get_group(app)
-    group.commands, group.words, group.default = Below(*words), words, default
+    group.commands, group.words, group.entry = Below(*words), words, entry
     return group
 
 

@@ -182,17 +182,10 @@ def tell_each(
     frames: int | None,
     console: Console,
 ) -> int:
-    """Show how far a command is, each statement once, and where each file went.
+    """Show how far a command is, each statement once, and where each file went; return how many were released.
 
-    Args:
-        run: Called with what advances the frames; yields each file with its statement, once it is written; None for
-            one of which something else was said.
-        files: How many files there are.
-        frames: How many frames they have together; None if they were not counted.
-        console: Where to.
-
-    Returns:
-        How many were released.
+    `run` is called with what advances the frames, of which there are `frames` (None if they were not counted), and
+    yields each file with its statement, once it is written; None for one of which something else was said.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
