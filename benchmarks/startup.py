@@ -80,19 +80,20 @@ class Source:
         for written in MADE_ANEW if arguments[0] != "verify" else ():
             if any(Path(word).parts[:1] == (written,) for word in arguments):
                 shutil.rmtree(self.folder / written, ignore_errors=True)
+        trains = arguments[:2] == ("train", "--data")
         python = [sys.executable, *(("-X", "importtime") if count else ()), "-m", "dpose"]
         began, used = time.perf_counter(), _processor()
         with (self.folder / "stderr").open("w") as told:
             child = subprocess.Popen(
                 [*python, *arguments], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, stderr=told
             )
-            if arguments[0] == "train":
+            if trains:
                 seconds = self._first_step(child, began)
             else:
                 child.wait()
                 seconds = time.perf_counter() - began
         text = (self.folder / "stderr").read_text()
-        if child.returncode and arguments[0] != "train":
+        if child.returncode and not trains:
             sys.exit(f"{self.name}: dpose {' '.join(arguments)}: {text.splitlines()[-1:]}")
         if count:
             self.modules[name] = sum(line.startswith("import time:") for line in text.splitlines()) - 1
