@@ -42,7 +42,8 @@ def _depthwise(x, gradient, parts, sizes, steps, TAPS: tl.constexpr, BLOCK: tl.c
     unit, part = tl.program_id(0).to(tl.int64), tl.program_id(2)
     taps = tl.arange(0, COUNT)
     out = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    there, read = out < outputs, out // (outputs // channels)
+    # a division would hide that neighbours are read, and then they are read one by one
+    there, read = out < outputs, out if TAPS[3] == 1 else out // TAPS[3]
     total = tl.zeros([COUNT, BLOCK], dtype=KIND)
     first = part * rows_at_once
     for view in range(views):
@@ -178,7 +179,7 @@ class Device(Reference):
             parts,
             sizes,
             (*stride, *padding, *dilation),
-            TAPS=(high, wide, taps),
+            TAPS=(high, wide, taps, outputs // channels),
             BLOCK=block,
             KIND=_kind(parts),
         )
