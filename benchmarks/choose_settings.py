@@ -12,6 +12,10 @@ above 1 they are, mildly, and each has so many views in its gradient. With `--fe
 biases and depthwise convolutions do: where the signal is largest beside the noise (`gradient_signal.py`). `--after`
 scores the same training in other ways, a row each: what is released then is a function of the same steps (averages, and
 ways back to the first weights).
+
+    python benchmarks/choose_settings.py --data synthetic:ward --init blazepose:lite --limit 2000 --noise-of 8000 ...
+
+`--noise-of N` trains on fewer units with the noise a unit that N would have: sigma falls as the number of units does.
 """
 
 from __future__ import annotations
@@ -39,10 +43,13 @@ from shrinkage import noise_in_weights, shrink
 
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
-from dpose.pose.folder import load_model
-from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm, temper
+from dpose.pose.folder import find_model, load_model
+from dpose.pose.heads import adapt_head, temper
+from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.selection import Selection
+from dpose.runs.data import regions_for
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.loader import Loader
@@ -115,6 +122,8 @@ class Cell:
     after: str = ""
     fewer: bool = False
     temperature: float = 1.0
+    clip: float = 1.0
+    noise_of: int = 0
 
     def plan(self) -> TrainingPlan:
         """What it is accounted as."""
@@ -128,7 +137,18 @@ class Cell:
             ema_decay=self.ema,
             augmentation_multiplicity=self.views,
             subspace=SubspaceConfig(rank=self.rank, units=self.units, refresh=self.refresh),
+            clip_norm=self.clip,
         )
+
+    def bind(self, units: int) -> BoundPlan:
+        """The plan for so many units, with the noise a unit that `noise_of` units have if that is not 0."""
+        plan = self.plan()
+        if not (self.noise_of and plan.kind.private):
+            return plan.bind(units)
+        whole = replace(plan, expected_batch_size=self.batch * self.noise_of // units).bind(self.noise_of)
+        assert whole.event is not None
+        less = whole.event.sigma * units / self.noise_of
+        return replace(plan, epsilon=None, noise_multiplier=less).bind(units)
 
 
 def released(
@@ -137,7 +157,7 @@ def released(
     """The weights by name in `AFTER`; without those that shrink where noise is not known in them."""
     found = {}
     for name, (share, shrinkage) in AFTER.items():
-        plan = replace(bound.plan, tail=share, ema_decay=0.0 if share else cell.ema)
+        plan = replace(bound.plan, average_last=share, ema_decay=0.0 if share else cell.ema)
         last = tail.values if share else ended
         if shrinkage == "half":
             found[name] = {n: (value + first[n]) / 2 for n, value in last.items()}
@@ -162,7 +182,8 @@ class Bench:
 
     def model(self, strategy: Strategy, fewer: bool = False, temperature: float = 1.0) -> PoseModel:
         """The public model, to be trained."""
-        model = temper(fold_batchnorm(load_model(self.init)), temperature)
+        model = fold_batchnorm(adapt_head(load_model(find_model(self.init)), self.task.skeleton))
+        model = model if temperature == 1 else temper(model, temperature)
         apply_strategy(model, strategy)
         if fewer:
             layers = dict(model.named_modules())
@@ -178,13 +199,14 @@ class Bench:
         model.eval()
         for batch in self.test:
             targets = {name: t[:, 0] for name, t in batch.targets.items()}
-            x, y = model(batch.inputs[:, 0])
-            metric.update((x, y), targets)
-            for t in TEMPERATURES:
-                loss = model.codec.loss((x / t, y / t), targets["keypoints"], targets["visible"])
-                losses[t] += float(loss.sum())
+            outputs = model(batch.inputs[:, 0])
+            metric.update(outputs, targets)
+            # logits alone have a temperature, and nothing but logits comes in twos
+            for t in TEMPERATURES if len(outputs) == 2 else (1.0,):
+                tempered = tuple(output / t for output in outputs)
+                losses[t] += float(model.codec.loss(tempered, targets["keypoints"], targets["visible"]).sum())
             units += len(batch)
-        coolest = min(TEMPERATURES, key=losses.__getitem__)
+        coolest = min(TEMPERATURES, key=lambda t: losses[t] or math.inf)
         return {
             "pckh": round(metric.compute().to_dict()["columns"]["Mean"], 3),
             "loss": round(losses[1.0] / units, 5),
@@ -194,8 +216,8 @@ class Bench:
 
     def run(self, cell: Cell, after: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """Train it and score its weights; by name in `AFTER`, those that can be had."""
-        model, plan = self.model(cell.strategy, cell.fewer, cell.temperature), cell.plan()
-        bound, params = plan.bind(len(self.train)), trainable_params(model)
+        model = self.model(cell.strategy, cell.fewer, cell.temperature)
+        bound, params = cell.bind(len(self.train)), trainable_params(model)
         leaves = [p for p in model.parameters() if p.requires_grad]
         config = OptimizerConfig(cell.optimizer, cell.lr, options=GRIDS[cell.optimizer][0])
         optimizer, schedule = config.build(leaves, bound.steps)
@@ -205,7 +227,7 @@ class Bench:
         noise = AesNoise(Key.from_seed(cell.seed))
         loader = Loader(self.task, self.train, noise)
         inputs = StepInputs(self.task, model, loader, bound, noise, b"choosing", AT_ONCE)
-        public = self.public if plan.fits_public else None
+        public = self.public if bound.plan.fits_public else None
         began = time.perf_counter()
         with exact_arithmetic(inputs.device), open_parts(inputs, public) as parts:
             for step in range(bound.steps):
@@ -228,17 +250,19 @@ class Bench:
         return scores
 
 
-def opened(data: str, init: str, views: int) -> Bench:
-    """Read everything; what is augmented is read again in each step."""
-    size = load_model(init).config.input_size
+def opened(data: str, init: str, views: int, limit: int) -> Bench:
+    """Read everything; what is augmented is read again in each step. Of what is trained on, `limit` units if not 0."""
     train, test = choosing_splits(DataSpec.parse(data))
+    model = adapt_head(load_model(find_model(init)), train.skeleton.name)
+    size, regions = model.config.input_size, regions_for(model.config)
 
     def units(spec: DataSpec | str, what: str) -> Kept:
-        return Kept(open_data(spec, purpose="train", input_size=size, augment=Augment.none()), what)
+        read = open_data(spec, purpose="train", input_size=size, augment=Augment.none(), regions=regions)
+        return Kept(read.limit(Selection(limit)) if limit and what == "train" else read, what)
 
-    task, tested = PoseTask(), units(test, "test")
+    task, tested = PoseTask(model.config.skeleton, model.codec), units(test, "test")
     batches = [task.collate(tested.views[at : at + 64]) for at in range(0, len(tested), 64)]
-    mild = open_data(train, purpose="train", input_size=size, augment=Augment.private())
+    mild = open_data(train, purpose="train", input_size=size, augment=Augment.private(), regions=regions)
     return Bench(units(train, "train") if views == 1 else mild, units(f"{data}:public", "public"), batches, task, init)
 
 
@@ -258,6 +282,8 @@ def shown(rows: list[dict[str, Any]]) -> None:
         "after",
         "fewer",
         "temperature",
+        "clip",
+        "noise_of",
     )
     settings += ("ema", "optimizer", "init")
     key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
@@ -273,6 +299,8 @@ def shown(rows: list[dict[str, Any]]) -> None:
         strategy += ", fewer" if best["fewer"] else ""
         strategy += f", temperature {best['temperature']:g}" if best["temperature"] != 1 else ""
         strategy += f", ema {best['ema']:g}" if best["ema"] else ""
+        strategy += f", C {best['clip']:g}" if best["clip"] != 1 else ""
+        strategy += f", noise of {best['noise_of']}" if best["noise_of"] else ""
         strategy += f", {best['after']}" if best["after"] else ""
         numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
         table.add_row(name, f"{best['epsilon']:g}", strategy, best["optimizer"], *numbers)
@@ -311,15 +339,20 @@ def main() -> None:
     parser.add_argument("--views", type=int, default=1)
     parser.add_argument("--fewer", action="store_true", help="biases and depthwise convolutions alone")
     parser.add_argument("--temperature", type=float, default=1.0, help="the start's logits are divided by it")
+    parser.add_argument("--clip", type=float, default=1.0, help="the clipping norm C")
+    parser.add_argument("--limit", type=int, default=0, help="train on so many units; 0: on all")
+    parser.add_argument("--noise-of", type=int, default=0, help="with the noise a unit that so many units have")
     parser.add_argument("--after", action="store_true", help="score all of AFTER, not the last weights alone")
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    rows = [{"views": 1, "after": "", "fewer": False, "temperature": 1.0, **json.loads(line)} for line in lines]
+    usual = {"views": 1, "after": "", "fewer": False, "temperature": 1.0, "clip": 1.0, "noise_of": 0}
+    rows = [{**usual, **json.loads(line)} for line in lines]
     if asked.table or not asked.data:
         return shown(rows)
-    bench = opened(asked.data, asked.init, asked.views)
+    bench = opened(asked.data, asked.init, asked.views, asked.limit)
     known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views", "fewer", "temperature")
+    known += ("clip", "noise_of")
     after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}
     init = Path(asked.init).name

@@ -330,7 +330,8 @@ def main() -> None:
             row: dict[str, Any] = {"n": n, "epsilon": epsilon, "non_private": without.half}
             for name, steps in (("dp-head", 1), ("adassp-head", 2)):
                 sigma = noise_multiplier(epsilon, chosen.delta, 1.0, steps)
-                k = directions_for(n, sigma, 2 * bench.joints - (steps > 1))
+                known = None if steps > 1 else len(bench.people["public"]["places"])
+                k = directions_for(n, sigma, 2 * bench.joints - (steps > 1), known)
                 draws = [bench.scores(k, bench.weights(k, n, sigma, steps > 1), "score") for _ in range(chosen.draws)]
                 half, tenth = (float(np.mean([getattr(d, of) for d in draws])) for of in ("half", "tenth"))
                 row[name] = {"half": half, "tenth": tenth, "directions": k, "sigma": sigma}

@@ -227,6 +227,8 @@ def test_directions_follow_from_public_numbers():
         16,
         32,
     ]
+    # a second moment of few public people is known in few directions
+    assert [directions_for(10**6, 1, 32, m) for m in (1, 40, 64, 200, 255, 256)] == [4, 4, 8, 16, 16, 32]
 
 
 def test_models_and_plans_that_it_does_not_fit_are_refused(dots, tmp_path):

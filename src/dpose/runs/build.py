@@ -240,8 +240,9 @@ def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits
     event = config.plan.bind(units).event
     assert event is not None
     # a second moment stands in the rows of the correction's own gradient, the constant direction among them
-    most = 2 * model.config.joints - (config.plan.kind.solves > 1)
-    directions = config.model.directions or directions_for(units, float(event.sigma), most)
+    twice = config.plan.kind.solves > 1
+    most, known = 2 * model.config.joints - twice, None if twice else len(public)
+    directions = config.model.directions or directions_for(units, float(event.sigma), most, known)
     if directions > most:
         raise DposeError(
             "directions-out-of-range", f"{config.plan.method} has at most {most}", f"model.directions={directions}"

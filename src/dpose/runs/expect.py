@@ -35,8 +35,8 @@ KNOWN_JOINTS = Law(-0.054, 0.289, 0.10, (60.0, 48_900.0))
 """Of joints that BlazePose full finds, which a correction moves by little."""
 NEW_JOINTS = Law(-0.678, 0.553, 0.18, (62.0, 12_200.0))
 """Of palms and footing, which BlazePose lite starts at the nearest joints that it has."""
-JOINTS = 16
-"""Joints of the skeleton that the directions are counted for."""
+JOINTS, PUBLIC = 16, 200
+"""Joints of the skeleton that the directions are counted for, and public people that they were fitted on."""
 
 
 def kept_share(units: int, sigma: float) -> tuple[float, float] | None:
@@ -60,7 +60,7 @@ def expectation(plan: TrainingPlan, units: int) -> str:
         side = "few" if units / float(event.sigma) < KNOWN_JOINTS.measured[0] else "many"
         return f"{budget} nothing was measured: units are too {side} for that noise to say what dp-head keeps."
     low, high = (round(100 * share) for share in shares)
-    directions = directions_for(units, float(event.sigma), 2 * JOINTS)
+    directions = directions_for(units, float(event.sigma), 2 * JOINTS, PUBLIC)
     return (
         f"{budget} expect dp-head (one step, {directions} directions) to keep {low} to {high} % of what its correction "
         "would bring without privacy (rendered wards, BlazePose full and lite; yours will differ)."

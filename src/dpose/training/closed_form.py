@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dpose.training.clip import Params
 
-FEWEST_DIRECTIONS = 4
+FEWEST_DIRECTIONS, PEOPLE_A_DIRECTION = 4, 8
 
 
 @runtime_checkable
@@ -97,11 +97,20 @@ def solvable(model: Any) -> Solvable:
     return head
 
 
-def directions_for(units: int, sigma: float, most: int) -> int:
+def directions_for(units: int, sigma: float, most: int, public: int | None = None) -> int:
     """Return how many directions a correction gets: a power of two near sqrt(n / sigma) / 2.
 
     A direction costs noise that grows as the norm of all of them together does, and the later ones say less. The rule
     reads public numbers alone.
+
+    Args:
+        units: n.
+        sigma: The noise multiplier.
+        most: More are never given.
+        public: The number of public units whose second moment stands for that of the units: it is known in few
+            directions where they are few, so each direction needs `PEOPLE_A_DIRECTION`. None where it is private.
     """
     power = math.floor(0.5 + math.log2(max(math.sqrt(units / sigma) / 2, 1)))
+    if public is not None:
+        power = min(power, math.floor(math.log2(max(public / PEOPLE_A_DIRECTION, 1))))
     return min(most, max(FEWEST_DIRECTIONS, 1 << power))
