@@ -364,7 +364,7 @@ def test_a_training_into_a_bucket_verifies_there_and_tells_no_secret(bucket, cap
 @pytest.mark.parametrize(
     "command",
     [
-        ["reproduce", "ward-dp", "--core", "--out", "s3://ward/grid"],
+        ["reproduce", "ward-dp-1", "--core", "--out", "s3://ward/grid"],
         ["evaluate", "s3://ward/run", "--data", "synthetic:ward"],
         ["compare", "runs/a", "s3://ward/run"],
         ["data", "convert", "coco:/data", "--out", "gs://ward/yolo"],

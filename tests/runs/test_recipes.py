@@ -10,7 +10,7 @@ from rich.console import Console
 import dpose_scene.data as synthetic
 from dpose import files
 from dpose.runs.build import first_weights
-from dpose.runs.config import RECOMMENDED, RunConfig, filled_in
+from dpose.runs.config import RECOMMENDED, STRONG, RunConfig, filled_in, recipe_for
 from dpose.runs.pose import _stage, public_stage, stage_data
 from dpose.runs.train import explain_task, train_task
 from dpose_scene.aids import SceneChoice
@@ -54,6 +54,15 @@ def test_the_learning_rate_falls_with_the_budget():
     full = RECOMMENDED.private["optimizer"]["lr"]
     assert rates == pytest.approx([full, full, full / 2, full * 0.1**0.5])
     assert RECOMMENDED.at(None)["optimizer"]["lr"] == full
+
+
+@pytest.mark.parametrize("first", [{"init": "blazepose:lite"}, {"init": "blazepose"}, {"preset": "blazepose:full"}])
+def test_from_blazepose_the_recipe_is_another_without_a_public_stage(first):
+    config = RunConfig.from_dict({**GIVEN, "model": first, "plan": {"epsilon": 0.25, "delta": 1e-3}})
+    assert config.optimizer.lr == STRONG.private["optimizer"]["lr"] / 2
+    assert (config.plan.epochs, config.plan.ema_decay) == (STRONG.private["plan"]["epochs"], 0.0)
+    assert stage_data(config) is None
+    assert recipe_for("recommended", "runs/blazepose") is recipe_for("recommended", None) is RECOMMENDED
 
 
 def test_a_recipe_for_poses_is_refused_for_actions():

@@ -33,7 +33,7 @@ from dpose.runs.build import (
     precision,
     resolved,
 )
-from dpose.runs.config import RECIPES, RunConfig, filled_in
+from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
 from dpose.runs.data import POSE, conditions, counted, public_split, published_count, regions_for, sources, watched
 from dpose.runs.places import check_begun, run_config
 from dpose.runs.reporting import WATCHED
@@ -120,7 +120,7 @@ def stage_data(config: RunConfig) -> DataSpec | None:
     """What the stage would learn from; None without a stage."""
     if config.recipe is None or config.model.init or not config.plan.kind.private:
         return None
-    if config.model.strategy == "scratch":
+    if config.model.strategy == "scratch" or not recipe_for(config.recipe, config.model.preset).public:
         return None
     own = public_split(config)
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own

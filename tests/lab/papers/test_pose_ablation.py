@@ -39,7 +39,7 @@ def _small(monkeypatch):
     monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
 
 
-def bound(data="synthetic:ward", name="ward-dp-ablation", **grid):
+def bound(data="synthetic:ward", name="ward-dp-1-ablation", **grid):
     return EXPERIMENTS[name].bind(Request(data=(data,), grid=GridRequest(**grid)))
 
 
@@ -130,8 +130,8 @@ class TestGrid:
         assert grid.setup.data.endswith(":choosing-train")
         assert grid.setup.evaluate.endswith(":choosing-test")
         assert grid.setup.pretrain.endswith(":public")
-        reported = {d.name: EXPERIMENTS[d.name] for d in DESIGNS if d.name in ("lspet-dp", "ward-dp")}
-        for name, data in (("lspet-dp", f"lspet:{tmp_path}"), ("ward-dp", "synthetic:ward")):
+        reported = {d.name: EXPERIMENTS[d.name] for d in DESIGNS if d.name in ("lspet-dp", "ward-dp-1")}
+        for name, data in (("lspet-dp", f"lspet:{tmp_path}"), ("ward-dp-1", "synthetic:ward")):
             benchmark = reported[name].bind(Request(data=(data,)))
             assert benchmark.setup.evaluate != bound(data, f"{name}-ablation").setup.evaluate
 
@@ -154,7 +154,7 @@ class TestGrid:
 
     def test_other_grids_have_no_variants(self):
         with refused("option-needs-ablation"):
-            bound(name="ward-dp", variants=("full",))
+            bound(name="ward-dp-1", variants=("full",))
 
     def test_another_recipe_is_another_table(self, monkeypatch):
         before = bound().settings
@@ -170,7 +170,7 @@ class TestRun:
         def run(*variants):
             asked = GridRequest(core=True, variants=variants)
             data = ("synthetic:ward",)
-            outcomes = reproduce("ward-dp-ablation", Request(data=data, grid=asked), tmp_path / "out", QUIET)
+            outcomes = reproduce("ward-dp-1-ablation", Request(data=data, grid=asked), tmp_path / "out", QUIET)
             return {o.cell.key: o.values for o in outcomes if o.status == "done"}
 
         one = run("quarter-passes")

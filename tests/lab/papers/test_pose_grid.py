@@ -163,7 +163,7 @@ class TestCells:
         given = bound("lspet-dp", Request(data=asked.data, grid=GridRequest(init="nano")))
         assert {c.needs for c in given.cells} == {""}
 
-    @pytest.mark.parametrize("name", ["000/table2", "ward-dp", "ward-dp-ablation"])
+    @pytest.mark.parametrize("name", ["000/table2", "ward-dp-1", "ward-dp-1-ablation"])
     def test_other_weights_under_the_same_name_are_another_grid(self, name, tmp_path):
         weights = tmp_path / "model" / "model.safetensors"
         weights.parent.mkdir()
@@ -333,7 +333,7 @@ class TestStopped:
         assert (run / "ledger.jsonl").exists()
 
     def test_a_run_of_another_recipe_is_not_taken_for_this_one(self, tmp_path, monkeypatch):
-        grid = bound("ward-dp", only())
+        grid = bound("ward-dp-1", only())
         training = Training("recommended", "finetune", None, 0.8)
         run = tmp_path / "runs" / training.key
         run.mkdir(parents=True)
@@ -402,7 +402,7 @@ class TestStopped:
             reproduce("000/table2", only(), tmp_path / "out", QUIET)
 
     def test_a_preset_without_weights_is_told_in_a_line(self, tmp_path):
-        grid = bound("ward-dp", only(preset="5m"))
+        grid = bound("ward-dp-1", only(preset="5m"))
         with refused("public-weights-missing", where="5m"):
             grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), tmp_path)
 
@@ -489,7 +489,7 @@ class TestShown:
         [
             ("000/figure1", ["curves", "heat"]),
             ("003/humanart-fpdp", ["curves", "heat"]),
-            ("ward-dp", ["curves"]),  # one C by epsilon is a curve
+            ("ward-dp-1", ["curves"]),  # one C by epsilon is a curve
         ],
     )
     @pytest.mark.usefixtures("drawn")
@@ -502,7 +502,7 @@ class TestShown:
 
     def test_curves_of_the_recipe_alone_need_no_clipping_norm(self):
         asked = request(methods=(RECOMMENDED,), epsilons=(0.8, 8.0))
-        found = self.shown("ward-dp", asked)
+        found = self.shown("ward-dp-1", asked)
         assert [d.name.rsplit("-", 1)[1] for d in found.figures] == ["curves"]
 
     @pytest.fixture
@@ -522,7 +522,7 @@ class TestShown:
             ceiling = cell.settings["strategy"] == "own" and cell.settings["method"] == "non-private"
             return {START: 40.0, "non-private": 48.0 if ceiling else 43.0}.get(cell.settings["method"], 42.0)
 
-        grid = bound("ward-dp", Request(data=("synthetic:ward",)))
+        grid = bound("ward-dp-1", Request(data=("synthetic:ward",)))
         common = [c for c in grid.cells if c.settings["strategy"] == "finetune" or c.key == START]
         ceiling = [c for c in grid.cells if c.key == "non-private-own-run1"]
         for cells, flat in (
@@ -539,7 +539,7 @@ class TestShown:
         def mean(cell):
             return 21.0 + slope * (cell.settings["epsilon"] or 0.0)  # public views: 12
 
-        self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
+        self.shown("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
         (panel,) = sheets[0].axes
         labels = panel.get_legend_handles_labels()[1]
         assert {"recommended", "dp-sgd"} <= set(labels)
@@ -552,7 +552,7 @@ class TestShown:
         assert "protect no one" in " ".join(self.shown("003/appendix-fpdp", request(seed=1)).notes)
 
     def test_a_benchmark_has_a_row_a_training(self):
-        found = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
+        found = self.shown("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         titles = [row[0] for row in found.tables[0].rows]
         assert titles[:4] == [
             "the starting model, as it is",
@@ -564,7 +564,7 @@ class TestShown:
         assert self.row(found, "pdp-sgd, own, C = 1, epsilon = 0.2, 3")[1] == "not run"
         assert not any("finetune" in title for title in titles)
         # what was run before methods had settings of their own still has its rows
-        grid = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
+        grid = bound("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         before = "dp-sgd-finetune-C1-eps8-run1"
         known = grid.show([fake(c) if c.wanted or c.key == before else Outcome(c) for c in grid.cells])
         assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 8")[1] == "50.00"
@@ -576,7 +576,7 @@ class TestShown:
             way = {START: 40.0, "non-private": 48.0, "dp-sgd": 42.0, "fdp-sgd": 38.0}
             return way.get(cell.settings["method"], 44.0)
 
-        found = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
+        found = self.shown("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
         assert found.tables[0].head[-1] == "recovered share"
         for title, share in {
             "the starting": "0 %",
@@ -588,13 +588,13 @@ class TestShown:
         }.items():
             assert self.row(found, title)[-1] == share
         # without a ceiling, or with one below the start, there is no such column
-        flat = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
+        flat = self.shown("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         assert flat.tables[0].head[-1] == "Mean@0.1"
         own = "dp-sgd: sgd 0.1, adamw 0.002 from epsilon 3 on, sgd 0.5 from epsilon 8 on"
         assert any(own in note for note in found.notes)
 
     def test_which_settings_a_benchmark_runs_and_how_often(self):
-        cells = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True))).cells
+        cells = bound("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True))).cells
         wanted = Counter((c.settings["method"], c.settings["epsilon"]) for c in cells if c.wanted)
         assert wanted["non-private", None] == wanted[RECOMMENDED, 8.0] == wanted[RECOMMENDED, 0.8] == 3
         assert wanted[RECOMMENDED, 0.2] == wanted["dp-sgd", 0.2] == wanted["pdp-sgd", 8.0] == 1
@@ -602,7 +602,7 @@ class TestShown:
         assert {c.settings["strategy"] for c in cells if c.wanted} == {START, "own", "finetune"}
 
     def test_own_settings_are_a_methods_alone_and_by_budget(self):
-        grid = bound("ward-dp", Request(data=("synthetic:ward",)))
+        grid = bound("ward-dp-1", Request(data=("synthetic:ward",)))
         loud, quiet = (grid.setup.config(Training("dp-sgd", "own", 1.0, e), grid.folder) for e in (8.0, 0.8))
         ceiling = grid.setup.config(Training("non-private", "own"), grid.folder)
         assert loud.optimizer.lr > quiet.optimizer.lr
@@ -616,7 +616,7 @@ class TestShown:
     def test_rates_are_a_backbones_but_for_the_ceiling_and_the_recipe(self):
         first = str(files.SHIPPED / "nano")
         asked = Request(data=("synthetic:ward",), grid=GridRequest(core=True, preset="lite0", init=first))
-        grid, rate = bound("ward-dp", asked), RATES["lite0"]
+        grid, rate = bound("ward-dp-1", asked), RATES["lite0"]
         loud = grid.setup.config(Training("dp-sgd", "own", 1.0, 8.0), grid.folder)
         ceiling = grid.setup.config(Training("non-private", "own"), grid.folder)
         recipe = grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), grid.folder)
@@ -642,7 +642,7 @@ def repeated(tmp_path_factory):
         patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
         chosen = {"methods": ("public-only", "dp-sgd", RECOMMENDED), "strategies": ("finetune",)}
         asked = request(**chosen, epsilons=(8.0,), repeat=2)
-        return folder, asked, reproduce("ward-dp", asked, folder, QUIET)
+        return folder, asked, reproduce("ward-dp-1", asked, folder, QUIET)
 
 
 @pytest.mark.slow
@@ -697,7 +697,7 @@ class TestDifferences:
         (copy / "people" / f"{lost}.json").unlink()
         (copy / "people" / f"{odd}.json").write_text('{"units": ["a"], "found": [1], "scored": [2]}')
         (copy / "people" / "public-only-finetune-run2.json").write_text("{")
-        reproduce("ward-dp", asked, copy, QUIET)
+        reproduce("ward-dp-1", asked, copy, QUIET)
         told = (copy / "results.md").read_text()
         (line,) = (x for x in told.splitlines() if "left out of the differences" in x)
         assert all(key in line for key in (lost, odd, "public-only-finetune-run2"))

@@ -42,9 +42,9 @@ def test_private_people_are_shown_only_where_somebody_says_so(evaluate, asked, s
     setup = SimpleNamespace(evaluate=evaluate)
     if shown:
         with pytest.raises(ReachedError):
-            pictures.side_by_side("ward-dp", setup, tmp_path, (), asked)
+            pictures.side_by_side("ward-dp-1", setup, tmp_path, (), asked)
     else:
-        assert pictures.side_by_side("ward-dp", setup, tmp_path, (), asked) is None
+        assert pictures.side_by_side("ward-dp-1", setup, tmp_path, (), asked) is None
 
 
 def done(training, mean):
@@ -100,8 +100,8 @@ def test_the_sheet_of_a_real_grid(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
     grid = GridRequest(core=True, methods=("dp-sgd",), epsilons=(8.0,), epochs=1.0, batch_size=20)
     out = tmp_path / "out"
-    reproduce("ward-dp", Request(data=("synthetic:ward",), grid=grid), out, Console(quiet=True))
-    sheet = decode_image((out / "ward-dp-people.png").read_bytes(), "sheet")
+    reproduce("ward-dp-1", Request(data=("synthetic:ward",), grid=grid), out, Console(quiet=True))
+    sheet = decode_image((out / "ward-dp-1-people.png").read_bytes(), "sheet")
     rows, columns = 2 * pictures.EACH, 3  # labels, start, dp-sgd
     assert sheet.shape[0] > rows * pictures.HEIGHT
     assert sheet.std() > 10

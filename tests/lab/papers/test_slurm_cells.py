@@ -118,7 +118,7 @@ def test_a_node_with_another_state_folder_runs_nothing(asked, tmp_path, monkeypa
 def test_a_request_goes_to_the_node_as_it_is(tmp_path):
     grid = GridRequest(methods=("dp-sgd",), epsilons=(0.2, 0.8), core=True, lr=0.5)
     request = Request(("a", "b"), 5, seed=7, grid=grid, folder=tmp_path)
-    work = slurm.CellWork("ward-dp", request, tmp_path, "place", "account")
+    work = slurm.CellWork("ward-dp-1", request, tmp_path, "place", "account")
     (tmp_path / "work.json").write_text(json.dumps(slurm.asdict(work), default=str))
     assert slurm._work(tmp_path / "work.json") == work
     (tmp_path / "work.json").write_text("[]")
@@ -136,11 +136,11 @@ def test_a_request_goes_to_the_node_as_it_is(tmp_path):
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path, capsys, arguments, named):
-    grid = ["reproduce", "ward-dp", "--core", "--limit", "40", "--out", str(tmp_path / "grid")]
+    grid = ["reproduce", "ward-dp-1", "--core", "--limit", "40", "--out", str(tmp_path / "grid")]
     assert main([*grid, *arguments]) == 2
     said = capsys.readouterr()
     (line,) = said.err.strip().splitlines()
     assert named in line
     assert said.out.strip() == ""
     assert not (tmp_path / "grid").exists()
-    assert "partition" in EXPERIMENTS["ward-dp"].options
+    assert "partition" in EXPERIMENTS["ward-dp-1"].options

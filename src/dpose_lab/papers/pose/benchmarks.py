@@ -73,6 +73,8 @@ class Design:
         variants: For an ablation, the recipe's variants that are its rows, by name; () for every other grid.
         repeats: Smallest number of trainings of a setting, by method; of `non-private` at its own settings alone.
         sparse: Budgets at which only `dp-sgd` and the recipe are run by default.
+        preset: Default backbone; "" for the data's.
+        references: Rows without privacy beside the methods.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Design:
     variants: tuple[str, ...] = ()
     repeats: Mapping[str, int] = field(default_factory=dict)
     sparse: tuple[float, ...] = ()
+    preset: str = ""
+    references: tuple[str, ...] = REFERENCES
 
     @property
     def tables(self) -> tuple[Printed, ...]:
@@ -125,7 +129,7 @@ class Design:
         epsilons = sorted(_union([line.epsilon for line in lines], self.whole.epsilons, scale.epsilons))
         known = set(map(_key, lines))
         trainings = {Training(START, START): True}
-        references = references_of({line.method for line in lines})
+        references = [one for one in references_of({line.method for line in lines}) if one in self.references]
         for strategy in strategies:
             chosen = strategy in scale.strategies
             for method in references:
@@ -145,9 +149,10 @@ class Design:
                 if wanted or not lines or _key(training) in known:
                     trainings[training] = wanted
             # the recipe trains its own settings: it is listed once, under the name of its cells
-            for epsilon in epsilons if RECOMMENDED in rows and strategy == "finetune" else ():
+            under = "finetune" if "finetune" in strategies else strategies[0]
+            for epsilon in epsilons if RECOMMENDED in rows and strategy == under else ():
                 wanted = epsilon in scale.epsilons and RECOMMENDED in methods
-                trainings[Training(RECOMMENDED, strategy, None, epsilon)] = wanted and bool(
+                trainings[Training(RECOMMENDED, "finetune", None, epsilon)] = wanted and bool(
                     {"finetune", OWN_SETTINGS} & set(scale.strategies)
                 )
         return trainings

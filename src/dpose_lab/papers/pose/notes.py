@@ -11,9 +11,9 @@ from dpose.privacy.ranges import as_given
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import GridRequest, Outcome
 from dpose_lab.papers.pose.ablation import choosing_notes
-from dpose_lab.papers.pose.benchmarks import REFERENCES, Design, Scale
+from dpose_lab.papers.pose.benchmarks import Design, Scale
 from dpose_lab.papers.pose.printed import Printed
-from dpose_lab.papers.pose.settings import OWN, RATES
+from dpose_lab.papers.pose.settings import RATES, own_table
 from dpose_lab.papers.pose.testing import UPRIGHT_RULE
 from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, RENDERED, START, Setup
 
@@ -73,10 +73,13 @@ def _on_methods(design: Design, request: GridRequest, scale: Scale, setup: Setup
             "undoes a common scale, so that C hardly scales its step"
             if "adam" in setup.optimizer.lower()
             else "takes a step in proportion to C"
-        ),
-        "public-only is tested on sharp pictures and on public views; its guarantee and those of fdp-sgd and "
-        "fpdp-sgd leave the public views and labels open",
+        )
     ]
+    if "public-only" in design.references:
+        notes.append(
+            "public-only is tested on sharp pictures and on public views; its guarantee and those of fdp-sgd and "
+            "fpdp-sgd leave the public views and labels open"
+        )
     if setup.public and any(
         method in METHODS and METHODS[method].fitted for method in request.methods or design.methods
     ):
@@ -84,8 +87,8 @@ def _on_methods(design: Design, request: GridRequest, scale: Scale, setup: Setup
     if OWN_SETTINGS in scale.strategies:
         each = "; ".join(
             f"{method}: {_listed_own(budgets)}"
-            for method, budgets in OWN.items()
-            if method in (request.methods or (*design.methods, *REFERENCES))
+            for method, budgets in own_table(setup.preset).items()
+            if method in (request.methods or (*design.methods, *design.references))
         )
         notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
         if setup.preset in RATES:
@@ -106,6 +109,8 @@ def _tempered(temperature: float) -> str:
 def _listed_own(budgets: Mapping[float, Mapping[str, Any]]) -> str:
     return ", ".join(
         f"{one['optimizer']['name']} {one['optimizer']['lr']:g}{f' from epsilon {least:g} on' if least else ''}"
+        if "optimizer" in one
+        else "no optimizer"
         for least, one in budgets.items()
     )
 

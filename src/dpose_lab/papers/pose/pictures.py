@@ -60,7 +60,7 @@ def side_by_side(name: str, setup: Setup, folder: Path, outcomes: Sequence[Outco
     if sum(t.private for t in chosen) < 1 or len(chosen) < 2:
         return None
     models = [load_model(model_of(setup, t, folder)) for t in chosen]
-    units = open_tested(setup.evaluate, setup.tested, models[0].config.input_size)
+    units = open_tested(setup.evaluate, setup.tested, models[0].config)
     order = _ranked([folder / PEOPLE / f"{t.key}.json" for t in chosen], units)
     if len(order) < 2 * EACH:
         return None

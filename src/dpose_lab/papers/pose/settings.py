@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dpose.runs.config import STRONG as RECIPE
+
 CEILING = "non-private"
 """The ceiling, with settings of its own: a model trained on the private data without protection."""
 LEAST = 0.0
@@ -52,6 +54,30 @@ docs/lab/results.md, "Version 2, from `lite0`".
 """
 
 
+_RECIPE = {**RECIPE.private, "plan": {k: v for k, v in RECIPE.private["plan"].items() if k != "method"}}
+_HEAD = {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}
+STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
+    CEILING: {
+        LEAST: {
+            "model": {"strategy": "full"},
+            "plan": {"epochs": 2.0, "expected_batch_size": 16, "ema_decay": 0.99},
+            "optimizer": {"name": "adamw", "lr": 3e-4, "options": {"weight_decay": 0.0}},
+            "augment": "none",
+        }
+    },
+    "dp-sgd": {LEAST: {**_RECIPE, "model": {"strategy": "finetune"}}},
+    "scaled-sgd": {LEAST: _RECIPE},
+    "dp-head": {LEAST: _HEAD},
+    "adassp-head": {LEAST: _HEAD},
+}
+"""The same from BlazePose: private methods that train take the recipe's steps, dp-sgd for the papers' strategy."""
+
+
+def own_table(preset: str) -> Mapping[str, Mapping[float, Mapping[str, Any]]]:
+    """The table of a backbone."""
+    return STRONG if preset.startswith("blazepose:") else OWN
+
+
 def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str, Any]:
     """A method's own settings at a budget; {} for a method that uses the grid's settings.
 
@@ -60,7 +86,7 @@ def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str
         epsilon: None for methods without a guarantee.
         preset: The backbone.
     """
-    known = OWN.get(method, {})
+    known = own_table(preset).get(method, {})
     if not known:
         return {}
     own = known[max(e for e in known if e <= (epsilon or LEAST))]

@@ -20,9 +20,10 @@ from dpose.pose.backbones import shipped_weights
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
+from dpose.runs.data import regions_for
 from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score, score_boxes
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
@@ -127,7 +128,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     # the weights that come with dpose belong to no run: there is no folder to record a score in
     reserved = ""
     if shipped and not spec.public:
-        read = open_tested(data, limit, model.config.input_size)
+        read = open_tested(data, limit, model.config)
         reserved = reserve_reading(run, read, name=spec.shown, unit="image", console=QUIET)
     with committing(reserved):
         return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
@@ -143,8 +144,7 @@ def _scores(
         result = evaluate_run(run, data, limit=limit, console=QUIET)[0]
         if not isinstance(result, PCKhResult):
             return {"metric": "OKS AP", "columns": _percent(result.columns())}, None
-    size = model.config.input_size
-    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
+    units = open_tested(data, limit, model.config)
     everyone = people(model, units.with_skeleton(MPII))
     upright = everyone.upright()
     scores = {"": everyone.score(), "upright": everyone.score(upright)}
@@ -189,7 +189,7 @@ def people(model: PoseModel, units: UnitDataset) -> People:
         shown = torch.from_numpy(crops).permute(0, 3, 1, 2).to(next(model.parameters()).device)
         points, _ = model.codec.decode(predict_outputs(model, shown))
         guesses.append(points.double().cpu().numpy())
-    known = joint_map(SKELETONS[model.config.skeleton], MPII)
+    known = joint_map(SKELETONS[model.config.skeleton], MPII, predicted=True)
     labelled = np.stack([view.target["labelled"] for view in views]) > 0
     labelled[:, list(known.missing)] = False
     return People(
@@ -209,6 +209,13 @@ def _percent(columns: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if value is None else 100 * value for name, value in _clean(columns).items()}
 
 
-def open_tested(data: str, limit: int | None, size: tuple[int, int]) -> PoseUnits:
-    """Open the units that models are tested on, for drawing."""
-    return open_data(data, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
+def open_tested(data: str, limit: int | None, model: PoseConfig) -> PoseUnits:
+    """Open the units that models of this kind are tested on, cropped as they see them."""
+    return open_data(
+        data,
+        purpose="evaluate",
+        input_size=model.input_size,
+        augment=Augment.none(),
+        limit=limit,
+        regions=regions_for(model),
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_for
 from dpose.privacy.ranges import as_given
-from dpose.runs.config import RECIPES, RunConfig, filled_in
+from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
 from dpose.training.methods import METHODS
 from dpose_lab.papers.pose.settings import CEILING, own_settings
 from dpose_lab.papers.pose.variants import VARIANTS
@@ -234,13 +234,14 @@ class Setup:
         return RunConfig.from_dict(filled_in({"data": {"public": self.public}}, changed))
 
     def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
+        staged = recipe_for(RECOMMENDED, self.init or self.preset).public
         return {
             "recipe": RECOMMENDED,
             "data": {"private": self.data, "validation_data": "none", "limit": self.limit},
             # from the start of the others: a public stage of its own would be another start
             "model": {
                 "preset": self.preset,
-                "init": self.first(folder) or str(shipped(self.preset)),
+                "init": self.first(folder) or (str(shipped(self.preset)) if staged else None),
                 "temperature": self.temperature,
             },
             "plan": {

@@ -82,13 +82,13 @@ class Utility:
                 str(parsed),
                 "name another split to test on",
             )
-        size = load_model(find_model(MODEL)).config.input_size
+        model = load_model(find_model(MODEL)).config
         most = trained.LEARNERS // (4 if request.quick else 1)
         limit = most if request.limit is None else min(most, request.limit)
         return cls(
             spec,
-            open_tested(str(spec), request.limit or PEOPLE, size).with_skeleton(MPII),
-            open_data(own, input_size=size, augment=Augment.none(), limit=limit).with_skeleton(MPII),
+            open_tested(str(spec), request.limit or PEOPLE, model).with_skeleton(MPII),
+            open_data(own, input_size=model.input_size, augment=Augment.none(), limit=limit).with_skeleton(MPII),
             min(request.limit or clips.FILMS, 2 if request.quick else clips.FILMS),
             request.noise_seed,
             request.quick,
