@@ -36,9 +36,11 @@ from dpose.errors import DposeError
 from dpose.privacy.events import Event, Laplace, SampledGaussian
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
+from dpose.units import Unit
 
 PICTURES = marks_of([f"picture {k}" for k in range(1000)])
 EPSILON, DELTA, SEED = 40.0, 1e-5, 7
+IMAGE = Neighbours(Unit.IMAGE)
 
 
 def made(name: str, marks: Marks, events: tuple[Event, ...]) -> Charge:
@@ -88,7 +90,7 @@ def race(where: Where, processes: int, attempts: int, kills: int, epsilon: float
     return {
         "attempts that were answered": f"{len(lines):,}",
         "accepted": f"{len(kept):,}",
-        "over-spent": f"{max(0.0, state.spent - state.cap * (1 + 1e-9)):g}",
+        "over-spent": f"{max(0.0, state.spent - state.budget.cap * (1 + 1e-9)):g}",
         "lost": f"{len(told - kept)}",
         "ms, median, waiting for others": f"{statistics.median(took):.1f}",
     }
@@ -133,10 +135,8 @@ def large(where: Where, pictures: int, artefacts: int) -> dict[str, str]:
     found["each charge after it, ms"] = f"{1e3 * (time.perf_counter() - began) / max(1, artefacts - 1):.0f}"
     one, half = marks[17:18], marks[::2]
     for name, asked in (("all", marks), ("one picture", one), ("half of them", half)):
-        found[f"spent on {name}, first answer, s"] = timed(
-            lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m)
-        )
-        found[f"spent on {name}, again, s"] = timed(lambda m=asked: spending(Neighbours("image"), DELTA, where, of=m))
+        found[f"spent on {name}, first answer, s"] = timed(lambda m=asked: spending(IMAGE, DELTA, where, of=m))
+        found[f"spent on {name}, again, s"] = timed(lambda m=asked: spending(IMAGE, DELTA, where, of=m))
     found["who read one picture, s"] = timed(lambda: charges(where, of=one))
     return found
 
@@ -155,7 +155,7 @@ def engines() -> Iterator[dict[str, object]]:
     folder = Path(tempfile.mkdtemp(prefix="dpose-acc"))
     os.environ["DPOSE_ACCOUNT_KEY"] = secrets.token_hex(32)
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
-    started = server.get_server(folder / "pg", cleanup_mode=None)
+    started = server.get_server(folder / "pg", cleanup_mode=None)  # type: ignore[attr-defined]
 
     def postgres(name: str) -> str:
         started.psql(f"CREATE DATABASE {name}")

@@ -46,7 +46,8 @@ from dpose_lab.audits.release_files import FAULTS as FILE_FAULTS
 
 ERROR = 0.05
 CANARIES, REAL = 500, 500
-PLAN = TrainingPlan(epsilon=4, delta=1e-5, epochs=4, expected_batch_size=125)
+EPSILON = 4
+PLAN = TrainingPlan(epsilon=EPSILON, delta=1e-5, epochs=4, expected_batch_size=125)
 TRAINING = "dp-sgd, gradient canaries"
 MECHANISM_EPSILON, MECHANISM_DELTA = 1.0, 1e-5
 BUDGETS = {"pixelize": ("1", "0"), "release-video": ("4", "1e-5")}
@@ -160,7 +161,7 @@ def show(results: Mapping[Cell, Mapping[str, Any]], alpha: float, console: Conso
             f"{flagged.hits} of {flagged.total}",
             lower(flagged.at_least(0.05), places=2) if should == "flagged" else "",
             lower(median(r["bound"] for r in found), places=2),
-            BUDGETS[name][0] if name in BUDGETS else as_given(PLAN.epsilon if name == TRAINING else MECHANISM_EPSILON),
+            BUDGETS[name][0] if name in BUDGETS else as_given(EPSILON if name == TRAINING else MECHANISM_EPSILON),
         )
     console.print(table)
     console.print(

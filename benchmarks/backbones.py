@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -56,7 +56,7 @@ MEMBERS = (
 )
 # fmt: on
 """The smallest member of each family, one of timm's modules."""
-STRATEGIES = ("scratch", "light", "finetune", "full")
+STRATEGIES: tuple[Strategy, ...] = ("scratch", "light", "finetune", "full")
 TRAINS = "trains"
 ALONE = ", one unit at a time"
 """Behind the size where a gradient depends, in its last bits, on the other units of a micro-batch on this processor."""
@@ -99,7 +99,7 @@ class Noise:
         return [self.views[index]]
 
 
-def model_of(name: str, strategy: str, size: tuple[int, int], stride: int) -> PoseModel:
+def model_of(name: str, strategy: Strategy, size: tuple[int, int], stride: int) -> PoseModel:
     """The model as `dpose train` makes it."""
     torch.manual_seed(0)
     scratch = strategy == "scratch"
@@ -109,7 +109,7 @@ def model_of(name: str, strategy: str, size: tuple[int, int], stride: int) -> Po
     return model.to(memory_format=torch.channels_last)
 
 
-def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
+def tried(name: str, strategy: Strategy, at_once: int = 2) -> tuple[str, str]:
     """The input size, and "trains" or why the backbone is refused."""
     refused = ""
     for size, stride in TRIES:

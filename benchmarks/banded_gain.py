@@ -51,7 +51,7 @@ def every_iterate(steps: int, band: int) -> float:
         def closure(search: torch.optim.LBFGS = search) -> torch.Tensor:
             search.zero_grad()
             value = error()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             return value
 
         search.step(closure)

@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from unittest.mock import patch
 
 import torch
 from private_step import BATCH, CLOCKS, Case, private_step, timed
@@ -34,8 +35,9 @@ from rich.table import Table
 from torch import Tensor
 
 from dpose.training.arithmetic import keep_freed_memory, products_repeat
-from dpose.training.bookkeeping import Bookkeeping, at_least_float32
+from dpose.training.bookkeeping import Bookkeeping
 from dpose.training.clip import Grid
+from dpose.training.kernels.reference import at_least_float32
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")
 DIRECTIONS, NUMBERS = 50, 1 << 20
@@ -58,11 +60,8 @@ def float32_sums(self: Bookkeeping, scales: Tensor, grid: Grid, like: Mapping[st
 
 def in_float32(step: Callable[[], object]) -> Callable[[], object]:
     def run() -> object:
-        real, Bookkeeping.sums = Bookkeeping.sums, float32_sums
-        try:
+        with patch.object(Bookkeeping, "sums", float32_sums):
             return step()
-        finally:
-            Bookkeeping.sums = real
 
     return run
 

@@ -22,7 +22,8 @@ from torch import Tensor
 from dpose.pose.blazepose import ScaledConv
 from dpose.pose.data import Augment, open_data
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.model import PoseModel, adapt_head
+from dpose.pose.heads import adapt_head
+from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.pose.task import PoseTask
 from dpose.runs.data import regions_for
@@ -48,6 +49,7 @@ def raw(model: PoseModel) -> PoseModel:
         for layer in model.modules():
             if isinstance(layer, ScaledConv):
                 layer.conv.weight.mul_(layer.scale.view(-1, 1, 1, 1))
+                assert layer.conv.bias is not None
                 layer.conv.bias.mul_(layer.scale)
                 layer.scale.fill_(1)
     return model
@@ -78,7 +80,8 @@ def main() -> None:
         model = adapt_head(load_model(find_model(f"blazepose:{options.kind}")), "mpii")
         model = (raw(model) if which == "raw" else model).to(memory_format=torch.channels_last)
         adam = torch.optim.Adam(model.parameters(), lr=rate)
-        steps, losses, began = options.epochs * (len(pictures) // BATCH), [], time.perf_counter()
+        steps, began = options.epochs * (len(pictures) // BATCH), time.perf_counter()
+        losses: list[float] = []
         for _ in range(options.epochs):
             order = torch.randperm(len(pictures))
             for start in range(0, len(order) - BATCH + 1, BATCH):

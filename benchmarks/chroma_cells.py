@@ -19,8 +19,7 @@ from dpose.release.choosing import best_choice
 from dpose.release.colour import FACTORS
 from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
-from dpose.release.pixelization import cell_choices
-from dpose.release.plans import bind
+from dpose.release.pixelization import PixelizationPlan, cell_choices
 
 HELD_OUT = 60
 """Of the public pictures: what the restoration was validated on and did not learn from."""
@@ -39,11 +38,11 @@ def main(lspet: Annotated[Path, typer.Option()] = Path("../shared/data/lspet")) 
 
 def psnr(seed: int, image: np.ndarray, epsilon: str, factor: int) -> float:
     """Of one release."""
-    shape = Shape.of(*image.shape[:2], 3)
+    shape = Shape.of(*image.shape)
     asked = Pixelization.of(epsilon, 16, colour="ycc", chroma=factor)
     block = int(best_choice(cell_choices(asked, shape)).block)
     settled = Pixelization.of(epsilon, 16, block, colour="ycc", chroma=factor)
-    shown = bind(settled, shape).release(image, AesNoise(Key.from_seed(seed))).picture()
+    shown = PixelizationPlan.of(settled, shape).release(image, AesNoise(Key.from_seed(seed))).picture()
     return float(10 * np.log10(255**2 / np.mean((shown.astype(float) - image) ** 2)))
 
 

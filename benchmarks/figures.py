@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -64,7 +65,7 @@ def work(mechanism: str) -> Any:
     return Work(Pixelization.of(2, "pixels:16", 16, colour="rgb"))
 
 
-def jobs(source: Path, out: Path, mechanism: str) -> list[Any]:
+def jobs(source: Path, out: Path, mechanism: str) -> Sequence[Any]:
     from dpose.release.jobs import find_jobs, find_videos
 
     if mechanism == "pixelize":
@@ -72,7 +73,7 @@ def jobs(source: Path, out: Path, mechanism: str) -> list[Any]:
     return [job for job, _ in find_videos([str(source)], out)]
 
 
-def sample(mechanism: str, width: int, height: int, frames: int, items: int, folder: Path) -> dict[str, Any]:
+def sample(folder: Path, mechanism: str, width: int, height: int, frames: int, items: int) -> dict[str, Any]:
     """Items one after the other in this process: what a worker's part of each takes, and what is written."""
     from dpose.engines.local import LocalEngine
     from dpose.release.batch import release_corpus
@@ -182,10 +183,11 @@ def processor() -> str:
 
 def measure(file: Path, console: Console) -> None:
     """Everything, into `file`."""
-    wanted = [["pixelize", w, h, 0, n] for w, h, n in PICTURES]
+    wanted: list[list[Any]] = [["pixelize", w, h, 0, n] for w, h, n in PICTURES]
     wanted += [[name, *video] for name in ("release-video", "obfuscate") for video in VIDEOS]
     wanted += [["pixelize", 64, 48, 0, 50]]
-    samples, engines = [], []
+    samples: list[Any] = []
+    engines: list[Any] = []
     for asked in track([*wanted, ["local"], ["ray"]], "measuring", console=console):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, __file__, "--one", json.dumps(asked), folder]
@@ -224,7 +226,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.one:
         asked, folder = json.loads(given.one[0]), Path(given.one[1])
-        found = engine_sample(asked[0], SMALL, folder) if len(asked) == 1 else sample(*asked, folder)
+        found = engine_sample(asked[0], SMALL, folder) if len(asked) == 1 else sample(folder, *asked)
         print(json.dumps(found))
         return
     if given.file is None:

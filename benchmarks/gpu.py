@@ -39,6 +39,7 @@ import numpy as np
 import torch
 from private_step import Case, noise_draw, private_step, projection, setup
 
+from dpose.pose.model import Strategy
 from dpose.training.arithmetic import arithmetic_in_force, exact_arithmetic
 from dpose.training.gradients import mean_gradient
 from dpose.training.graph import Captures, Record
@@ -46,7 +47,7 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import StepInputs, clipped_part, replayed_sums
 
-ROWS = (
+ROWS: tuple[tuple[str, Strategy, int], ...] = (
     *(("nano", "light", 256), ("nano", "full", 256), ("lite0", "light", 256)),
     *(("lite0", "full", 256), ("5m", "light", 128), ("5m", "full", 128)),
 )
@@ -75,12 +76,12 @@ def timed(run: Callable[[], object], rounds: int, wait: Callable[[], None]) -> f
     return statistics.median(found)
 
 
-def steps(preset: str, strategy: str, units: int, device: str, rounds: int) -> dict[str, Any]:
+def steps(preset: str, strategy: Strategy, units: int, device: str, rounds: int) -> dict[str, Any]:
     """One row: milliseconds of each kind of step, how far replayed sums are from eager ones, MiB, and seconds."""
     case = Case(preset, strategy, 1, units, device)
     on_gpu = device == "cuda"
     wait = torch.cuda.synchronize if on_gpu else lambda: None
-    record: Record = Captures() if on_gpu else lambda run: run() or run
+    record: Record = Captures() if on_gpu else lambda run: run() or run  # type: ignore[func-returns-value]
     row: dict[str, Any] = {"model": preset, "strategy": strategy, "units": units}
     with exact_arithmetic(torch.device(device)):
         for precision in ("float32", "bf16"):
@@ -150,10 +151,10 @@ def photographs(count: int) -> Path:
     return folder
 
 
-def training(options: tuple[str, ...], data: Path, seconds: float) -> dict[str, Any]:
+def training(options: tuple[str, ...], limit: int, seconds: float) -> dict[str, Any]:
     """A whole command: its seconds, and what it says of its steps."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "dpose", "train", "--data", f"coco:{data}:train"]
+        command = [sys.executable, "-m", "dpose", "train", "--data", f"coco:{photographs(limit)}:train"]
         command += [*options, "--epsilon", "8", "--delta", "1e-5", "--out", f"{folder}/run"]
         around = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}
         began = time.perf_counter()
@@ -182,11 +183,11 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
         size = given.batch or units
         yield (
             f"step: {preset}, {strategy}",
-            lambda p=preset, s=strategy, u=size: steps(p, s, u, given.device, given.rounds),
+            functools.partial(steps, preset, strategy, size, given.device, given.rounds),
         )
     for name, options in TRAININGS.items():
         if given.limit:
-            yield (f"training: {name}", lambda o=options: training(o, photographs(given.limit), given.seconds / 3))
+            yield (f"training: {name}", functools.partial(training, options, given.limit, given.seconds / 3))
     if importlib.util.find_spec("opacus"):
         yield "opacus", lambda: opacus(given.device)
 

@@ -23,10 +23,11 @@ settle_environment()  # before torch is imported
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -44,7 +45,7 @@ FLOOR = 0.1
 """Of the root mean square of all scales: where public units have no gradient, others may."""
 
 
-def rows(model: nn.Module, units: PoseUnits, chosen: Sequence[int], seed: int) -> Iterator[Tensor]:
+def rows(model: nn.Module, units: PoseUnits, chosen: NDArray[np.int64], seed: int) -> Iterator[Tensor]:
     """Gradients of the chosen units, each row all trainable parameters, some units at a time."""
     task, params, rng = PoseTask(), trainable_params(model), np.random.default_rng(seed)
     for at in range(0, len(chosen), AT_ONCE):
@@ -132,8 +133,8 @@ def main() -> None:
             clipped = float(signal(kept / kept.norm(dim=1, keepdim=True)).sum())
             gain = math.sqrt(max(0.0, clipped) / k / (whole / width))
             along_mean = float(crossed(kept, kept / kept.norm(dim=1, keepdim=True)).sum())
-            bent = along_mean / math.sqrt(each) / whole
-            table.add_row(f"k = {k:,}", f"{share:.1%}", f"{each:.1%}", f"{gain:.2f}", f"{bent:.2f}")
+            weighed = along_mean / math.sqrt(each) / whole
+            table.add_row(f"k = {k:,}", f"{share:.1%}", f"{each:.1%}", f"{gain:.2f}", f"{weighed:.2f}")
     scale = torch.zeros(width, dtype=torch.float64)
     for part in given.split(64):
         scale += part.double().square().sum(0)

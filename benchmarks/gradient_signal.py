@@ -79,7 +79,7 @@ def main() -> None:
     units = open_data(asked.data, purpose="train", input_size=size, augment=Augment.none(), limit=asked.limit)
     task, params = PoseTask(), trainable_params(model)
     order = np.random.default_rng(0).permutation(len(units))
-    one, other = (mean_clipped(task, model, params, units, half) for half in np.array_split(order, 2))
+    one, other = (mean_clipped(task, model, params, units, half.tolist()) for half in np.array_split(order, 2))
 
     plan = TrainingPlan(
         method="dp-sgd", epsilon=asked.epsilon, delta=asked.delta, steps=1, expected_batch_size=asked.units

@@ -41,7 +41,7 @@ def said(name: str, distances: NDArray[np.float64]) -> None:
 def copies(root: Path) -> None:
     """Two labellings of each photograph that is in the dataset twice."""
     paths = [root / "images" / f"im{number:05d}.jpg" for number in range(1, PICTURES + 1)]
-    bits = np.unpackbits(np.stack(fingerprint_files(paths, "comparing pictures")), axis=1) * np.float32(2) - 1
+    bits = np.unpackbits(fingerprint_files(paths, "comparing pictures"), axis=1) * np.float32(2) - 1
     rows = read_mat(root / "joints.mat", ("joints",))["joints"].transpose(2, 0, 1).astype(np.float64)
     neck, top, partner = LSP.joints.index("neck"), LSP.joints.index("head_top"), list(LSP.flip_order)
     found, exchanged, pairs = [], 0, 0

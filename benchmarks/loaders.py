@@ -145,8 +145,8 @@ def show_waiting(specs: Sequence[DataSpec | str], limit: int) -> None:
             table.add_row(name, told[0], str(threads), *told[1:], f"{waited:.1%}")
     console = Console(width=100)
     console.print(table)
-    told = f"OpenCV {cv2.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads of torch"
-    console.print(f"{told}, at most {limit:,} pictures, seed 0", highlight=False)
+    versions = f"OpenCV {cv2.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads of torch"
+    console.print(f"{versions}, at most {limit:,} pictures, seed 0", highlight=False)
 
 
 def passed(
@@ -178,7 +178,7 @@ def measure(spec: DataSpec, limit: int, rounds: int) -> None:
 
     nothing, disk, memory = units("off", 0), units("4G", 0), units("off", 4 * 2**30)
     wanted = {picture.name for picture in nothing.pictures}
-    paths = [image.path for image in labels.pictures if image.name in wanted]
+    paths = [image.path for image in labels.pictures if image.path and image.name in wanted]
     people = sum(picture.count for picture in nothing.pictures)
     ways: dict[str, Callable[[], object]] = {
         "bare decoding": lambda: [

@@ -24,12 +24,14 @@ from private_step import Case, private_step, setup
 from rich.console import Console
 from rich.table import Table
 
+from dpose.pose.model import Strategy
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.clip import Clip
 
 SIGMA = 1.4
+STRATEGIES: tuple[Strategy, ...] = ("light", "finetune", "full")
 NOISE, COUNT = AesNoise(Key.from_seed(0)), itertools.count()
 
 
@@ -75,14 +77,14 @@ def main() -> None:
     console.print(table)
     table = Table("model, strategy", "numbers", "step, s", "exact noise", "float noise", title="Share of a step")
     for preset in options.presets:
-        for strategy in ("light", "finetune", "full"):
+        for strategy in STRATEGIES:
             case = Case(preset, strategy, 1, 32, "cpu")
             params = setup(case, True)[2]
             sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
             ways = {
                 "step": private_step(case),
-                "exact": lambda sums=sums: add_gaussian(sums, SIGMA, stream(), grid.step),
-                "float": lambda sums=sums: add_gaussian(sums, SIGMA, stream()),
+                "exact": lambda: add_gaussian(sums, SIGMA, stream(), grid.step),  # noqa: B023
+                "float": lambda: add_gaussian(sums, SIGMA, stream()),  # noqa: B023
             }
             found = seconds(ways, options.rounds)
             step = found["step"] * options.logical_batch / case.batch

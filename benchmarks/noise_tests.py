@@ -33,16 +33,20 @@ TRUTHS = ("none", "4 x", "genuine")
 LIGHTER = 4
 
 
-def plan_of(shape: tuple[int, ...], epsilon: Fraction, delta: float, colour: str, block: int | str) -> PixelizationPlan:
+def plan_of(
+    shape: tuple[int, ...], epsilon: Fraction, delta: float, colour: str, block: int | str | None
+) -> PixelizationPlan:
     config = Pixelization.of(epsilon, "pixels:16", block, delta=delta, colour=colour, restore="none")
-    return PixelizationPlan.of(config, Shape.of(*shape[:2], 3))
+    return PixelizationPlan.of(config, Shape.of(*shape))
 
 
-def refuted(pictures: list[NDArray[np.uint8]], truth: str, draws: int, *how: object) -> Iterator[bool]:
+def refuted(
+    pictures: list[NDArray[np.uint8]], truth: str, draws: int, epsilon: Fraction, *how: *tuple[float, str, int | str]
+) -> Iterator[bool]:
     """Whether each archive is refuted: of each picture one without noise, or some with it."""
     for number, picture in enumerate(pictures):
-        plan = plan_of(picture.shape, *how)
-        lighter = plan_of(picture.shape, how[0] * LIGHTER, *how[1:3], plan.config.block)
+        plan = plan_of(picture.shape, epsilon, *how)
+        lighter = plan_of(picture.shape, epsilon * LIGHTER, *how[:2], plan.config.block)
         made = replace(plan, stages=lighter.stages) if truth == "4 x" else plan
         for draw in range(1 if truth == "none" else draws):
             released = made.release(picture, AesNoise(Key.from_seed(draw * len(pictures) + number)))

@@ -82,7 +82,7 @@ def _compare(batch: int, rounds: int, console: Console, device: str) -> None:
     plain_params = trainable_params(plain)
 
     ours = network().to(device)
-    params, loss = trainable_params(ours), unit_loss(Regression(), ours)
+    params, loss = trainable_params(ours), unit_loss(Regression(), ours)  # type: ignore[arg-type]
     noise, count = AesNoise(Key.from_seed(0)), iter(range(10**9))
 
     def dpose_step() -> object:
@@ -101,7 +101,7 @@ def _compare(batch: int, rounds: int, console: Console, device: str) -> None:
         return optimizer.step()
 
     steps: dict[str, Callable[[], object]] = {
-        "non-private": lambda: mean_gradient(Regression(), plain, plain_params, units),
+        "non-private": lambda: mean_gradient(Regression(), plain, plain_params, units),  # type: ignore[arg-type]
         "dpose": dpose_step,
         f"Opacus {opacus.__version__}": opacus_step,
     }

@@ -75,9 +75,9 @@ def frames_beyond_the_cache(count):
     return [np.roll(base, 37 * n, (0, 1)).copy() for n in range(count)]
 
 
-def medians(candidates: dict[str, Callable], frames, rounds, slow):
+def medians(candidates: dict[str, Callable[..., object]], frames, rounds, slow):
     """Milliseconds a call; candidates take turns, and the slow ones one call a round."""
-    taken = {name: [] for name in candidates}
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
     for run in candidates.values():
         run(frames[0])
     for number in range(rounds):
@@ -137,7 +137,7 @@ def time_noise(table, arguments):
     except ImportError:
         table.add_row("OpenDP's discrete Laplace", "not installed", "pip install opendp")
     for n in (8160, 129_600):
-        taken = {name: [] for name in candidates}
+        taken: dict[str, list[float]] = {name: [] for name in candidates}
         for draw in candidates.values():
             draw(64)
         for _ in range(arguments.rounds):
@@ -155,7 +155,7 @@ def compare_storage(table):
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         made = pixelize(frame, EPSILON, M, block, public=True)
         png = len(stamped_picture(made.frames[0], ".png", made.statement))
-        archive = len(pack_archive(made.frames[0], made.statement))
+        archive = len(pack_archive(made.frames[0], made.statement))  # type: ignore[arg-type]  # it is no published one
         table.add_row(f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large")
 
 

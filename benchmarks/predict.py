@@ -33,6 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import av
@@ -101,13 +102,9 @@ def whole_command(model: str, rounds: int, counts: tuple[int, int] = (60, 360)) 
         folder = Path(name)
         films = [clip(folder / f"{count}.mp4", count) for count in counts]
         for _, (flip, rates) in itertools.product(range(rounds), found.items()):
-            command = [sys.executable, "-m", "dpose", "predict", model]
+            command, drawn = [sys.executable, "-m", "dpose", "predict", model], ["--out", str(folder / "drawn.mp4")]
             takes = [
-                seconds(
-                    lambda film=film, flip=flip, command=command: subprocess.run(
-                        [*command, str(film), flip, "--out", str(folder / "drawn.mp4")], check=True, capture_output=True
-                    )
-                )
+                seconds(partial(subprocess.run, [*command, str(film), flip, *drawn], check=True, capture_output=True))
                 for film in films
             ]
             rates.append((counts[1] - counts[0]) / (takes[1] - takes[0]))
@@ -175,10 +172,10 @@ def people_found(video: str | None, count: int, rounds: int) -> None:
         for _ in range(rounds + 1):
             takes.append(seconds(lambda: subprocess.run(command, check=True, capture_output=True)))
             spent.append(children())
-    used = [after - before for before, after in itertools.pairwise(spent)]
+    costs = [after - before for before, after in itertools.pairwise(spent)]
     console.print(
         f"dpose predict PHOTO of {size}: {statistics.median(takes[1:]):.2f} s ({min(takes[1:]):.2f} to "
-        f"{max(takes[1:]):.2f}) from the command to the file, {statistics.median(used[1:]):.2f} s of the processor; "
+        f"{max(takes[1:]):.2f}) from the command to the file, {statistics.median(costs[1:]):.2f} s of the processor; "
         f"{rounds} rounds after one to warm up. "
         f"torch {torch.__version__}, Python {platform.python_version()}",
         highlight=False,

@@ -45,7 +45,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.pose.codec import codec_of
-from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -53,7 +53,7 @@ from dpose.training.arithmetic import keep_freed_memory
 from dpose.training.clip import Clip
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.methods import SubspaceConfig
-from dpose.training.subspace import fit_subspace, project_onto
+from dpose.training.subspace import Subspace, fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
 
 BATCH = {"nano": 32, "lite0": 32, "5m": 8, "11m": 8, "21m": 4}
@@ -65,7 +65,7 @@ class Case:
     """What is measured: a model, what of it trains, and the pictures of a unit."""
 
     preset: str
-    strategy: str
+    strategy: Strategy
     views: int
     batch: int
     device: str
@@ -84,7 +84,7 @@ def setup(case: Case, channels_last: bool, precision: Precision = "float32"):
     apply_strategy(model, strategy)
     model.train()
     device = torch.device(case.device)
-    model.to(device=device, memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    model.to(device).to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     height, width = model.config.input_size
     units = UnitBatch(
         torch.randint(0, 256, (batch, views, 3, height, width), dtype=torch.uint8),
@@ -141,7 +141,7 @@ def projection(case: Case, subspace: SubspaceConfig, clock: str) -> tuple[float,
             targets = {name: t[:count] for name, t in units.targets.items()}
             yield UnitBatch(inputs, targets, units.weights[:count])
 
-    bases = []
+    bases: list[Subspace] = []
 
     def fit():
         bases[:] = [fit_subspace(task, model, params, public(), subspace.rank)]
@@ -175,7 +175,7 @@ def peak_memory(case: Case, which: str) -> float:
 
 
 def measure_memory(case: Case, which: str) -> None:
-    private = {"private": "float32", "private, bf16": "bf16"}
+    private: dict[str, Precision] = {"private": "float32", "private, bf16": "bf16"}
     step = private_step(case, private[which]) if which in private else plain_step(case, True)
     if case.device == "cuda":
         torch.cuda.reset_peak_memory_stats()

@@ -84,9 +84,9 @@ def invents(draws: int, console: Console) -> None:
     for epsilon, block in WAYS:
         for method in ("none", "tv", "learned"):
             powers = np.zeros((len(BANDS), 3))
-            for column, picture in enumerate(pictures):
+            for number, picture in enumerate(pictures):
                 for draw in range(draws):
-                    rng = np.random.default_rng([draw, column])
+                    rng = np.random.default_rng([draw, number])
                     seen = observe(picture, Cell("ycc", block, 4, method), epsilon, rng)
                     powers += agreement(picture @ FROM_RGB[0], restore(seen, method) @ FROM_RGB[0], block)
             told = [f"{(a / b) ** 0.5:.2f} / {max(0, 1 - ab / a):.2f}" for a, b, ab in powers]

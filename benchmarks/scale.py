@@ -35,6 +35,7 @@ import threading
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -62,7 +63,7 @@ def draw(folder: Path, first: int, count: int, width: int, height: int) -> None:
         beside.rename(file)
 
 
-def config(restore: str) -> object:
+def config(restore: str) -> Any:
     from dpose.release.config import Pixelization
 
     return Pixelization.of(2, "pixels:16", 16, colour="rgb", restore=restore)
@@ -110,24 +111,26 @@ def processor_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def warm(what: object) -> None:
+def warm(what: Any) -> None:
     """What every process pays once: imports, weights, compiled code."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.plans import bind, picture_shape
+    from dpose.release.pixelization import PixelizationPlan
+    from dpose.release.plans import picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
-    bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
+    PixelizationPlan.of(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
 
 
-def warm_worker(what: object, _: int) -> None:
+def warm_worker(what: Any, _: int) -> None:
     """The same at a worker: by its source, as this file is no module there."""
     import numpy as np
 
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.plans import bind, picture_shape
+    from dpose.release.pixelization import PixelizationPlan
+    from dpose.release.plans import picture_shape
 
     picture = np.zeros((480, 640, 3), np.uint8)
-    bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
+    PixelizationPlan.of(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
 
 
 def measured(folder: Path, items: int, restore: str, console: Console, until: float) -> Table:

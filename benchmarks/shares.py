@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -56,7 +57,7 @@ def read(folder: Path) -> None:
     print(json.dumps({**row, "digest": own.identity.digest.hex(), "of": own.identity.units}), flush=True)
 
 
-def rows(folder: Path, count: int) -> list[dict]:
+def rows(folder: Path, count: int) -> list[dict[str, Any]]:
     """What each of `count` processes has read."""
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -138,7 +138,7 @@ def fill(folder: Path) -> None:
     picture = cv2.resize(small, (640, 480), interpolation=cv2.INTER_CUBIC)
     cv2.imwrite(str(folder / "picture.png"), picture)
     path = folder / "clip.mp4"
-    info = VideoInfo(path, 640, 480, 50, Fraction(25), Fraction(1, 25), False, False, True, 0)
+    info = VideoInfo(path, 640, 480, 50, Fraction(25), Fraction(1, 25), False, False, True)
     with open_writer(path, info) as (writer, temporary):
         for frame in range(50):
             writer.add(np.roll(picture, frame, axis=1), frame, 1)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 for name in THREADS:
@@ -35,9 +36,9 @@ from rich.table import Table
 from dpose.media.video import probe, read_frames
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.gaussian import largest_mu
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import lower
-from dpose.privacy.statement import Neighbours
 from dpose.release.config import Projection
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -95,8 +96,8 @@ def time_structured(table, clip, rounds, dense):
     """Seconds a clip, candidates taking turns."""
     shape = Shape(*clip.shape)
     plans = {name: paper_sized(name, shape) for name in OPERATORS}
-    taken = {name: [] for name in plans}
-    noise = {name: [] for name in plans}
+    taken: dict[str, list[float]] = {name: [] for name in plans}
+    noise: dict[str, list[float]] = {name: [] for name in plans}
     for plan in plans.values():
         both_ways(plan, clip)
         noise_alone(plan)
@@ -125,7 +126,7 @@ def time_dense(table, clip):
     flat = clip.reshape(len(clip), -1)
     parts = {}
     parts["drawing R, once"] = timed(lambda: [None for _ in matrix.rows()])
-    kept = {}
+    kept: dict[str, Any] = {}
     parts["P = X R"] = timed(lambda: kept.update(p=matrix.apply(flat)))
     parts["R^T R"] = timed(lambda: matrix.gram)
     parts["noise, SVD, (R V)^+"] = timed(lambda: kept.update(w=plan.weights(kept["p"], matrix.gram, rng)))
@@ -145,8 +146,7 @@ def time_dense(table, clip):
     near = Neighbours.of_pixels(M, "clip")
     sigma = float(matrix.sensitivity(near).l2_squared) ** 0.5 / largest_mu(EPSILON, float(DELTA))
     middle = matrix.apply(np.full((1, flat.shape[1]), 127, np.uint8)) * np.float32(127.5 / 127)
-    rng = np.random.default_rng(0)
-    noisy = kept["p"] - middle + rng.normal(0, sigma, kept["p"].shape).astype(np.float32)
+    noisy = kept["p"] - middle + np.random.default_rng(0).normal(0, sigma, kept["p"].shape).astype(np.float32)
     free = kept["p"] - middle
     solve = np.linalg.inv(matrix.gram.astype(np.float64)).astype(np.float32)
     sound = np.clip(matrix.adjoint(noisy @ solve) + 127.5, 0, 255)

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 import dpose
 
-UNITS, BATCH, STEPS, SIDE = 2_000, 200, 60, 8
+UNITS, BATCH, STEPS, SIDE, DELTA = 2_000, 200, 60, 8, 1e-4
 WAYS = torch.tensor([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 
@@ -43,8 +43,9 @@ def main() -> None:  # noqa: D103
     def loss(params: dict[str, torch.Tensor], clip: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(functional_call(model, params, (clip[None],)), way[None])
 
-    budget = {"epsilon": 2.0, "delta": 1e-4, "units": UNITS, "expected_batch_size": BATCH, "steps": STEPS}
-    event, epsilon = dpose.calibrate(**budget, clip=1.0)
+    event, epsilon = dpose.calibrate(
+        epsilon=2.0, delta=DELTA, units=UNITS, expected_batch_size=BATCH, steps=STEPS, clip=1.0
+    )
     for _ in range(event.steps):
         sample = torch.from_numpy(dpose.poisson_batch(UNITS, event.q))
         sums = dpose.clipped_sum(loss, params, (clips[sample], ways[sample]), clip=1.0)
@@ -52,7 +53,7 @@ def main() -> None:  # noqa: D103
             params[name] -= noisy / BATCH  # a constant, not the size of the sample
     clips, ways = moving_dots(500)
     right = (model(clips).argmax(1) == ways).float().mean()
-    print(f"{right:.0%} of new clips right, for epsilon {epsilon:.4f} at delta {budget['delta']:g}")
+    print(f"{right:.0%} of new clips right, for epsilon {epsilon:.4f} at delta {DELTA:g}")
 
 
 if __name__ == "__main__":

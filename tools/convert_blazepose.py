@@ -105,7 +105,7 @@ class Graph:
         order = sparsity.TraversalOrderAsNumpy().tolist()
         if order != sorted(order) or sparsity.BlockMapLength():
             raise SystemExit(f"a sparse tensor in an order that is not read here: {order}")
-        places = [()]
+        places: list[tuple[int, ...]] = [()]
         for level in range(sparsity.DimMetadataLength()):
             about = sparsity.DimMetadata(level)
             if about.Format() == self._tflite.DimensionType.DENSE:
@@ -124,7 +124,7 @@ class Graph:
         vector = kinds[getattr(about, f"Array{which}Type")()]()
         table = getattr(about, f"Array{which}")()
         vector.Init(table.Bytes, table.Pos)
-        return vector.ValuesAsNumpy()  # type: ignore[no-any-return]
+        return vector.ValuesAsNumpy()
 
 
 def landmark_order(network: BlazePose, coordinates: ScaledConv) -> Iterator[ScaledConv]:
@@ -202,8 +202,8 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
             raise SystemExit(f"a convolution of {weight.shape} where {tuple(layer.conv.weight.shape)} belongs")
         layer.conv.weight.data = torch.from_numpy(weight.copy())
         layer.conv.bias.data = torch.from_numpy(bias.copy())  # type: ignore[union-attr]
-    if whole is not None:
-        for conv, values in ((network.head.places, slice(0, 2)), (network.head.facts, slice(2, 5))):  # type: ignore[union-attr]
+    if isinstance(network, BlazePose) and whole is not None:
+        for conv, values in ((network.head.places, slice(0, 2)), (network.head.facts, slice(2, 5))):
             for mine, theirs in zip(conv.conv.parameters(), whole.conv.parameters(), strict=True):
                 mine.data = theirs.data.unflatten(0, (POINTS, 5))[:, values].flatten(0, 1).clone()
     set_scales(list(_convs(network)))

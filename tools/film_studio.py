@@ -18,12 +18,12 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 from skimage.data import astronaut
 
 from dpose.media.images import write_image
 
-SIZE = {"width": 1120, "height": 800}
+SIZE: ViewportSize = {"width": 1120, "height": 800}
 WIDE = 1000
 """Pixels of the film."""
 LARGEST = 1_500_000

@@ -191,7 +191,7 @@ def _means(values: Singles, side: int) -> Singles:
         if tall or broad:
             values = cv2.copyMakeBorder(values, 0, tall, 0, broad, cv2.BORDER_REPLICATE)
         rows = values[::2] + values[1::2]
-        values, side = (rows[:, ::2] + rows[:, 1::2]) / 4, side // 2
+        values, side = (rows[:, ::2] + rows[:, 1::2]) / 4, side // 2  # type: ignore[assignment]
     return values
 
 
@@ -368,7 +368,7 @@ def write_weights(net: RestorationNet, file: Path) -> str:
     torch.onnx.export(
         net.eval(),
         (torch.zeros(1, MAPS, 40, 64),),
-        raw,
+        raw,  # type: ignore[arg-type]  # it takes a file, too
         input_names=["maps"],
         output_names=["fine"],
         dynamic_axes=axes,

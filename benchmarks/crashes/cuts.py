@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crashes.calls import MARKS, Replay, record
+from crashes.calls import MARKS, Call, Replay, record
 from crashes.disk import Disk
 from crashes.stories import KINDS
 from crashes.story import Story, end_telling
@@ -211,10 +211,10 @@ def power_cut(kind: str, number: int, rng: random.Random, cuts: int) -> Outcome:
     return outcome
 
 
-def _moments(first: dict[str, bytes], calls: list[object], root: Path) -> list[int]:
+def _moments(first: dict[str, bytes], calls: list[Call], root: Path) -> list[int]:
     """Which of the calls change something below the root."""
     replay = Replay(Disk(first), root)
-    return [at for at, call in enumerate(calls) if replay.do(call)]  # type: ignore[arg-type]
+    return [at for at, call in enumerate(calls) if replay.do(call)]
 
 
 def _goes_on(story: Story, root: Path, replay: Replay, rng: random.Random) -> str:

@@ -205,14 +205,14 @@ def _apply(entries: Entries, changes: list[tuple[str, Node | None]]) -> None:
             entries[name] = node
 
 
-def _folders(node, entries, path=""):  # type: ignore[no-untyped-def]
+def _folders(node, entries, path=""):
     yield path or "/", node
     for name, found in entries(node).items():
         if found.entries is not None:
             yield from _folders(found, entries, f"{path}/{name}")
 
 
-def _files(node, entries, path=""):  # type: ignore[no-untyped-def]
+def _files(node, entries, path=""):
     for name, found in entries(node).items():
         if found.entries is None:
             yield f"{path}/{name}", found

@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from crashes.story import Mark, Plain, end_telling
 from dots import Dots, DotsTask
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs.verify import verify_run
@@ -81,7 +83,7 @@ class Training(Plain):
         patch.setattr(Key, "fresh", classmethod(lambda cls: key if first else Key.kept(lost)))
         real = steps.private_gradient
 
-        def noted(engine, params, step, chain=b""):  # type: ignore[no-untyped-def]
+        def noted(engine, params, step, chain=b""):
             mark(f"{engine.noise.key_id} {step}")
             return real(engine, params, step, chain)
 
@@ -93,7 +95,7 @@ class Training(Plain):
             delta=1e-4,
             steps=self.steps,
             expected_batch_size=60,
-            accountant="rdp",
+            accountant=Accountant.RDP,
             ema_decay=0.9,
             subspace=SubspaceConfig(rank=4, units=10, refresh=5),
             public_view=PublicView("pixelize", width=86.0),
@@ -166,7 +168,7 @@ class Ranks(Training):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        ranks = dict(_forked(lambda rank=rank: self._rank(root, mark, rank, count, port)) for rank in range(count))
+        ranks = dict(_forked(partial(self._rank, root, mark, rank, count, port)) for rank in range(count))
         left, ended = dict(ranks), dict[int, int]()
         until = math.inf
         while left:

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ class Tuning(Plain):
     """`dpose tune` of a few trials of a few steps, given again where it was cut off."""
 
     variants = len(KEYS)
-    whole: ClassVar[dict[int, dict[str, object]]] = {}
+    whole: ClassVar[dict[int, dict[str, Any]]] = {}
     """What those that nobody cut off have ended with, by variant."""
 
     def __init__(self, number: int) -> None:
@@ -62,7 +62,7 @@ class Tuning(Plain):
         """The choice, or the rest of it."""
         real = steps.private_gradient
 
-        def noted(engine, params, step, chain=b""):  # type: ignore[no-untyped-def]
+        def noted(engine, params, step, chain=b""):
             mark(f"{engine.noise.key_id} {step}")
             return real(engine, params, step, chain)
 
@@ -93,17 +93,17 @@ class Tuning(Plain):
         odd = [n for n in there if n != "tuned" and not n.startswith(("said-", ".tuned."))]
         assert not odd, f"left: {odd}"
         if (root / "tuned").exists():
-            verify_run(root / "tuned", root / "state")
+            _verify(root)
 
     def over(self, root: Path, marks: set[str]) -> None:
         """As many charges, files and words as of the choice that nobody cut off, and its weights."""
         self.check(root, marks, {})
-        verify_run(root / "tuned", root / "state")
+        _verify(root)
         assert [one.state for one in charges(root / "state")] == [State.COMMITTED] * 2
         assert keys_kept(root / "state") == [], "a key is kept"
         whole = self.whole.get(self.variant)
-        for name, value in self._ended(root).items() if whole else ():
-            if name != "said":  # what was said after the first time may be less
+        for name, value in self._ended(root).items():
+            if whole and name != "said":  # what was said after the first time may be less
                 assert value == whole[name], f"another end: {name}: {value} and not {whole[name]}"
 
     def keep(self, root: Path) -> None:
@@ -114,7 +114,7 @@ class Tuning(Plain):
             if name != "weights":
                 assert value == first[name], f"the number of trials shows: {name}"
 
-    def _ended(self, root: Path) -> dict[str, object]:
+    def _ended(self, root: Path) -> dict[str, Any]:
         state, out = root / "state", root / "tuned"
         files = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
         kept = sorted(re.sub(r"[0-9a-f]{32}", "ID", p.relative_to(state).as_posix()) for p in state.rglob("*"))
@@ -137,6 +137,12 @@ def _ended_or_not(root: Path) -> Iterator[None]:
     except DposeError as error:
         if "already exists" not in error.line() or list((root / "state" / LEFT).rglob("tuning.json")):
             raise
+
+
+def _verify(root: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        entered(patch)  # what follows from a configuration is its task's to say
+        verify_run(root / "tuned", root / "state")
 
 
 def _told(root: Path, text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -14,7 +14,7 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.files import SHIPPED
 from fuzzing import labels, samples
-from fuzzing.mutations import any_bytes, any_json, any_jsonl, any_mat, any_png, any_sqlite, any_yaml, any_zip
+from fuzzing.mutations import Mutate, any_bytes, any_json, any_jsonl, any_mat, any_png, any_sqlite, any_yaml, any_zip
 from fuzzing.reader import Reader
 from fuzzing.readers import ROOT, RUN_PARTS, SETTINGS, put_run
 
@@ -39,18 +39,18 @@ def ran(*commands: list[str]) -> str:
     return ""
 
 
-def _of(files: samples.Files, mutate: object, *commands: Callable[[str], list[str]]) -> Reader:
+def _of(files: samples.Files, mutate: Mutate | Mapping[str, Mutate], *commands: Callable[[str], list[str]]) -> Reader:
     """Commands that take one file, by what they are given for its name."""
 
     def read(path: Path) -> str:
         with at_home(path.parent):
             return ran(*(command(path.name) for command in commands))
 
-    return Reader(files, mutate, read)  # type: ignore[arg-type]
+    return Reader(files, mutate, read)
 
 
 @contextlib.contextmanager
-def at_home(folder: Path) -> object:  # type: ignore[misc]
+def at_home(folder: Path) -> Iterator[None]:
     """In this folder, with a state folder in it."""
     os.environ["XDG_STATE_HOME"] = str(folder / "home")
     before = Path.cwd()

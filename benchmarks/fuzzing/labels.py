@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dpose.action.data.folders import open_ucf101
+from dpose.action.data.sources import VideoFile
 from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco, read_humanart
 from dpose.pose.data.lspet import _read_labels
@@ -25,13 +26,13 @@ YOLO_FILE = b"train: images\nval: images\nnames: ['person']\nkpt_shape: [3, 3]\n
 YOLO_LINE = b"0 0.5 0.5 0.4 0.6 0.4 0.3 2 0.6 0.3 1 0 0 0\n"
 
 
-def inside(paths: Iterable[Path], folder: Path) -> str:
+def inside(paths: Iterable[Path | None], folder: Path) -> str:
     """That all of these paths lie in a folder; the canaries of a traversal do not.
 
     Raises:
         AssertionError: one does not.
     """
-    outside = [path for path in paths if not path.resolve().is_relative_to(folder.resolve())]
+    outside = [path for path in paths if path is None or not path.resolve().is_relative_to(folder.resolve())]
     assert not outside, f"led out of the folder: {outside}"
     return ""
 
@@ -152,7 +153,7 @@ def _lists() -> Reader:
             lists = {"classInd.txt": b"1 A\n", "trainlist01.txt": own}
             samples.put(root / "ucfTrainTestlist", lists)
             found = open_ucf101(root, "train").videos
-            return inside((video.source.path for video in found), root)
+            return inside((one.source.path if isinstance(one.source, VideoFile) else None for one in found), root)
         else:
             samples.put(root, {"img1/000001.png": picture, "gt/gt.txt": files[".mot"]})
             samples.put(root, {"seqinfo.ini": files[".ini"]})

@@ -59,7 +59,8 @@ def tree(values: Any, rng: random.Random) -> Any:
     """One to three places in nested lists and mappings replaced, renamed, left out or doubled."""
     found = copy.deepcopy(values)
     for _ in range(rng.randrange(1, 4)):
-        parent, key, node = None, None, found
+        parent: Any = None
+        key, node = None, found
         while isinstance(node, dict | list) and node and (parent is None or rng.random() < 0.8):
             parent = node
             key = rng.choice(list(node)) if isinstance(node, dict) else rng.randrange(len(node))
@@ -154,9 +155,8 @@ def any_zip(data: bytes, rng: random.Random) -> bytes:
                 start = content.find(b"\n") + 1
                 told = content[start:]
                 if name == "about.npy" and rng.random() < 0.8:
-                    told = np.frombuffer(any_json(told, rng), np.uint8)
                     raw = io.BytesIO()
-                    np.save(raw, told)
+                    np.save(raw, np.frombuffer(any_json(told, rng), np.uint8))
                     content = raw.getvalue()
                 elif rng.random() < 0.1:
                     content = content[:start] + bytes(200 << 20)

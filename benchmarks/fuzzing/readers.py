@@ -30,7 +30,7 @@ from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release
 from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.reading import read_run
-from dpose.runs.statement_files import check_schema, open_statement
+from dpose.runs.statement_files import open_statement
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
@@ -104,31 +104,28 @@ def _manifests() -> Reader:
 
 
 def _statements() -> Reader:
-    statement, ledger = samples.claim()
+    made = samples.claim()
 
     def read(path: Path) -> str:
-        PrivacyStatement.from_json(path.read_text(encoding="utf-8", errors="replace"), str(path))
-        (path.parent / "privacy.json").write_bytes(path.read_bytes())
-        (path.parent / "ledger.jsonl").write_bytes(ledger)
+        PrivacyStatement.from_json(path.read_text(encoding="utf-8", errors="replace"), str(path)).verify()
+        samples.put(path.parent, made | {"privacy.json": path.read_bytes()})
         verify_run(path.parent, path.parent / "state")
-        check_schema(open_statement(path.parent))
-        said = json.loads(path.read_bytes())
+        said = open_statement(path.parent).statement.to_dict()
         return str([said[name] for name in ("epsilon", "delta", "events", "neighbours", "unit", "n")])
 
-    return Reader({".json": statement}, any_json, read)
+    return Reader({".json": made["privacy.json"]}, any_json, read)
 
 
 def _ledgers() -> Reader:
-    statement, ledger = samples.claim()
+    made = samples.claim()
 
     def read(path: Path) -> str:
         spent(read_ledger(path))
-        (path.parent / "privacy.json").write_bytes(statement)
-        (path.parent / "ledger.jsonl").write_bytes(path.read_bytes())
+        samples.put(path.parent, made | {"ledger.jsonl": path.read_bytes()})
         verify_run(path.parent, path.parent / "state")
         return path.read_text()
 
-    return Reader({".jsonl": ledger}, any_ledger, read)
+    return Reader({".jsonl": made["ledger.jsonl"]}, any_ledger, read)
 
 
 RUN_PARTS = {
@@ -230,7 +227,8 @@ def _accounts() -> Reader:
 
 def _state() -> Reader:
     """What the state folder keeps of runs beside the account: keys, heads of ledgers, settings."""
-    statement, ledger = samples.claim()
+    made = samples.claim()
+    ledger = made["ledger.jsonl"]
     run_id = json.loads(ledger.splitlines()[0])["run_id"]
     last = json.loads(ledger.splitlines()[-1])
     key = {"schema": 1, "key": "ab" * 32, "data": "cd" * 32, "surroundings": {"torch": "2"}}
@@ -243,7 +241,7 @@ def _state() -> Reader:
         samples.put(path.parent / "state" / kind, {f"{run_id}.json": path.read_bytes()})
         kept_key(run_id, path.parent / "state")
         kept_places(run_id, path.parent / "state")
-        samples.put(path.parent, {"privacy.json": statement, "ledger.jsonl": ledger})
+        samples.put(path.parent, made)
         verify_run(path.parent, path.parent / "state")
         return ""
 
