@@ -269,7 +269,7 @@ def opened(data: str, init: str, views: int, limit: int) -> Bench:
 def shown(rows: list[dict[str, Any]]) -> None:
     """The best learning rate of each method, budget and optimizer, by the loss, and all that were tried."""
     table = Table("method", "epsilon", "strategy", "optimizer", "best lr", "PCKh@0.5", "loss", "all, by lr")
-    settings = (
+    settings: tuple[str, ...] = (
         "method",
         "epsilon",
         "strategy",
@@ -351,7 +351,18 @@ def main() -> None:
     if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init, asked.views, asked.limit)
-    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views", "fewer", "temperature")
+    known: tuple[str, ...] = (
+        "strategy",
+        "rank",
+        "units",
+        "refresh",
+        "passes",
+        "batch",
+        "ema",
+        "views",
+        "fewer",
+        "temperature",
+    )
     known += ("clip", "noise_of")
     after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}

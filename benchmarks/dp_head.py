@@ -323,7 +323,8 @@ def main() -> None:
     console = Console(width=160)
     console.print(f"start {start.half:.1f} / {start.tenth:.1f}, ceiling + {gain:.2f}, standard error {error:.2f}")
     table = Table("n", "non-private", *(f"epsilon {e:g}" for e in EPSILONS), title=f"{chosen.init}, {spec}")
-    rows, cells = [], {}
+    rows: list[dict[str, Any]] = []
+    cells: dict[int, list[tuple[float, float]]] = {}
     for n, (best, without) in plain.items():
         line = [f"{n:,}", f"{without.half:.1f} / {without.tenth:.1f} (k {best})"]
         for epsilon in EPSILONS:
