@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.func import grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from dots import train
 from dpose.pose.codec import CODECS
