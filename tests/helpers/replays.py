@@ -27,7 +27,7 @@ class Unasking(Reference):
 def recorded(run):
     """The operations of one call, on the tensors of that call: as a graph it knows addresses and no values.
 
-    A question to the host ends it with a RuntimeError, as it ends a capture.
+    A question to the host ends it with a RuntimeError, and so does a copy from it, as they end a capture.
     """
     run()
     known = inspect.getclosurevars(run).nonlocals
@@ -36,4 +36,6 @@ def recorded(run):
     buffers = [*owner._params.values(), *owner._tensors.values(), owner._totals, *tree_leaves(known["place"].parts)]
     buffers += [t for t in held if not any(t is b for b in buffers)]
     graph = make_fx(lambda *_: run() or torch.zeros(()), tracing_mode="real")(*buffers)
+    if any("lift_fresh" in str(node.target) for node in graph.graph.nodes):
+        raise RuntimeError("numbers are copied from the host")
     return lambda: graph(*buffers) and None

@@ -14,7 +14,7 @@ from dpose.training import grad_sample, gradients, layers
 from dpose.training.clip import Clip, Grid
 from dpose.training.grad_sample import track
 from dpose.training.gradients import unit_loss
-from dpose.training.kernels import cpu
+from dpose.training.kernels import cpu, reference
 from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
@@ -109,13 +109,13 @@ def apart(size):
 
 
 def whole_gradients_view_by_view(monkeypatch):
-    real = layers.in_groups
+    real = reference.in_groups
 
     def apart_(x, gradient, *rest):
         parts = [real(x[:, v : v + 1], gradient[:, v : v + 1], *rest) for v in range(x.shape[1])]
         return torch.stack(parts).square().sum(0).sqrt()
 
-    monkeypatch.setattr(layers, "in_groups", apart_)
+    monkeypatch.setattr(reference, "in_groups", apart_)
 
 
 def rows_by_a_guess(monkeypatch):

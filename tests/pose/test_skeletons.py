@@ -109,7 +109,6 @@ def test_a_predicted_head_lies_along_the_line_of_the_ears():
     result = way.points(points)
     assert result[LSP.joints.index("neck")].tolist() == pytest.approx([0.5, -5])
     assert result[LSP.joints.index("head_top")].tolist() == pytest.approx([3.8, -38])
-    assert np.allclose(way.matrix() @ points, result)
     # labels are not guessed at
     assert joint_map(BLAZEPOSE, LSP).missing == (12, 13)
     assert joint_map(COCO, MPII).missing == (8, 9)

@@ -1,12 +1,18 @@
 """Replays add up what each call would, at the weights and with the transform of their own step, and nothing else."""
 
+import contextlib
 import itertools
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.func import grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from dots import train
+from dpose.pose.codec import CODECS
+from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
+from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import DrawnAhead, add_gaussian
 from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import read_ledger
@@ -15,6 +21,7 @@ from dpose.training import bookkeeping, clip, gradients, layers, step, trainer
 from dpose.training import run as loops
 from dpose.training.batch_invariance import check_units_apart
 from dpose.training.gradients import trainable_params
+from dpose.training.graph import Captures, FromHost, ReplayedSums
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
@@ -22,6 +29,7 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.preclipping import Scales, stand_in
 from dpose.training.reproducibility import CALL_BY_CALL, HOW
 from dpose.training.step import StepInputs, private_gradient, replayed_sums
+from dpose.training.validation import Validation
 from dpose.units import UnitBatch, pad_units
 from quick import quick  # noqa: F401
 from refusals import refused
@@ -174,9 +182,9 @@ def test_what_cannot_be_recorded_is_computed_call_by_call_and_says_so_once(dots,
     task = Asking(dots.task)
     plain, replayed = engine_of(dots, task=task), engine_of(dots, recorded, task=task)
     params = trainable_params(plain.model)
-    with pytest.warns(UserWarning, match="call by call") as said:
+    with pytest.warns(UserWarning, match=r"call by call, more slowly: .*tracing tensor") as said:
         other = [private_gradient(replayed, params, number) for number in range(2)]
-    assert len([one for one in said if "call by call" in str(one.message)]) == 1
+    assert len([one for one in said if "slower" in str(one.message) or "slowly" in str(one.message)]) == 1
     assert same(private_gradient(plain, params, 0), other[0])
     assert same(private_gradient(plain, params, 1), other[1])
     assert replayed.replayed.how.startswith("call by call")
@@ -200,9 +208,11 @@ def test_frozen_weights_that_are_elsewhere_are_recorded_anew(dots):
     inputs.model.held.add_(1)
     total(inputs.replayed, params, batches_of(dots))
     assert next(iter(inputs.replayed._programs.values())) is first
-    inputs.model.held = torch.zeros(3)
-    total(inputs.replayed, params, batches_of(dots))
-    assert next(iter(inputs.replayed._programs.values())) is not first
+    for other in (inputs.model.held.view(3, 1), inputs.model.held.view(torch.int32), torch.zeros(3)):
+        (first,) = inputs.replayed._programs.values()
+        inputs.model.held = other
+        total(inputs.replayed, params, batches_of(dots))
+        assert next(iter(inputs.replayed._programs.values())) is not first
 
 
 def test_a_transform_whose_tensors_are_not_told_is_not_replayed(dots):
@@ -220,6 +230,30 @@ def test_a_transform_whose_tensors_are_not_told_is_not_replayed(dots):
     params = trainable_params(plain.model)
     assert same(private_gradient(plain, params, 0), private_gradient(replayed, params, 0))
     assert not replayed.replayed._programs
+
+
+def test_targets_are_known_by_their_names():
+    """Two of one shape and type, in another order from batch to batch."""
+
+    def compute(params, batch, transform, *, only_fast):
+        return {"w": ((batch.targets["a"] + 10 * batch.targets["b"]).nan_to_num() * batch.weights).sum().double()[None]}
+
+    params = {"w": torch.zeros(1)}
+    replayed = ReplayedSums(compute, torch.nn.Module(), called_again, lambda t: t.long())
+    a, b = torch.full((2, 1), 1.0), torch.full((2, 1), 3.0)
+    for targets in ({"a": a, "b": b}, {"b": b, "a": a}):
+        assert total(replayed, params, UnitBatch(torch.zeros(2, 1, 1), targets, torch.ones(2, 1)))["w"].item() == 62
+    assert len(replayed._programs) == 1
+
+
+def test_a_replay_that_adds_up_something_else_is_not_taken(dots):
+    """Nothing at all, for one: every comparison of totals with each other would hold."""
+    plain, replayed = engine_of(dots), engine_of(dots, lambda run: (run(), lambda: None)[1])
+    with pytest.warns(UserWarning, match="call by call, more slowly: a replay"):
+        check_units_apart(dots.task, plain.model, batches_of(dots, 1), 4, 1, None, replayed.replayed)
+    assert replayed.replayed.how.startswith("call by call")
+    params = trainable_params(plain.model)
+    assert same(private_gradient(plain, params, 0), private_gradient(replayed, params, 0))
 
 
 @pytest.mark.parametrize("fault", ["none", "the place of a unit", "other units"])
@@ -245,6 +279,162 @@ def test_units_are_seen_to_be_apart_in_what_steps_replay(dots, fault):
         return
     with refused("units-not-apart"):
         check_units_apart(*given)
+
+
+# ---------------------------------------------------------------------------------------- captures
+
+
+class Stream:
+    def __init__(self, name="beside"):
+        self.name = name
+
+    def wait_stream(self, other):
+        Cuda.done.append(f"{self.name} waits for {other.name}")
+
+
+class Cuda:
+    """What `Captures` asks of torch.cuda, without a GPU; a capture that fails stays in its stream, as torch's does."""
+
+    done, at, fails = [], [Stream("main")], False
+
+    class CUDAGraph:
+        def pool(self):
+            return self.given
+
+        def replay(self):
+            Cuda.done.append("replayed")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def stream(given):
+        before = len(Cuda.at)
+        Cuda.at.append(given)
+        try:
+            yield
+        finally:
+            del Cuda.at[before:]
+
+    @staticmethod
+    @contextlib.contextmanager
+    def graph(graph, pool):
+        graph.given = pool or object()
+        Cuda.done.append("a pool of its own" if pool is None else "the pool that there is")
+        Cuda.at.append(Stream("capture"))
+        yield
+        if Cuda.fails:
+            raise RuntimeError("cannot be captured")
+        Cuda.at.pop()
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    for name, value in {"Stream": Stream, "current_stream": lambda: Cuda.at[-1]}.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    for name in ("stream", "graph", "CUDAGraph"):
+        monkeypatch.setattr(torch.cuda, name, getattr(Cuda, name))
+    for name, value in (("done", []), ("at", [Stream("main")]), ("fails", False)):
+        monkeypatch.setattr(Cuda, name, value)
+    return Cuda
+
+
+def test_a_capture_is_warmed_up_beside_and_shares_one_pool(cuda):
+    captures = Captures()
+
+    def run():
+        cuda.done.append(f"runs on {cuda.at[-1].name}")
+
+    warm = ["beside waits for main", *["runs on beside"] * 3, "main waits for beside"]
+    replays = []
+    for pool in ("a pool of its own", "the pool that there is", "the pool that there is"):
+        replays.append(captures(run))
+        assert cuda.done == [*warm, pool, "runs on capture"]
+        cuda.done.clear()
+    replays[1]()
+    assert cuda.done == ["replayed"]
+    del replays[:]  # and the pool with its last graph
+    cuda.done.clear()
+    replays.append(captures(run))
+    assert "a pool of its own" in cuda.done
+
+
+def test_a_capture_that_fails_leaves_the_stream_that_was(cuda):
+    cuda.fails = True
+    with pytest.raises(RuntimeError, match="captured"):
+        Captures()(lambda: None)
+    assert [stream.name for stream in cuda.at] == ["main"]
+
+
+there = torch.zeros(2, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("copies", "run"),
+    [
+        (True, lambda: torch.ops.aten.lift_fresh(there)),  # of a GPU's tensor, the end of `torch.tensor(numbers)`
+        (True, lambda: torch.ones(()).to("meta")),
+        (True, lambda: torch.empty(2, device="meta").copy_(torch.ones(2))),
+        (True, lambda: there[torch.tensor([1, 0])]),
+        (False, lambda: torch.full((2,), 3.0, device="meta") + there),
+        (False, lambda: 2.0 * there[1:] + torch.arange(2, device="meta")),
+        (False, lambda: there * torch.tensor(0.5)),
+        (False, lambda: torch.tensor([1.0, 2.0]) + 1),
+    ],
+)
+def test_copies_from_the_host_are_refused_before_a_capture(copies, run):
+    refusal = pytest.raises(RuntimeError, match="from the host") if copies else contextlib.nullcontext()
+    with refusal, FromHost("meta"):
+        run()
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_no_codec_copies_numbers_from_the_host_in_its_loss(name):
+    config = PoseConfig("nano", (64, 48), norm="folded")
+    codec, joints = CODECS[name].make(config), 16
+    if name == "blazepose":
+        outputs = (torch.randn(2, 39, 5), torch.randn(2, 39, 64, 64), torch.randn(2, 1))
+    else:
+        features = torch.randn(2, 32, 64 // config.stride, 48 // config.stride)
+        outputs = tuple(t.detach() for t in codec.head(32, joints, tuple(features.shape[2:])).eval()(features))
+
+    def loss(outputs, keypoints, visible):
+        return codec.loss(tuple(t[None] for t in outputs), keypoints[None], visible[None]).sum()
+
+    given = (outputs, 48 * torch.rand(2, joints, 2), torch.ones(2, joints))
+    graph = make_fx(lambda *each: vmap(grad(loss))(*each), tracing_mode="real")(*given)
+    assert not [node for node in graph.graph.nodes if "lift_fresh" in str(node.target)]
+
+
+NETWORKS = {
+    "nano": ("light", (32, 32)),
+    "lite0": ("full", (32, 32)),
+    "timm:vit_tiny_patch16_224": ("full", (64, 64)),
+    "vitpose:small": ("light", (32, 32)),
+    "blazepose:lite": ("light", (256, 256)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("preset", NETWORKS)
+def test_graphs_of_networks_give_what_each_call_does(dots, unasking, preset, precision):
+    strategy, size = NETWORKS[preset]
+    config = PoseConfig(preset, size, skeleton="blazepose" if preset.startswith("blaze") else "mpii")
+    task = PoseTask(config.skeleton, CODECS[config.codec].make(config), precision=precision)
+    torch.manual_seed(0)
+    model = fold_batchnorm(task.build_model(config)).train()
+    for p in model.parameters():  # zeros at the ends of branches would hide what stands before them
+        p.data += 0.02 * torch.randn_like(p)
+    apply_strategy(model, strategy)
+    inputs = replace(engine_of(dots), task=task, model=model)
+    targets = {"keypoints": min(size) * torch.rand(2, 1, config.joints, 2), "visible": torch.ones(2, 1, config.joints)}
+    pictures = torch.randint(0, 256, (2, 1, 3, *size), dtype=torch.uint8)
+    batch, params = UnitBatch(pictures, targets, torch.ones(2, 1)), trainable_params(model)
+    replayed = replayed_sums(inputs, recorded)
+    found = total(replayed, params, batch)
+    assert replayed.how == "captured and replayed"
+    called = step.clipped_part(inputs, params, batch)
+    assert same(found, {name: inputs.bound.plan.clip.grid.steps(value) for name, value in called.items()})
+    assert any(value.any() for value in found.values())
 
 
 # ---------------------------------------------------------------------------------------- noise that is drawn ahead
@@ -310,6 +500,7 @@ def seeded(dots, out, quiet, method):
         ),
         out=out,
         optimizer=OptimizerConfig("sgd", lr=0.3, options={"momentum": 0.9}),
+        validation_data=Validation(dots.data(9, seed=9), "dots", public=True),
         state_dir=out.parent / f"state-{out.name}",
         console=quiet,
         seed=7,
@@ -319,7 +510,7 @@ def seeded(dots, out, quiet, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_that_replays_ends_where_one_call_by_call_does(dots, tmp_path, quiet, monkeypatch, method):
-    """With average, and with fits that are made anew while it runs."""
+    """With average, scores between steps, and fits that are made anew while it runs."""
     plain = seeded(dots, tmp_path / "plain", quiet, method)
     made, real = [], step.ReplayedSums.add
     monkeypatch.setattr(step.ReplayedSums, "add", lambda self, batch: made.append(1) or real(self, batch))

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 from dpose.training import kernels
 from dpose.training.clip import Grid
-from dpose.training.kernels.reference import unfolded
+from dpose.training.kernels.reference import at_once, in_groups, unfolded
+from dpose.training.layers import by_product
 
 KINDS = ("reference", "cpu", "gpu")
 EACH = pytest.mark.parametrize("kind", KINDS)
@@ -181,6 +182,21 @@ def test_unfolded_convolutions_have_the_gradients_of_each_unit_alone(shape, grou
     gradient = torch.stack([torch.randn_like(out) for out in outputs])
     alone = [torch.autograd.grad(out, weight, g)[0] for out, g in zip(outputs, gradient, strict=True)]
     same(unfolded(x, gradient, weight.shape, how, groups), torch.stack(alone))
+
+
+def test_a_gpu_never_takes_a_convolution_with_a_group_a_unit():
+    assert [at_once("cuda", groups, 8) for groups in (1, 2, 8)] == [unfolded] * 3
+    assert [at_once("cpu", groups, 8) for groups in (1, 2, 8)] == [None, None, in_groups]
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_entries_read_by_index_are_summed_by_a_product(dim):
+    gradient = torch.randint(-9, 9, (3, 5, 6)).double()
+    index = torch.randint(0, 4, (gradient.shape[dim + 1],))
+    size = list(gradient.shape)
+    size[dim + 1] = 4
+    added = torch.zeros(size).double().index_add_(dim + 1, index, gradient)
+    assert torch.equal(by_product(gradient, index, dim, 4), added)
 
 
 def test_without_triton_a_gpu_has_the_reference_and_says_so_once(monkeypatch):

@@ -235,6 +235,26 @@ def test_the_public_loss_is_the_mean_over_units_whatever_the_micro_batch(dots):
         assert loss == pytest.approx(sum(alone) / 11, rel=1e-5)
 
 
+def test_empty_units_change_nothing_of_the_public_gradient(dots, monkeypatch):
+    engine = an_engine(dots, a_plan())
+    given = (engine, trainable_params(engine.model), np.arange(11), 0)
+    gradient, loss = step.plain_gradient(*given)
+    real = engine.loader.micro_batches
+    sizes = []
+
+    def filled(*asked, padded):  # as on a GPU
+        for batch in real(*asked, padded=True):
+            sizes.append(batch.weights.numel())
+            yield batch
+
+    monkeypatch.setattr(engine.loader, "micro_batches", filled)
+    again, same = step.plain_gradient(*given)
+    assert set(sizes) == {8}
+    assert same == pytest.approx(loss, rel=1e-6)
+    for name, value in gradient.items():
+        torch.testing.assert_close(again[name], value, rtol=1e-5, atol=1e-7)
+
+
 def test_another_past_gives_another_sample_and_noise(dots):
     engine = an_engine(dots, a_plan())
     params = trainable_params(engine.model)

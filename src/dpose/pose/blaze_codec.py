@@ -7,7 +7,7 @@ every skeleton whose joints can all be derived, and training for another one sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -77,19 +77,20 @@ class BlazePoseCodec:
 
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """See `Codec`; a joint's score is the probability that its point can be seen, or the least of its points."""
-        places = self._matrix(outputs[0]) @ self.points(outputs)
-        return places, self._scores(torch.sigmoid(outputs[0][..., 3]))
+        return self._mixed(self.points(outputs)), self._scores(torch.sigmoid(outputs[0][..., 3]))
 
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
         """See `Codec`."""
         coordinates, heat, _ = outputs
         seen = visible > 0
         wanted = torch.where(seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2]))
-        apart = (self._matrix(coordinates) @ coordinates[..., :2] - wanted) / SIDE
+        apart = (self._mixed(coordinates[..., :2]) - wanted) / SIDE
         far = F.huber_loss(apart, torch.zeros_like(apart), reduction="none", delta=BEND).sum(-1) / BEND
-        sources, targets = (list(side) for side in zip(*self._map.shared, strict=True))
-        surprise, inside = heat_loss(heat[..., sources, :, :], wanted[..., targets, :])
-        maps = torch.zeros_like(far).index_copy(-1, torch.tensor(targets, device=far.device), surprise * inside)
+        sources, targets = zip(*self._map.shared, strict=True)
+        surprise, inside = heat_loss(_picked(heat, sources, -3), _picked(wanted, targets, -2))
+        of_maps = dict(zip(targets, (surprise * inside).unbind(-1), strict=True))
+        nothing = torch.zeros_like(far[..., 0])
+        maps = torch.stack([of_maps.get(joint, nothing) for joint in range(far.shape[-1])], -1)
         return ((far + HEAT_SHARE * maps) * seen).sum(-1) / seen.shape[-1]
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
@@ -113,16 +114,25 @@ class BlazePoseCodec:
             f"score sigmoid(coordinates[p, 3]); {self.skeleton}: weighted sums of points"
         )
 
-    def _matrix(self, like: Tensor) -> Tensor:
-        """Return (J, 39): joints as weighted sums of points."""
-        matrix = torch.as_tensor(self._map.matrix(), dtype=like.dtype, device=like.device)
-        return F.pad(matrix, (0, POINTS - len(BLAZEPOSE)))
+    def _mixed(self, points: Tensor) -> Tensor:
+        """Joints (..., J, 2) as weighted sums of points (..., 39, 2)."""
+        each = points.unbind(-2)
+        made = {target: each[source] for source, target in self._map.shared}
+        for target, parents in self._map.derived:
+            made[target] = torch.stack([weight * each[source] for source, weight in parents]).sum(0)
+        return torch.stack([made[joint] for joint in range(len(made))], -2)
 
     def _scores(self, points: Tensor) -> Tensor:
         """Convert scores of points (N, 39) to scores of joints (N, J)."""
         parents: dict[int, tuple[int, ...]] = {t: (s,) for s, t in self._map.shared}
         parents.update((t, tuple(s for s, _ in sources)) for t, sources in self._map.derived)
         return torch.stack([points[..., list(parents[t])].amin(-1) for t in range(len(parents))], -1)
+
+
+def _picked(values: Tensor, places: Sequence[int], dim: int) -> Tensor:
+    """As by an index, which a CUDA graph would have to copy from the host."""
+    each = values.unbind(dim)
+    return torch.stack([each[place] for place in places], dim)
 
 
 def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +147,7 @@ def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """
     rows, columns = heat.shape[-2:]
     cell = places / STRIDE
-    inside = ((cell > -1) & (cell < torch.tensor([columns, rows], device=cell.device))).all(-1)
+    inside = (cell > -1).all(-1) & (cell[..., 0] < columns) & (cell[..., 1] < rows)
     x, y = (torch.arange(n, dtype=heat.dtype, device=heat.device) for n in (columns, rows))
     near = cell.clamp(-2.0, float(max(rows, columns)) + 1)
     distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[..., None, :]

@@ -145,7 +145,7 @@ class RegressionCodec:
     def _extent(self, like: Tensor) -> Tensor:
         """(W, H), pixels."""
         height, width = self.input_size
-        return like.new_tensor([width, height])
+        return torch.stack([like.new_full((), side) for side in (width, height)])  # a list comes from the host
 
 
 def _heatmap(**settings: Any) -> Callable[[CodecSettings], Codec]:

@@ -246,7 +246,7 @@ class HeatmapCodec:
         if self.places != "corners":
             return self.ratio, 0.5 if self.places == "middle" else 0.0
         sides = [(n - 1) / max(1.0, n / self.ratio - 1) for n in self.input_size[::-1]]
-        return torch.tensor(sides, dtype=like.dtype, device=like.device), 0.0
+        return torch.stack([like.new_full((), side) for side in sides]), 0.0  # a list would be copied from the host
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
         """Average the maps with the reflected maps of the mirrored crops.

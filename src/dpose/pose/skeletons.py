@@ -289,16 +289,6 @@ class JointMap:
             out[..., t, :] = sum(weight * source[..., s, :] for s, weight in parents)
         return out
 
-    def matrix(self) -> NDArray[np.float64]:
-        """Return (K, J), by which `points` multiplies J keypoints; rows of zeros for missing joints."""
-        made = np.zeros((len(self.target), len(self.source)))
-        for s, t in self.shared:
-            made[t, s] = 1.0
-        for t, parents in self.derived:
-            for s, weight in parents:
-                made[t, s] = weight
-        return made
-
     def values(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return flags or scores (..., J) in the target's order: the least parent's if derived, 0 if missing."""
         source = np.asarray(values, np.float64)

@@ -42,7 +42,7 @@ def check_units_apart(
 
     Where steps replay what was recorded, recording takes place here, in all those shapes, and what replays add up is
     looked at as well: whole numbers, so that the sum over all units must be the sum over two halves of them, each among
-    empty units, and the same for units in other places.
+    empty units, and the same for units in other places. Where it is not what a call by call gives, no step is replayed.
 
     Of `like` and `transform` the shapes alone matter.
 
@@ -63,7 +63,7 @@ def check_units_apart(
             if replayed and replayed.takes(transform):
                 apart &= _adds_up(replayed, trainable_params(model), batch, transform)
         except RuntimeError as error:
-            if not is_mixed(task):
+            if not is_mixed(task) or isinstance(error, torch.OutOfMemoryError):
                 raise
             raise DposeError(
                 "precision-unsupported", f"gradients cannot be computed in bfloat16: {error}", fix="leave precision out"
@@ -122,6 +122,9 @@ def _adds_up(replayed: ReplayedSums, params: Params, batch: UnitBatch, transform
         return replayed.totals()
 
     units = len(batch)
+    replayed.begin(params, transform)
+    replayed.add(batch)
+    replayed.check(batch)
     whole, moved = total(batch), total(_chosen(batch, [*range(1, units), 0]))
     even, odd = total(_emptied(batch)), total(_emptied(batch, 1))
     return all(

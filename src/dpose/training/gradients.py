@@ -204,8 +204,9 @@ def mean_gradient(task: Task, model: torch.nn.Module, params: Params, batch: Uni
 def _measurable(
     loss: UnitLoss, params: Params, units: Units, way: Way, transform: PreClipping | None, mixed: bool
 ) -> Bookkeeping:
-    book = None if way == "plain" else _book(loss, params, units, mixed, products=transform is None)
-    if book is None and way == "only fast":
+    only = way == "only fast"
+    book = None if way == "plain" else _book(loss, params, units, mixed, products=transform is None, only=only)
+    if book is None and only:
         raise RuntimeError("per-unit gradients cannot be taken the fast way")
     if book and not transform:
         return book
@@ -221,8 +222,13 @@ def _measurable(
     return book
 
 
-def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products: bool) -> Bookkeeping | None:
-    """The batch's per-unit gradients the fast way; None if only the plain way is known to be right."""
+def _book(
+    loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products: bool, only: bool = False
+) -> Bookkeeping | None:
+    """The batch's per-unit gradients the fast way; None if only the plain way is known to be right.
+
+    RuntimeError with `only`, where that is known by an error.
+    """
     first = next(iter(params.values()))
     if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):
         return None
@@ -238,6 +244,8 @@ def _book(loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products
     except (RuntimeError, TypeError) as error:
         # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do, such
         # as a torch whose inner functions take other arguments
+        if only:
+            raise RuntimeError(str(error)) from error
         warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
         return None
     if book and book.mixed and not mixed:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dpose.training.clip import Params, PreClipping
@@ -56,6 +57,27 @@ class FittedTransform(Protocol):
         """The same transform, made of these."""
 
 
+class FromHost(TorchDispatchMode):
+    """Refuses what copies from the host's memory: a graph would copy again, where other numbers lie by then.
+
+    Numbers that are no tensors, and those of a tensor without dimensions, become part of the graph.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **kwargs or {})
+        aten, read = torch.ops.aten, [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        copies = func in (aten.copy_.default, aten._to_copy.default)
+        host = func is aten.lift_fresh.default or any(t.is_cpu and (t.ndim or copies) for t in read)
+        there = (t.device.type for t in (*read, *tree_leaves(found)) if isinstance(t, torch.Tensor))
+        if host and self._device in there:
+            raise RuntimeError(f"{func} copies numbers from the host")
+        return found
+
+
 class Captures:
     """Records CUDA graphs, which share one pool of memory: only one of them runs at a time."""
 
@@ -73,11 +95,15 @@ class Captures:
         beside = beside()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
-            for _ in range(_WARM_UP):
+            with FromHost("cuda"):
+                run()
+            for _ in range(_WARM_UP - 1):
                 run()
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=next((other.pool() for other in self._graphs), None)):
+        pool = next((other.pool() for other in self._graphs), None)
+        # the outer one: a capture that fails leaves its own stream the current one
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, pool=pool):
             run()
         self._graphs.add(graph)
         return graph.replay
@@ -150,17 +176,26 @@ class ReplayedSums:
 
     def add(self, batch: UnitBatch) -> None:
         """Add the clipped gradients of a micro-batch's units to the totals."""
-        shape = [(t.shape, t.dtype) for t in tree_leaves(batch.parts)]
-        key = tuple(shape)
+        values = _named(batch)
+        key = tuple((name, t.shape, t.dtype) for name, t in values)
         if key not in self._programs:
             self._programs[key] = self._recorded(batch)
         program = self._programs[key]
-        for place, value in zip(tree_leaves(program.place.parts), tree_leaves(batch.parts), strict=True):
+        for (_, place), (_, value) in zip(_named(program.place), values, strict=True):
             # a copy out of pinned memory is waited for by no one but what comes behind it on the device
             from_host = place.is_cuda and not value.is_cuda
             place.copy_(value.pin_memory() if from_host else value, non_blocking=True)
         program.replay()
         _empty(program.place)
+
+    def check(self, batch: UnitBatch) -> None:
+        """Let go of recording where the replay of `batch`, the only one since `begin`, is not what its call gives."""
+        if self._refused:
+            return
+        called = self._compute(self._params, batch, self._transform, only_fast=False)
+        if not torch.equal(self._totals, self._flat(called)):
+            self._programs.clear()
+            self._refuse("a replay adds up something else than what was recorded")
 
     def totals(self) -> Params:
         """The sums since `begin`, int64, in steps of the grid. Private until they are noised."""
@@ -172,8 +207,7 @@ class ReplayedSums:
 
         def run(*, only_fast: bool = True) -> None:
             part = self._compute(self._params, place, self._transform, only_fast=only_fast)
-            # side by side: some hundred parameters would be some hundred calls
-            self._totals.add_(self._steps(torch.cat([part[name].flatten() for name in self._like])))
+            self._totals.add_(self._flat(part))
 
         if not self._refused:
             try:
@@ -181,15 +215,27 @@ class ReplayedSums:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                self._refused = True
-                warnings.warn(f"steps are computed call by call, more slowly: {error}", stacklevel=3)
+                self._refuse(str(error))
         return _Program(place, lambda: run(only_fast=False))
 
+    def _flat(self, part: Params) -> torch.Tensor:
+        """Side by side: some hundred parameters would be some hundred calls."""
+        return self._steps(torch.cat([part[name].flatten() for name in self._like]))
 
-def _held_at(model: torch.nn.Module, params: Params) -> list[int]:
-    """Where in memory all that is not trained lies."""
+    def _refuse(self, why: str) -> None:
+        self._refused = True
+        warnings.warn(f"steps are computed call by call, more slowly: {why}", stacklevel=4)
+
+
+def _held_at(model: torch.nn.Module, params: Params) -> list[object]:
+    """Where in memory all that is not trained lies, and how: an address may come back with another shape."""
     held = (*model.named_parameters(), *model.named_buffers())
-    return [tensor.data_ptr() for name, tensor in held if name not in params]
+    return [(t.data_ptr(), t.shape, t.stride(), t.dtype) for name, t in held if name not in params]
+
+
+def _named(batch: UnitBatch) -> list[tuple[str, torch.Tensor]]:
+    """All tensors, in one order whatever that of the targets is: two of them may have one shape."""
+    return [("", batch.inputs), *sorted(batch.targets.items()), ("", batch.weights)]
 
 
 def _empty_like(batch: UnitBatch, device: torch.device) -> UnitBatch:

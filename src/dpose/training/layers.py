@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from dpose.training.bookkeeping import Bookkeeping
 from dpose.training.kernels import for_device, get
-from dpose.training.kernels.reference import convolution_slopes, in_groups, unfolded
+from dpose.training.kernels.reference import at_once, convolution_slopes
 
 
 class Layer(Protocol):
@@ -130,9 +130,7 @@ class Conv:
             size = (weight.shape[2], weight.shape[3])
             found = for_device(x.device).depthwise(x, gradient, size, *self.how.steps)
             self.book.add(self.weight, found)
-        elif x.is_cuda or self.how.groups == x.shape[2]:
-            # a GPU takes 44 of 128 ms for convolutions with a group a unit; a processor is best at few channels a group
-            by = unfolded if x.is_cuda else in_groups
+        elif by := at_once(x.device.type, self.how.groups, x.shape[2]):
             self.book.add(self.weight, by(x, gradient, weight.shape, self.how.steps, self.how.groups))
         else:
             self.book.add(self.weight, self.one_by_one(x, weight, gradient))
@@ -270,12 +268,17 @@ class LookupTable:
             for total, index, part in zip(sums, x, gradient, strict=True):
                 total.index_add_(self.dim, index, part)
         elif x.is_cuda:  # whose additions by index come in any order
-            read = x[0][:, None] == torch.arange(weight.shape[self.dim], device=x.device)
-            sums = (gradient.movedim(self.dim + 1, -1) @ read.to(gradient)).movedim(-1, self.dim + 1)
+            sums = by_product(gradient, x[0], self.dim, weight.shape[self.dim])
         else:
             sums.index_add_(self.dim + 1, x[0], gradient)
         self.book.add(self.weight, sums)
         return None
+
+
+def by_product(gradient: Tensor, index: Tensor, dim: int, count: int) -> Tensor:
+    """`index_add_` of (U, ...) to zeros, `count` places in dimension `dim` of a unit, in an order that stays."""
+    read = index[:, None] == torch.arange(count, device=index.device)
+    return (gradient.movedim(dim + 1, -1) @ read.to(gradient)).movedim(-1, dim + 1)
 
 
 class OwnConvolutions(TorchFunctionMode):

@@ -114,6 +114,8 @@ def train(
     with contextlib.ExitStack() as held:
         inputs = _step_inputs(request, data)
         held.callback(inputs.loader.close)
+        if inputs.device.type == "cuda":  # streams and kernels are of the current one
+            held.enter_context(torch.cuda.device(inputs.device))
         if inputs.replayed:
             held.callback(inputs.replayed.close)
         with exact_arithmetic(inputs.device) if plan.kind.private else contextlib.nullcontext():

@@ -54,6 +54,10 @@ def draws_by_place(patch: Patches) -> None:
     patch.replace("dpose.training.loader:Loader._kept_batches", make)
 
 
+def by_place(batch: Any) -> list[Any]:
+    return [("", batch.inputs), *(("", t) for t in batch.targets.values()), ("", batch.weights)]
+
+
 def recorded_on_units(patch: Patches) -> None:
     patch.replace("dpose.training.graph:_empty_like", lambda original: lambda batch, device: batch)
 
@@ -124,6 +128,16 @@ REPLAYS = (
         "units are looked at call by call alone, and not in what steps replay",
         lambda patch: patch.nothing("dpose.training.batch_invariance:_adds_up", True),
         (f"{GRAPH}test_units_are_seen_to_be_apart_in_what_steps_replay",),
+    ),
+    Planted(
+        "a replay that does nothing passes the check",
+        lambda patch: patch.nothing("dpose.training.graph:ReplayedSums.check"),
+        (f"{GRAPH}test_a_replay_that_adds_up_something_else_is_not_taken",),
+    ),
+    Planted(
+        "buffers are filled by the place of a target, not by its name",
+        lambda patch: patch.constant("dpose.training.graph:_named", by_place),
+        (f"{GRAPH}test_targets_are_known_by_their_names",),
     ),
     Planted(
         "noise drawn ahead serves the next step, too",

@@ -108,6 +108,7 @@ def for_device(device: torch.device) -> Kernels:
 def _compiles() -> bool:
     """Whether kernels of a GPU can be compiled; said once where they cannot."""
     if importlib.util.find_spec("triton") is None:
-        warnings.warn("a GPU is slower without the package triton: sums of units are torch's", stacklevel=3)
+        slower = "sums and depthwise gradients are torch's, and no step is captured, since sums ask the processor"
+        warnings.warn(f"a GPU is slower without the package triton: {slower}", stacklevel=3)
         return False
     return True
