@@ -57,14 +57,14 @@ class FittedTransform(Protocol):
         """The same transform, made of these."""
 
 
-class FromHost(TorchDispatchMode):
+class FromHost(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses what copies from the host's memory: a graph would copy again, where other numbers lie by then.
 
     Numbers that are no tensors, and those of a tensor without dimensions, become part of the graph.
     """
 
     def __init__(self, device: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
