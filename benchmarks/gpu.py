@@ -193,7 +193,8 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
         )
     for name, options in TRAININGS.items():
         if given.limit:
-            yield (f"training: {name}", lambda o=options: training(o, photographs(given.limit), left(given.seconds / 3)))
+            most = given.seconds / 3
+            yield (f"training: {name}", lambda o=options, m=most: training(o, photographs(given.limit), left(m)))
     if importlib.util.find_spec("opacus"):
         yield "opacus", lambda: opacus(given.device, left(120))
 
