@@ -50,6 +50,8 @@ from dpose.training.step import StepInputs, clipped_part, replayed_sums
 ROWS: tuple[tuple[str, Strategy, int], ...] = (
     *(("nano", "light", 256), ("nano", "full", 256), ("lite0", "light", 256)),
     *(("lite0", "full", 256), ("5m", "light", 128), ("5m", "full", 128)),
+    *(("nano", "finetune", 256), ("lite0", "finetune", 256), ("5m", "finetune", 128)),
+    *(("timm:vit_tiny_patch16_224", "light", 128), ("blazepose:full", "light", 128)),
 )
 PLAN = TrainingPlan(noise_multiplier=1.0, delta=1e-5, steps=10, expected_batch_size=256, clip_norm=1.0).bind(7000)
 TRAININGS = {
@@ -60,7 +62,7 @@ TRAININGS = {
     "recipe, nano, twelve passes": ("--preset", "nano", "--recipe", "recommended", "--epochs", "12"),
 }
 SECONDS = 480.0
-"""No part begins later than this after the first."""
+"""After the first part's begin: none begins later, and a training or Opacus has no more than what is left of it."""
 
 
 def timed(run: Callable[[], object], rounds: int, wait: Callable[[], None]) -> float:
@@ -169,16 +171,21 @@ def training(options: tuple[str, ...], limit: int, seconds: float) -> dict[str, 
     return found if said else found | {"printed": done.stdout[-2000:]}
 
 
-def opacus(device: str) -> dict[str, Any]:
+def opacus(device: str, seconds: float) -> dict[str, Any]:
     """Beside Opacus, on the model that it takes, where it is installed."""
     here = Path(__file__).parent / "opacus_step.py"
     command = [sys.executable, str(here), "--batch", "64", "--device", device]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds)
     return {"code": done.returncode, "printed": done.stdout[-2000:]}
 
 
 def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """What is measured, by name, what matters most first."""
+    end = time.perf_counter() + given.seconds
+
+    def left(most: float) -> float:
+        return max(1.0, min(most, end - time.perf_counter()))
+
     for preset, strategy, units in ROWS[: given.rows]:
         size = given.batch or units
         yield (
@@ -187,9 +194,10 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
         )
     for name, options in TRAININGS.items():
         if given.limit:
-            yield (f"training: {name}", functools.partial(training, options, given.limit, given.seconds / 3))
+            # what is left is asked when the part before it has been measured
+            yield f"training: {name}", functools.partial(training, options, given.limit, left(given.seconds / 3))
     if importlib.util.find_spec("opacus"):
-        yield "opacus", lambda: opacus(given.device)
+        yield "opacus", lambda: opacus(given.device, left(120))
 
 
 def measure(given: argparse.Namespace) -> None:

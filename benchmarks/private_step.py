@@ -89,8 +89,8 @@ def setup(case: Case, channels_last: bool, precision: Precision = "float32"):
     units = UnitBatch(
         torch.randint(0, 256, (batch, views, 3, height, width), dtype=torch.uint8),
         {
-            "keypoints": torch.rand(batch, views, 16, 2) * torch.tensor([width, height]),
-            "visible": torch.ones(batch, views, 16),
+            "keypoints": torch.rand(batch, views, model.config.joints, 2) * torch.tensor([width, height]),
+            "visible": torch.ones(batch, views, model.config.joints),
         },
         torch.ones(batch, views),
     ).to(device)
@@ -144,7 +144,9 @@ def projection(case: Case, subspace: SubspaceConfig, clock: str) -> tuple[float,
     bases: list[Subspace] = []
 
     def fit():
-        bases[:] = [fit_subspace(task, model, params, public(), subspace.rank)]
+        # on a GPU in the shape of steps, as trainings have it
+        room = len(units) if case.device == "cuda" else None
+        bases[:] = [fit_subspace(task, model, params, public(), subspace.rank, room=room)]
 
     fitted = timed(fit, clock)
     basis = bases[0]

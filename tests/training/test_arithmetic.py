@@ -21,8 +21,10 @@ from dpose.training.arithmetic import (
     shifted,
 )
 from dpose.training.distributed import ProcessGroup
+from dpose.training.gradients import clipped_sum, trainable_params, unit_loss
 from dpose.training.plan import TrainingPlan
 from dpose.training.reproducibility import NO_REPEAT, check_alike, digest_of, environment, no_repeat, repeatable
+from dpose.training.subspace import fit_subspace
 from refusals import refused
 from tiers import rest_slow
 
@@ -156,6 +158,38 @@ def test_on_a_gpu_kernels_are_deterministic_and_are_not_taken_to_be(given):
         assert torch.are_deterministic_algorithms_enabled() is given
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_no_memory_is_filled_and_no_kernel_chosen_by_its_speed(given, monkeypatch):
+    """torch fills whatever is new beside deterministic kernels, per-unit gradients among it."""
+    settings = (torch.utils.deterministic, "fill_uninitialized_memory"), (torch.backends.cudnn, "benchmark")
+    for where, name in settings:
+        monkeypatch.setattr(where, name, given)
+    with exact_arithmetic(GPU):
+        assert not any(getattr(where, name) for where, name in settings)
+    assert all(getattr(where, name) is given for where, name in settings)
+
+
+def test_a_step_reads_no_memory_that_it_has_not_written(dots):
+    """Filled with NaN or not, the clipped sum and a fit are the same."""
+    model = dots.task.build_model()
+    params, data = trainable_params(model), dots.data(12)
+    batch = dots.task.collate([data.load(i, None) for i in range(12)])
+
+    def computed():
+        sums = clipped_sum(unit_loss(dots.task, model), params, batch.parts, 0.1, microbatch_size=5)
+        fitted = fit_subspace(dots.task, model, params, [batch], 3, hold_bytes=0, slice_bytes=400)
+        return [*sums.values(), *fitted.basis.values()]
+
+    plain = computed()
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(9).isnan().all()
+        filled = computed()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(same_bits(a, b) for a, b in zip(plain, filled, strict=True))
 
 
 class Second(ProcessGroup):

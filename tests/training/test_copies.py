@@ -31,6 +31,7 @@ from dpose.training.arithmetic import arithmetic_in_force
 from dpose.training.distributed import ALONE
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose.training.reproducibility import KEPT
 from dpose.training.run import Run
 from quick import quick  # noqa: F401
 from refusals import refused
@@ -459,7 +460,7 @@ def test_draws_depend_on_all_that_a_sum_is_computed_at():
 def test_the_proof_lists_what_a_reused_key_depends_on(dots, tmp_path, quiet, monkeypatch):
     killed(monkeypatch, GRADIENT, 1, dots, tmp_path / "run", quiet)
     name = read_ledger(tmp_path / "run" / "ledger.jsonl")[0].run_id
-    known = {*kept_key(name, tmp_path / "state").surroundings, *arithmetic_in_force(torch.device("cuda"))}
+    known = {*kept_key(name, tmp_path / "state").surroundings, KEPT, *arithmetic_in_force(torch.device("cuda"))}
     text = (ROOT / "docs" / "proofs" / "resume.md").read_text()
     (section,) = re.findall(r"\n## What a key is bound to\n(.*?)\n## ", text, re.S)
     assert set(re.findall(r"^\| `([^`]+)` \|", section, re.M)) == known

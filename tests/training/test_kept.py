@@ -157,6 +157,27 @@ def test_what_is_kept_follows_the_order_of_the_units_up_to_the_limit():
     assert keep_pictures(data, CPU, sum(sizes), own=[2, 0]).units == {0, 2}
 
 
+def test_pictures_are_copied_block_by_block(monkeypatch):
+    data = units(*FOUR)
+    whole = keep_pictures(data, CPU, 1 << 30)
+    monkeypatch.setattr("dpose.training.kept._AT_ONCE", 3)
+    blocks = keep_pictures(data, CPU, 1 << 30)
+    assert torch.equal(blocks.pixels, whole.pixels)
+    assert torch.equal(blocks.places, whole.places)
+    assert len(whole.pixels) == sum(3 * int(height * width) for _, height, width in whole.places)
+
+
+def test_others_are_decoded_while_kept_ones_are_computed(monkeypatch):
+    """But not before the first that are kept were planned."""
+    _, loader = loaders(units(*(picture(seed) for seed in range(6))), units(*(picture(seed) for seed in range(3))))
+    begun, real = [], loader._pool.submit
+    monkeypatch.setattr(loader._pool, "submit", lambda job: begun.append(getattr(job, "args", "kept")) or real(job))
+    coming = loader.micro_batches(range(6), 3, 1, padded=True)
+    next(coming)
+    assert begun == ["kept", "kept", (3, 3), (4, 3), (5, 3)]
+    assert len(list(coming)) == 5
+
+
 def test_a_units_views_do_not_depend_on_what_else_is_sampled():
     _, loader = loaders(units(*(picture(seed) for seed in range(5))))
     (alone,), (among,) = batches(loader, [3]), batches(loader, [0, 1, 3, 4])

@@ -27,6 +27,7 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.step import StepInputs, global_norm, plain_batches, private_gradient
 from dpose.units import MAX_VIEWS
 from refusals import refused
+from replays import called_again
 
 N, BATCH, STEPS = 50, 10, 4
 
@@ -253,6 +254,19 @@ def test_empty_units_change_nothing_of_the_public_gradient(dots, monkeypatch):
     assert same == pytest.approx(loss, rel=1e-6)
     for name, value in gradient.items():
         torch.testing.assert_close(again[name], value, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_noise_is_drawn_ahead_of_sums_that_are_replayed(dots, monkeypatch, replayed):
+    """In a thread, from before the first micro-batch on; a processor draws it when it has the sums."""
+    inputs, order = an_engine(dots, a_plan()), []
+    inputs = replace(inputs, replayed=step.replayed_sums(inputs, called_again) if replayed else None)
+    ahead, part = step.noise_ahead, step.clipped_part
+    monkeypatch.setattr(step, "noise_ahead", lambda *given: order.append("noise") or ahead(*given))
+    monkeypatch.setattr(step, "clipped_part", lambda *given: order.append("sum") or part(*given))
+    private_gradient(inputs, trainable_params(inputs.model), 0)
+    assert order.count("noise") == replayed
+    assert order[0] == ("noise" if replayed else "sum")
 
 
 def test_another_past_gives_another_sample_and_noise(dots):

@@ -1,8 +1,12 @@
 """One private step: exactly a Poisson sample, a clipped sum, Gaussian noise on the sum, and a constant divisor."""
 
 import itertools
+import json
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -290,3 +294,16 @@ def test_parts_begin_with_the_first_batch_or_with_the_one_that_they_are_told(dot
         for step in range(first, 3):
             expected, _ = plain_gradient(parts.open_data, params, batches[step], step)
             assert torch.equal(flat(parts.gradient(params, step)[0]), flat(expected))
+
+
+@pytest.mark.slow
+def test_what_measures_a_step_on_a_gpu_runs_and_prints_its_page(tmp_path):
+    file = tmp_path / "gpu.json"
+    script = [sys.executable, str(Path(__file__).parents[2] / "benchmarks" / "gpu.py")]
+    small = ["--device", "cpu", "--rows", "1", "--batch", "2", "--rounds", "1", "--limit", "0"]
+    subprocess.run([*script, "measure", str(file), *small], check=True)
+    part = json.loads(file.read_text())["parts"]["step: nano, light"]
+    assert "error" not in part, part
+    assert part["largest difference, float32"] == part["largest difference, bf16"] == 0
+    printed = subprocess.run([*script, "page", str(file)], check=True, capture_output=True, text=True).stdout
+    assert "| 2 `nano` light | " in printed

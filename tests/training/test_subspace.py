@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from dpose.training import gradients as gradients_module
 from dpose.training import subspace as subspace_module
 from dpose.training.gradients import trainable_params
+from dpose.training.preclipping import fit_scales
 from dpose.training.subspace import fit_subspace, project_onto, random_subspace
 from dpose.units import UnitBatch
 from refusals import refused
@@ -98,6 +100,40 @@ def test_memory_bounds_change_nothing(dots, hold_bytes, slice_bytes):
     torch.testing.assert_close(projector(bounded), projector(whole), atol=1e-5, rtol=0)
     assert bounded.rank == whole.rank
     assert bounded.energy == pytest.approx(whole.energy, rel=1e-6)
+
+
+@pytest.mark.parametrize("hold_bytes", [0, 10**9])
+def test_with_room_all_gradients_are_computed_in_the_shape_of_steps(dots, hold_bytes, monkeypatch):
+    """Even where such a batch passes what slices may take: for another shape a GPU plans its convolutions anew."""
+    task, model, params, batches = setup(dots)
+    whole, scales = fit_subspace(task, model, params, batches, 7), fit_scales(task, model, params, batches)
+    shapes, real = [], gradients_module._book
+
+    def noted(loss, params, units, *given, **named):
+        shapes.append(units[-1].shape)
+        return real(loss, params, units, *given, **named)
+
+    monkeypatch.setattr(gradients_module, "_book", noted)
+    at_room = fit_subspace(task, model, params, batches, 7, hold_bytes=hold_bytes, slice_bytes=0, room=64)
+    assert len(shapes) > len(batches) or hold_bytes
+    torch.testing.assert_close(projector(at_room), projector(whole), atol=1e-5, rtol=0)
+    found = fit_scales(task, model, params, batches, room=64)
+    torch.testing.assert_close(found, scales)
+    assert {shape.numel() for shape in shapes} == {64}
+
+
+def test_scales_are_fitted_slice_by_slice(dots, monkeypatch):
+    task, model, params, batches = setup(dots)
+    whole, seen, real = fit_scales(task, model, params, batches), [], subspace_module.per_unit_gradients
+
+    def noted(*given, **named):
+        seen.append(len(given[3]))
+        return real(*given, **named)
+
+    monkeypatch.setattr(subspace_module, "per_unit_gradients", noted)
+    monkeypatch.setitem(subspace_module.SLICE_BYTES, "cpu", 400)
+    torch.testing.assert_close(fit_scales(task, model, params, batches), whole)
+    assert max(seen) == 400 // sum(4 * p.numel() for p in params.values())
 
 
 def test_small_directions_are_still_orthonormal():

@@ -61,16 +61,20 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
 
     torch computes float32 convolutions on a GPU in TF32, with ten bits of mantissa, unless it is told otherwise. A norm
     is then one of other numbers than it says, and what a unit adds varies with how sums are split. Where a kernel adds
-    up in the order in which its threads come (`index_add_` on a GPU), a unit's gradient would depend on what else runs.
-    What was set before is set again afterwards.
+    up in the order in which its threads come (`index_add_` on a GPU), a unit's gradient would depend on what else runs;
+    where cuDNN chose kernels by trials of speed, on the trials. New memory is not filled, as torch has it beside
+    deterministic kernels: nothing is read that was not written. What was set before is set again afterwards.
     """
     before, allowed = torch.get_float32_matmul_precision(), _cudnn_allows_tf32()
-    kept = _precisions()
+    kept, tries = _precisions(), torch.backends.cudnn.benchmark
+    memory: Any = torch.utils.deterministic
+    fills = memory.fill_uninitialized_memory
     deterministic = torch.are_deterministic_algorithms_enabled()
     try:
         # by both names that torch has for them: the older ones refuse to be read where only the newer are set
         torch.set_float32_matmul_precision("highest")
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = False
+        memory.fill_uninitialized_memory = False
         for name in kept:
             _backend(name).fp32_precision = "ieee"
         if device.type == "cuda" and not deterministic:
@@ -78,7 +82,8 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-        torch.backends.cudnn.allow_tf32 = allowed
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = allowed, tries
+        memory.fill_uninitialized_memory = fills
         for name, precision in kept.items():
             _backend(name).fp32_precision = precision
         if device.type == "cuda" and not deterministic:

@@ -176,7 +176,10 @@ def _kept(
         first[person] = number
     shapes = [part.shape[:2] for _, part in found]
     begins = np.cumsum([0, *(part.nbytes for _, part in found[:-1])])
-    pixels = torch.from_numpy(np.concatenate([part.ravel() for _, part in found])).to(device)
+    pixels = torch.empty(sum(part.nbytes for _, part in found), dtype=torch.uint8, device=device)
+    for at in range(0, len(found), _AT_ONCE):  # they may be gigabytes: not twice on the host
+        block = np.concatenate([part.ravel() for _, part in found[at : at + _AT_ONCE]])
+        pixels[begins[at] : begins[at] + len(block)] = torch.from_numpy(block)
     places = torch.from_numpy(np.column_stack([begins, np.array(shapes)])).to(device)
     return KeptPictures(patches, frozenset(units), pixels, places, first)
 

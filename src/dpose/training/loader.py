@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -75,19 +76,23 @@ class Loader:
         return self.noise.stream(Purpose.AUGMENT, step, context).generator()
 
     def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
-        """The units in order; a bounded number is decoded ahead: some a thread, and `ahead` more."""
+        """The units in order; a bounded number is decoded ahead, from now on: some a thread, and `ahead` more."""
         jobs = (partial(self.unit, int(index), step) for index in indices)
         return self._done(jobs, self._ahead + ahead)
 
     def _done(self, jobs: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
-        """Results in order, so many of them begun ahead."""
-        waiting: deque[Future[T]] = deque()
-        for job in jobs:
-            waiting.append(self._pool.submit(job))
-            if len(waiting) > ahead:
+        """Results in order, so many of them begun ahead, the first ones now."""
+        coming = iter(jobs)
+        waiting = deque(self._pool.submit(job) for job in islice(coming, ahead))
+
+        def found() -> Iterator[T]:
+            for job in coming:
+                waiting.append(self._pool.submit(job))
                 yield self._next(waiting)
-        while waiting:
-            yield self._next(waiting)
+            while waiting:
+                yield self._next(waiting)
+
+        return found()
 
     def _next(self, waiting: deque[Future[T]]) -> T:
         began = time.perf_counter()
@@ -113,12 +118,16 @@ class Loader:
         def room(bucket: int) -> int:
             return max(1, microbatch_size // bucket)
 
+        kept: Iterator[UnitBatch] = iter(())
         if self.kept:
             ready, indices = _parted(indices, self.kept)
-            yield from self._kept_batches(self.kept, ready, step, room, padded=padded)
+            kept = self._kept_batches(self.kept, ready, step, room, padded=padded)
+        first = list(islice(kept, 1))  # what it takes is planned before others are decoded
+        # while one micro-batch is computed the next is decoded, whole; while all that are kept are, the first others
+        others = self.units(indices, step, ahead=microbatch_size)
+        yield from chain(first, kept)
         pending: dict[int, list[list[View]]] = {}
-        # while one micro-batch is computed the next is decoded, whole
-        for views in self.units(indices, step, ahead=microbatch_size):
+        for views in others:
             bucket = view_bucket(len(views))
             group = pending.setdefault(bucket, [])
             group.append(views)

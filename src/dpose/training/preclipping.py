@@ -28,10 +28,9 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.training.grad_sample import Params
-from dpose.training.gradients import per_unit_gradients, unit_norms
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
-from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
+from dpose.training.subspace import Subspace, finite_gradients, fit_subspace, project_onto, random_subspace, slices_of
 from dpose.units import Task, UnitBatch
 
 COEFFICIENTS = "the coefficients"  # beside parameters' names, which have no blank
@@ -119,16 +118,14 @@ def fit_scales(
     Of all diagonal maps this one leaves the least noise beside what is left of a gradient whose coordinates have those
     moments: by Cauchy and Schwarz the noise's energy falls by (sum s)^2 / (d sum s^2), the spread of the scales. They
     have a common factor that keeps a gradient's mean squared norm, so that a clipping norm means what it meant. `room`
-    as in `per_unit_gradients`.
+    as in `slices_of`.
     """
     squares = {name: torch.zeros_like(p) for name, p in params.items()}
     units = 0
-    for batch in batches:
-        gradients = per_unit_gradients(task, model, params, batch, room=room)
-        finite = unit_norms(gradients).isfinite()  # the rule of the private side
+    for _, gradients, bad in finite_gradients(task, model, params, room, slices_of(batches, params, room)):
         for name, value in gradients.items():
-            squares[name] += value[finite].square().sum(0)
-        units += int(finite.sum())
+            squares[name] += value.square().sum(0)
+        units += len(value) - bad
     count = sum(p.numel() for p in params.values())
     energy = sum(float(s.double().sum()) for s in squares.values()) / max(1, units)
     if not energy > 0:

@@ -169,7 +169,7 @@ def _plain(value: object, deeper: int = _DEEP) -> Any:
 def _file(part: object) -> Path | None:
     try:
         return Path(inspect.getfile(part if inspect.isroutine(part) else type(part)))
-    except TypeError:  # typed at a prompt
+    except (TypeError, OSError):  # typed at a prompt
         return None
 
 

@@ -119,15 +119,9 @@ def fit_subspace(
         k: Directions wanted. Where the numerical rank is smaller, the rank's are returned and no others.
         hold_bytes: See `HOLD_BYTES`.
         slice_bytes: See `SLICE_BYTES`, which is taken for None.
-        room: Views in a micro-batch of the run, where gradients are to be computed in that shape; it is left out where
-            such a batch would pass `slice_bytes`.
+        room: As in `slices_of`.
     """
-    row_bytes = sum(p.numel() * p.element_size() for p in params.values())
-    if slice_bytes is None:
-        slice_bytes = SLICE_BYTES.get(next(iter(params.values())).device.type, SLICE_BYTES["cpu"])
-    at_once = max(1, slice_bytes // max(1, row_bytes))
-    slices = list(_slices(batches, at_once))
-    room = room if room and room <= at_once else None
+    slices = list(slices_of(batches, params, room, slice_bytes))
     units = sum(len(batch) for batch in slices)
     _check_size(k, params)
     if units < k:
@@ -136,12 +130,11 @@ def fit_subspace(
             f"a subspace of {k} directions needs at least {k} public units, there are {units}",
             fix="give more public data, or fewer directions",
         )
-    whole = units * row_bytes <= hold_bytes
+    whole = units * _row_bytes(params) <= hold_bytes
     rows = units if whole else k
-    places = max(rows, *(len(batch) for batch in slices))
-    held = {name: p.new_empty((places, *p.shape)) for name, p in params.items()}
+    held = {name: p.new_empty((rows, *p.shape)) for name, p in params.items()}
     quick = whole and _quick(params, 1)
-    gradients_of = partial(_gradients, task, model, params, room)
+    gradients_of = partial(finite_gradients, task, model, params, room)
     gram, dropped = _gram(gradients_of, _groups(slices, rows), held, quick)
     if quick and not _is_clear(gram):
         gram = _products(held, held)
@@ -210,8 +203,21 @@ def _check_size(k: int, params: Params) -> None:
         )
 
 
-def _slices(batches: Iterable[UnitBatch], units: int) -> Iterator[UnitBatch]:
-    """The same units in the same order, at most `units` at a time."""
+def _row_bytes(params: Params) -> int:
+    return sum(p.numel() * p.element_size() for p in params.values())
+
+
+def slices_of(
+    batches: Iterable[UnitBatch], params: Params, room: int | None = None, slice_bytes: int | None = None
+) -> Iterator[UnitBatch]:
+    """The same units in the same order, as many at a time as gradients of them may be held.
+
+    With `room`, the views in a micro-batch of the run, gradients are computed in the shape of steps: so many as there,
+    which steps hold as well. Otherwise as many as go into `slice_bytes`, or `SLICE_BYTES`.
+    """
+    if slice_bytes is None:
+        slice_bytes = SLICE_BYTES.get(next(iter(params.values())).device.type, SLICE_BYTES["cpu"])
+    units = room or max(1, slice_bytes // max(1, _row_bytes(params)))
     for batch in batches:
         for at in range(0, len(batch), units):
             part = slice(at, at + units)
@@ -231,10 +237,10 @@ def _groups(slices: Sequence[UnitBatch], units: int) -> list[list[UnitBatch]]:
     return groups
 
 
-def _gradients(
-    task: Task, model: torch.nn.Module, params: Params, room: int | None, slices: Sequence[UnitBatch]
+def finite_gradients(
+    task: Task, model: torch.nn.Module, params: Params, room: int | None, slices: Iterable[UnitBatch]
 ) -> Iterator[tuple[int, Params, int]]:
-    """The first row, the per-unit gradients and how many were not finite, slice by slice."""
+    """The first row, the per-unit gradients and how many were not finite, slice by slice; one at a time is held."""
     at = 0
     for batch in slices:
         gradients = per_unit_gradients(task, model, params, batch, room=room)
@@ -243,6 +249,7 @@ def _gradients(
         for value in gradients.values():
             value.masked_fill_(bad.view(-1, *[1] * (value.ndim - 1)), 0)  # by a mask, the host would be asked
         yield at, gradients, int(bad.sum())
+        gradients.clear()  # a batch of steps' shape may take gigabytes: not two at once
         at += len(batch)
 
 
@@ -251,7 +258,7 @@ def _together(slices: Iterable[tuple[int, Params, int]], rows: int) -> Iterator[
     waiting: list[Params] = []
     start = at = 0
     for at, gradients, _ in slices:
-        waiting.append(gradients)
+        waiting.append(dict(gradients))
         end = at + len(next(iter(gradients.values())))
         if end - start >= rows:
             yield start, _stacked(waiting)
@@ -276,14 +283,18 @@ def _gram(
     held: Params,
     quick: bool,
 ) -> tuple[Tensor, int]:
-    """G G^T (m, m) float64, and how many rows were not finite; `held` begins with the rows of the last group then."""
+    """G G^T (m, m) float64, and how many rows were not finite; `held` begins with the rows of a lone group then."""
+    places = len(next(iter(held.values())))
     sizes = [sum(len(batch) for batch in group) for group in groups]
     gram = torch.zeros(sum(sizes), sum(sizes), dtype=torch.float64)
     dropped = start = 0
     for g, group in enumerate(groups):
-        rows = {name: value[: sizes[g]] for name, value in held.items()}
+        rows: Params = {name: value[: sizes[g]] for name, value in held.items()}
         for at, gradients, bad in gradients_of(group):
             dropped += bad
+            if sizes[g] > places:  # one slice, which need not stand in memory twice
+                rows = gradients
+                break
             for name, value in gradients.items():
                 rows[name][at : at + len(value)] = value
         own = slice(start, start + sizes[g])
