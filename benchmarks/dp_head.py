@@ -3,7 +3,7 @@
     python benchmarks/dp_head.py --cache FOLDER                   # synthetic:ward, BlazePose full, n = 500 to 64,000
     python benchmarks/dp_head.py --cache FOLDER --most 2000 --out docs/benchmarks/dp-head
     python benchmarks/dp_head.py --cache FOLDER --data lspet:ROOT --private private --choose public --score validation
-    python benchmarks/dp_head.py --cache FOLDER --init blazepose:lite --joints ward --most 8000   # joints it has not
+    python benchmarks/dp_head.py --cache FOLDER --init blazepose:lite --joints ward --of same   # joints it has not
 
 Joints are found once and kept in FOLDER (resumable: 500 people a file). Each cell then solves the correction from the
 same clipped statistics with fresh noise, as a run would (the run itself: `dpose train --method dp-head`), with the
@@ -14,9 +14,10 @@ being the non-private correction at the largest n; none is given where ceiling -
 
 With --joints ward, palms and footing alone are scored: joints that the base starts at the nearest that it knows.
 
-The law, share = a + b log10(n / sigma) within 0 and 1, is fitted by least squares, within these bounds, on all n but
-one, for each n in turn. What is printed is the law of all of them, then the largest error on the n left out:
-`dpose plan --expect` holds it (`dpose.runs.expect`).
+The law, share = 1 - exp(-(n / sigma / c)^b), is fitted by least squares on all n but one, for each n in turn. What is
+printed is the law of all of them, then the largest error on the n left out: `dpose plan --expect` holds it
+(`dpose.runs.expect`). With --of same a share is of what the correction brings without noise at the same n: where more
+people bring more without noise, too. Where they do not, the largest n says best what it brings.
 """
 
 from __future__ import annotations
@@ -223,18 +224,16 @@ class Scores:
 
 
 def law(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """A and b of share = a + b log10(n / sigma) within 0 and 1, by least squares over (n / sigma, share)."""
-    x, share = np.log10([ratio for ratio, _ in cells]), np.array([share for _, share in cells])
-    # without the bounds, cells that have all of the gain would pull the slope down
-    b, a = np.polyfit(x, share, 1)
-    a, b = least_squares(lambda p: np.clip(p[0] + p[1] * x, 0, 1) - share, (a, b)).x
-    return float(a), float(b)
+    """C and b of share = 1 - exp(-(n / sigma / c)^b), by least squares over (n / sigma, share)."""
+    ratio, share = (np.array(values) for values in zip(*cells, strict=True))
+    found = least_squares(lambda p: 1 - np.exp(-((ratio / 10 ** p[0]) ** p[1])) - share, (2.0, 0.5)).x
+    return float(10 ** found[0]), float(found[1])
 
 
 def off(fitted: tuple[float, float], cell: tuple[float, float]) -> float:
     """How far the law is from a cell's share."""
     ratio, share = cell
-    return float(abs(np.clip(fitted[0] + fitted[1] * math.log10(ratio), 0, 1) - share))
+    return abs(1 - math.exp(-((ratio / fitted[0]) ** fitted[1])) - share)
 
 
 def said_of_law(cells: dict[int, list[tuple[float, float]]]) -> str:
@@ -249,7 +248,7 @@ def said_of_law(cells: dict[int, list[tuple[float, float]]]) -> str:
     left_out = ", ".join(f"{n:,} {error:.3f}" for n, error in worst.items())
     low, high = (f(ratio for ratio, _ in every) for f in (min, max))
     return (
-        f"share = {a:.3f} + {b:.3f} log10(n / sigma), n / sigma from {low:.0f} to {high:.0f}\n"
+        f"share = 1 - exp(-(n / sigma / {a:.1f})^{b:.3f}), n / sigma from {low:.0f} to {high:.0f}\n"
         f"largest error {spread:.3f}; on an n left out: {left_out}"
     )
 
@@ -287,6 +286,7 @@ def main() -> None:
     parser.add_argument("--choose", default="val", help="split that the ceiling's directions are chosen on")
     parser.add_argument("--score", default="test", help="split that is scored")
     parser.add_argument("--joints", choices=["mpii", "ward"], help="of rendered people")
+    parser.add_argument("--of", choices=["largest", "same"], default="largest", help="the n that shares are of")
     parser.add_argument("--most", type=int, default=NUMBERS[-1])
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--draws", type=int, default=5, help="noise draws a cell")
@@ -338,7 +338,8 @@ def main() -> None:
                 row[name] = {"half": half, "tenth": tenth, "directions": k, "sigma": sigma}
             own = row["dp-head"]
             row["cost"] = without.half - own["half"]
-            share = (own["half"] - start.half) / gain if gain > 3 * error else None
+            whole = without.half - start.half if chosen.of == "same" else gain
+            share = (own["half"] - start.half) / whole if gain > 3 * error else None
             if share is not None:
                 cells.setdefault(n, []).append((n / own["sigma"], min(1.0, max(0.0, share))))
             kept = "" if share is None else f", {share:.0%}"
