@@ -23,18 +23,38 @@ HELPERS = Path(__file__).parents[1] / "helpers"
 PROGRAM = """
 import os, signal, sys
 from dataclasses import replace
+import numpy as np
 import torch
 import dpose
 from dots import Dots, DotsTask, train
 from rich.console import Console
 import dpose.training.step as steps
 from dpose.errors import DposeError
-from dpose.training import resume as resuming, run as loops
+from dpose.training import resume as resuming, run as loops, trainer
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose.units import Warps
 from pathlib import Path
 from quick import quick  # noqa: F401
+from replays import called_again
+class Sheets(Dots):  # clips as pictures, frame under frame, which a device can keep
+    view_size = (24, 6)
+    def __init__(self, n, seed=0):
+        super().__init__(n, seed)
+        self.views = [[replace(v, image=v.image.reshape(24, 6, 3)) for v in views] for views in self.views]
+    def patches(self):
+        return self
+    def of(self, index):
+        return {index: [view.image for view in self.views[index]]}
+    def looks(self, index, draw):
+        return [(index, k) for k in range(len(self.views[index]))]
+    def warps(self, looks):
+        ways = np.array([self.views[index][k].target["way"] for index, k in looks])
+        return Warps(np.array(looks), np.tile(np.eye(2, 3), (len(looks), 1, 1)), None, {"way": ways})
+class SheetsTask(DotsTask):
+    def loss(self, model, params, inputs, targets):
+        return super().loss(model, params, inputs.unflatten(-2, (4, 6)), targets)
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
 loops.CHECKPOINT_UNITS = 0
@@ -57,6 +77,18 @@ plan = TrainingPlan(
 task, data = DotsTask(), Dots(240)
 state = Path(os.environ.get("OWN_STATE") or Path(out).with_name("state"))
 public = Dots(30, seed=4 if rank == 1 and odd == "public" else 3)
+if odd == "kept":  # what a GPU has besides: replays, and pictures of a process's own units
+    task, data, public = SheetsTask(), Sheets(239), Sheets(30, seed=3)
+    trainer.recorder, trainer.room_on = lambda device: called_again, lambda device: 1 << 30
+    keep, alike = trainer.keep_pictures, trainer.check_alike
+    def noted(*given, **named):
+        kept = keep(*given, **named)
+        print(f"{rank} keeps {len(kept.units)}", flush=True)
+        return kept
+    def told(around, ranks):
+        print(around[trainer.KEPT], around[trainer.HOW], flush=True)
+        alike(around, ranks)
+    trainer.keep_pictures, trainer.check_alike = noted, told
 if rank == 1 and odd == "order":
     data.views.reverse()
 if odd in ("labels", "copies"):
@@ -151,6 +183,17 @@ def test_processes_that_lack_each_other_s_pictures_end_where_one_does(tmp_path):
     mine, theirs = (json.loads((f / "privacy.json").read_text()) for f in (one, two))
     assert mine["n"] == theirs["n"] == 238
     assert mine["events"] == theirs["events"]
+
+
+def test_processes_that_replay_and_keep_their_own_pictures_end_where_one_does(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, together = start(one, 1, odd="kept"), start(two, 2, odd="kept")
+    assert alone.returncode == together.returncode == 0, together.stdout + together.stderr
+    assert "0 keeps 239\n" in alone.stdout
+    assert "0 keeps 120\n" in together.stdout
+    assert "1 keeps 119\n" in together.stdout
+    assert together.stdout.count(f"of 119 units, in {1 << 30} bytes captured and replayed\n") == 2
+    assert all(torch.equal(value, weights(two)[name]) for name, value in weights(one).items())
 
 
 @pytest.mark.slow
