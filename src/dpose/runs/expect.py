@@ -12,28 +12,28 @@ from dpose.training.plan import TrainingPlan
 
 @dataclass(frozen=True)
 class Law:
-    """Share of the gain that is kept, a + b log10(n / sigma), as it was fitted (`benchmarks/dp_head.py`).
+    """Share of the gain that is kept, 1 - exp(-(n / sigma / c)^b), as it was fitted (`benchmarks/dp_head.py`).
 
     Attributes:
-        a: Share at n / sigma = 1.
-        b: Share that ten times as many people bring.
+        scale: c.
+        power: b.
         error: The largest error on a number of people that it was not fitted on, rounded up.
-        measured: Values of n / sigma between which it was fitted.
     """
 
-    a: float
-    b: float
+    scale: float
+    power: float
     error: float
-    measured: tuple[float, float]
 
     def share(self, ratio: float) -> float:
         """The share at n / sigma."""
-        return min(1.0, max(0.0, self.a + self.b * math.log10(ratio)))
+        return 1 - math.exp(-((ratio / self.scale) ** self.power))
 
 
-KNOWN_JOINTS = Law(-0.054, 0.289, 0.10, (60.0, 48_900.0))
+MEASURED = (62.0, 97_967.0)
+"""Values of n / sigma between which laws were fitted."""
+KNOWN_JOINTS = Law(256.0, 0.378, 0.08)
 """Of joints that BlazePose full finds, which a correction moves by little."""
-NEW_JOINTS = Law(-0.678, 0.553, 0.18, (62.0, 12_200.0))
+NEW_JOINTS = Law(184.4, 0.750, 0.07)
 """Of palms and footing, which BlazePose lite starts at the nearest joints that it has."""
 JOINTS, PUBLIC = 16, 200
 """Joints of the skeleton that the directions are counted for, and public people that they were fitted on."""
@@ -42,9 +42,9 @@ JOINTS, PUBLIC = 16, 200
 def kept_share(units: int, sigma: float) -> tuple[float, float] | None:
     """Return between which shares of the gain without privacy `dp-head` keeps; None outside what was measured."""
     ratio = units / sigma
-    laws = [law for law in (KNOWN_JOINTS, NEW_JOINTS) if law.measured[0] <= ratio <= law.measured[1]]
-    if not laws:
+    if not MEASURED[0] <= ratio <= MEASURED[1]:
         return None
+    laws = (KNOWN_JOINTS, NEW_JOINTS)
     low, high = (f(law.share(ratio) + sign * law.error for law in laws) for f, sign in ((min, -1), (max, 1)))
     return max(0.0, low), min(1.0, high)
 
@@ -57,7 +57,7 @@ def expectation(plan: TrainingPlan, units: int) -> str:
     shares = kept_share(units, float(event.sigma))
     budget = f"With {units:,} units at noise multiplier {upper(event.sigma, 3)}"
     if shares is None:
-        side = "few" if units / float(event.sigma) < KNOWN_JOINTS.measured[0] else "many"
+        side = "few" if units / float(event.sigma) < MEASURED[0] else "many"
         return f"{budget} nothing was measured: units are too {side} for that noise to say what dp-head keeps."
     low, high = (round(100 * share) for share in shares)
     directions = directions_for(units, float(event.sigma), 2 * JOINTS, PUBLIC)
