@@ -534,3 +534,30 @@ def test_a_killed_run_that_replays_goes_on_under_its_key_and_not_call_by_call(do
     run_dots(dots, tmp_path / "run", quiet, resume=True)
     assert len({e.key_id for e in read_ledger(tmp_path / "run" / "ledger.jsonl") if e.key_id}) == 2
     assert CALL_BY_CALL != "captured and replayed"
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_a_run_gives_buffers_and_graphs_back_however_it_ends(dots, tmp_path, quiet, monkeypatch, falls):
+    began, ended = [], []
+    begin, close = ReplayedSums.begin, ReplayedSums.close
+    monkeypatch.setattr(ReplayedSums, "begin", lambda self, *given: (began.append(self), begin(self, *given))[1])
+    monkeypatch.setattr(ReplayedSums, "close", lambda self: (ended.append(self), close(self))[1])
+    monkeypatch.setattr(trainer, "recorder", lambda device: called_again)
+    if falls:
+        monkeypatch.setattr(trainer, "_release", lambda run: 1 / 0)
+    with pytest.raises(ZeroDivisionError) if falls else contextlib.nullcontext():
+        seeded(dots, tmp_path / "run", quiet, "dp-sgd")
+    assert began[-1] is ended[-1]
+    assert (began[-1]._programs, began[-1]._params, len(began[-1]._totals)) == ({}, {}, 0)
+
+
+def test_chance_in_a_loss_is_refused_and_never_recorded(dots):
+    """Its draws would be the device's: of the place of a unit, and the same in each replay."""
+    made = []
+    inputs = engine_of(dots, lambda run: made.append(run()) or run)
+    real = inputs.task.loss
+    inputs.task.loss = lambda *given: torch.nn.functional.dropout(real(*given), 0.5)
+    inputs.replayed.begin(trainable_params(inputs.model), None)
+    with pytest.warns(UserWarning, match="call by call"), pytest.raises(RuntimeError, match="random"):
+        inputs.replayed.add(batches_of(dots))
+    assert not made
