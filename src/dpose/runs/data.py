@@ -20,6 +20,7 @@ from dpose.units import Unit
 
 if TYPE_CHECKING:
     from dpose.pose.data.pictures import Regions
+    from dpose.pose.data.units import PoseUnits
     from dpose.pose.model import PoseConfig
 
 IMAGENET = "imagenet"
@@ -169,6 +170,20 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
     if config.canaries is None:
         return units, how
     return units + config.canaries.count, f"{how}, with {config.canaries.count:,} canaries"
+
+
+def scored_units(spec: DataSpec | str, model: PoseConfig, limit: int | None) -> PoseUnits:
+    """Units as a model is scored on them: cropped as it sees people, and not augmented."""
+    from dpose.pose.data import Augment, open_data
+
+    return open_data(
+        spec,
+        purpose="evaluate",
+        input_size=model.input_size,
+        augment=Augment.none(),
+        limit=limit,
+        regions=regions_for(model),
+    )
 
 
 def regions_for(model: PoseConfig) -> Regions | None:

@@ -34,7 +34,17 @@ from dpose.runs.build import (
     resolved,
 )
 from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
-from dpose.runs.data import POSE, conditions, counted, public_split, published_count, regions_for, sources, watched
+from dpose.runs.data import (
+    POSE,
+    conditions,
+    counted,
+    public_split,
+    published_count,
+    regions_for,
+    scored_units,
+    sources,
+    watched,
+)
 from dpose.runs.places import check_begun, run_config
 from dpose.runs.reporting import WATCHED
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
@@ -195,7 +205,7 @@ def scored(
         raise DposeError("detections-unsupported", "takes no detections: its people have boxes of their own", spec.name)
     # a detector also finds people who are not labelled
     units = (
-        _scored_units(spec, model.config, limit)
+        scored_units(spec, model.config, limit)
         if detections is None
         else pictures_of(spec, model.config.input_size, limit)
     )
@@ -297,24 +307,12 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     spec = watched(config)
     if spec is None:
         return None
-    units = _scored_units(spec, model, WATCHED)
+    units = scored_units(spec, model, WATCHED)
     own, labels = SKELETONS[model.skeleton], units.skeleton
     with naming(f"data.validation_data={spec.shown}"):
         check_in_common(own, labels, joint_map(own, labels, predicted=True))
     task = PoseTask(model.skeleton, codec_of(model), labels=units.skeleton.name)
     return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public, task)
-
-
-def _scored_units(spec: DataSpec, model: PoseConfig, limit: int | None) -> PoseUnits:
-    """Units as a model is scored on them."""
-    return open_data(
-        spec,
-        purpose="evaluate",
-        input_size=model.input_size,
-        augment=Augment.none(),
-        limit=limit,
-        regions=regions_for(model),
-    )
 
 
 def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -> tuple[PoseTask, list[View]]:

@@ -13,13 +13,13 @@ from rich.console import Console
 
 from dpose.account import committing
 from dpose.errors import DposeError
-from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.pose.data import DataSpec
 from dpose.pose.data.units import PoseUnits
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
-from dpose.runs.data import regions_for, watched
+from dpose.runs.data import scored_units, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.tasks import task_entry
 
@@ -79,14 +79,7 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
     else:
         why = ""
         model = load_model(folder)
-        units = open_data(
-            spec,
-            purpose="evaluate",
-            input_size=model.config.input_size,
-            augment=Augment.none(),
-            limit=WATCHED,
-            regions=regions_for(model.config),
-        )
+        units = scored_units(spec, model.config, WATCHED)
         units = units.with_skeleton(SKELETONS[model.config.skeleton]).limit(Selection(PICTURES))
         if not may_be_shown:
             from dpose.runs.scored import reserve_shown

@@ -21,12 +21,13 @@ from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
 from dpose.report.results import Figure
+from dpose.runs.data import scored_units
 from dpose.runs.scored import reserve_shown
 from dpose.units import View
 from dpose_lab.papers.experiment import Outcome
 from dpose_lab.papers.pose.run import PEOPLE, model_of
 from dpose_lab.papers.pose.tables import Ours, by_setting, named
-from dpose_lab.papers.pose.testing import open_tested, read_people
+from dpose_lab.papers.pose.testing import read_people
 from dpose_lab.papers.pose.training_cell import START, Setup, Training
 
 EACH = 3
@@ -60,7 +61,7 @@ def side_by_side(name: str, setup: Setup, folder: Path, outcomes: Sequence[Outco
     if sum(t.private for t in chosen) < 1 or len(chosen) < 2:
         return None
     models = [load_model(model_of(setup, t, folder)) for t in chosen]
-    units = open_tested(setup.evaluate, setup.tested, models[0].config)
+    units = scored_units(setup.evaluate, models[0].config, setup.tested)
     order = _ranked([folder / PEOPLE / f"{t.key}.json" for t in chosen], units)
     if len(order) < 2 * EACH:
         return None

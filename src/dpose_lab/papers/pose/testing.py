@@ -17,13 +17,13 @@ from dpose.account import committing
 from dpose.errors import DposeError
 from dpose.files import file_json, write_atomic
 from dpose.pose.backbones import shipped_weights
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.data import DataSpec
 from dpose.pose.folder import load_model
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
-from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.runs.data import regions_for
+from dpose.runs.data import scored_units
 from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score, score_boxes
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
@@ -128,7 +128,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     # the weights that come with dpose belong to no run: there is no folder to record a score in
     reserved = ""
     if shipped and not spec.public:
-        read = open_tested(data, limit, model.config)
+        read = scored_units(data, model.config, limit)
         reserved = reserve_reading(run, read, name=spec.shown, unit="image", console=QUIET)
     with committing(reserved):
         return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
@@ -144,7 +144,7 @@ def _scores(
         result = evaluate_run(run, data, limit=limit, console=QUIET)[0]
         if not isinstance(result, PCKhResult):
             return {"metric": "OKS AP", "columns": _percent(result.columns())}, None
-    units = open_tested(data, limit, model.config)
+    units = scored_units(data, model.config, limit)
     everyone = people(model, units.with_skeleton(MPII))
     upright = everyone.upright()
     scores = {"": everyone.score(), "upright": everyone.score(upright)}
@@ -207,15 +207,3 @@ def _clean(columns: Mapping[str, float]) -> dict[str, float | None]:
 
 def _percent(columns: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if value is None else 100 * value for name, value in _clean(columns).items()}
-
-
-def open_tested(data: str, limit: int | None, model: PoseConfig) -> PoseUnits:
-    """Open the units that models of this kind are tested on, cropped as they see them."""
-    return open_data(
-        data,
-        purpose="evaluate",
-        input_size=model.input_size,
-        augment=Augment.none(),
-        limit=limit,
-        regions=regions_for(model),
-    )

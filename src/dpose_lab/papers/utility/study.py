@@ -12,9 +12,9 @@ from dpose.pose.folder import find_model, load_model
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ranges import between
 from dpose.report.results import Table
+from dpose.runs.data import scored_units
 from dpose.stats import Interval
 from dpose_lab.papers.experiment import Bound, Cell, Findings, Outcome, Request, Values
-from dpose_lab.papers.pose.testing import open_tested
 from dpose_lab.papers.utility import clips, trained
 from dpose_lab.papers.utility.evaluated import MODEL, SHOWN, evaluated
 
@@ -87,7 +87,7 @@ class Utility:
         limit = most if request.limit is None else min(most, request.limit)
         return cls(
             spec,
-            open_tested(str(spec), request.limit or PEOPLE, model).with_skeleton(MPII),
+            scored_units(spec, model, request.limit or PEOPLE).with_skeleton(MPII),
             open_data(own, input_size=model.input_size, augment=Augment.none(), limit=limit).with_skeleton(MPII),
             min(request.limit or clips.FILMS, 2 if request.quick else clips.FILMS),
             request.noise_seed,
