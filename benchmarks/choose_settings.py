@@ -29,7 +29,7 @@ import itertools
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,11 @@ GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
 AT_ONCE = 32
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
 """What logits are divided by: the loss falls with it where a model is too sure, and no joint moves."""
+SETTINGS = (
+    *("strategy", "rank", "units", "refresh", "passes", "batch", "ema"),
+    *("views", "fewer", "temperature", "clip", "noise_of", "limit"),
+)
+"""Settings of a cell that are options of the command."""
 AFTER: dict[str, tuple[float, str]] = {
     "": (0.0, "none"),
     "tail": (0.5, "none"),
@@ -124,6 +129,7 @@ class Cell:
     temperature: float = 1.0
     clip: float = 1.0
     noise_of: int = 0
+    limit: int = 0
 
     def plan(self) -> TrainingPlan:
         """What it is accounted as."""
@@ -195,18 +201,19 @@ class Bench:
     @torch.no_grad()
     def score(self, model: PoseModel) -> dict[str, float]:
         """PCKh@0.5 in points, the mean loss, and the least one of `TEMPERATURES` and that temperature."""
-        metric, losses, units = self.task.metric(), dict.fromkeys(TEMPERATURES, 0.0), 0
+        # logits of bins alone have a temperature
+        temperatures = TEMPERATURES if model.codec.bin_layers else (1.0,)
+        metric, losses, units = self.task.metric(), dict.fromkeys(temperatures, 0.0), 0
         model.eval()
         for batch in self.test:
             targets = {name: t[:, 0] for name, t in batch.targets.items()}
             outputs = model(batch.inputs[:, 0])
             metric.update(outputs, targets)
-            # logits alone have a temperature, and nothing but logits comes in twos
-            for t in TEMPERATURES if len(outputs) == 2 else (1.0,):
+            for t in temperatures:
                 tempered = tuple(output / t for output in outputs)
                 losses[t] += float(model.codec.loss(tempered, targets["keypoints"], targets["visible"]).sum())
             units += len(batch)
-        coolest = min(TEMPERATURES, key=lambda t: losses[t] or math.inf)
+        coolest = min(temperatures, key=losses.__getitem__)
         return {
             "pckh": round(metric.compute().to_dict()["columns"]["Mean"], 3),
             "loss": round(losses[1.0] / units, 5),
@@ -269,23 +276,7 @@ def opened(data: str, init: str, views: int, limit: int) -> Bench:
 def shown(rows: list[dict[str, Any]]) -> None:
     """The best learning rate of each method, budget and optimizer, by the loss, and all that were tried."""
     table = Table("method", "epsilon", "strategy", "optimizer", "best lr", "PCKh@0.5", "loss", "all, by lr")
-    settings: tuple[str, ...] = (
-        "method",
-        "epsilon",
-        "strategy",
-        "rank",
-        "units",
-        "refresh",
-        "passes",
-        "batch",
-        "views",
-        "after",
-        "fewer",
-        "temperature",
-        "clip",
-        "noise_of",
-    )
-    settings += ("ema", "optimizer", "init")
+    settings = ("method", "epsilon", *SETTINGS, "after", "optimizer", "init")
     key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
     for _, group in itertools.groupby(sorted(rows, key=key), key):
         cells = sorted(group, key=lambda row: (row["lr"], row["seed"]))
@@ -300,6 +291,7 @@ def shown(rows: list[dict[str, Any]]) -> None:
         strategy += f", temperature {best['temperature']:g}" if best["temperature"] != 1 else ""
         strategy += f", ema {best['ema']:g}" if best["ema"] else ""
         strategy += f", C {best['clip']:g}" if best["clip"] != 1 else ""
+        strategy += f", {best['limit']} units" if best["limit"] else ""
         strategy += f", noise of {best['noise_of']}" if best["noise_of"] else ""
         strategy += f", {best['after']}" if best["after"] else ""
         numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
@@ -346,26 +338,13 @@ def main() -> None:
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    usual = {"views": 1, "after": "", "fewer": False, "temperature": 1.0, "clip": 1.0, "noise_of": 0}
+    usual = {field.name: field.default for field in fields(Cell) if field.default is not MISSING}
     rows = [{**usual, **json.loads(line)} for line in lines]
     if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init, asked.views, asked.limit)
-    known: tuple[str, ...] = (
-        "strategy",
-        "rank",
-        "units",
-        "refresh",
-        "passes",
-        "batch",
-        "ema",
-        "views",
-        "fewer",
-        "temperature",
-    )
-    known += ("clip", "noise_of")
     after = tuple(AFTER) if asked.after else ("",)
-    settings = {name: getattr(asked, name) for name in known}
+    settings = {name: getattr(asked, name) for name in SETTINGS}
     init = Path(asked.init).name
 
     def keep(what: dict[str, Any], found: dict[str, float]) -> None:

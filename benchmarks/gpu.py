@@ -50,6 +50,8 @@ from dpose.training.step import StepInputs, clipped_part, replayed_sums
 ROWS: tuple[tuple[str, Strategy, int], ...] = (
     *(("nano", "light", 256), ("nano", "full", 256), ("lite0", "light", 256)),
     *(("lite0", "full", 256), ("5m", "light", 128), ("5m", "full", 128)),
+)
+LATER: tuple[tuple[str, Strategy, int], ...] = (
     *(("nano", "finetune", 256), ("lite0", "finetune", 256), ("5m", "finetune", 128)),
     *(("timm:vit_tiny_patch16_224", "light", 128), ("blazepose:full", "light", 128)),
 )
@@ -186,18 +188,22 @@ def parts(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], dict[st
     def left(most: float) -> float:
         return max(1.0, min(most, end - time.perf_counter()))
 
-    for preset, strategy, units in ROWS[: given.rows]:
+    def row(preset: str, strategy: Strategy, units: int) -> tuple[str, Callable[[], dict[str, Any]]]:
         size = given.batch or units
-        yield (
-            f"step: {preset}, {strategy}",
-            functools.partial(steps, preset, strategy, size, given.device, given.rounds),
+        return f"step: {preset}, {strategy}", functools.partial(
+            steps, preset, strategy, size, given.device, given.rounds
         )
+
+    for one in ROWS[: given.rows]:
+        yield row(*one)
     for name, options in TRAININGS.items():
         if given.limit:
             # what is left is asked when the part before it has been measured
             yield f"training: {name}", functools.partial(training, options, given.limit, left(given.seconds / 3))
     if importlib.util.find_spec("opacus"):
         yield "opacus", lambda: opacus(given.device, left(120))
+    for one in LATER[: max(0, given.rows - len(ROWS))]:
+        yield row(*one)
 
 
 def measure(given: argparse.Namespace) -> None:
@@ -273,7 +279,7 @@ def main() -> None:
     parser.add_argument("file")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--rows", type=int, default=len(ROWS), help="steps of so many rows")
+    parser.add_argument("--rows", type=int, default=len(ROWS + LATER), help="steps of so many rows")
     parser.add_argument("--batch", type=int, help="units in every row")
     parser.add_argument("--limit", type=int, default=7000, help="pictures of a training; 0 for none")
     parser.add_argument("--seconds", type=float, default=SECONDS)
