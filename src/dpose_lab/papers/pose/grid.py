@@ -13,7 +13,7 @@ from dpose.pose.data import DataSpec
 from dpose.pose.folder import find_model, weights_digest
 from dpose.privacy.ranges import upper
 from dpose.report.results import Figure, Table
-from dpose.runs.config import RECIPES, recipe_for
+from dpose.runs.config import RECIPES
 from dpose.training.methods import METHODS
 from dpose_lab.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
 from dpose_lab.papers.pose.ablation import ablation_settings, check_options, choosing_splits, is_idle, variants_table
@@ -153,8 +153,7 @@ class TrainingGrid:
         if training.method != RECOMMENDED or training.variant:
             return training.values
         # the recipe may change: a result of an older recipe is then no result of this cell
-        recipe = recipe_for(RECOMMENDED, self.setup.init or self.setup.preset)
-        return {**training.values, "recipe": recipe.at(training.epsilon)}
+        return {**training.values, "recipe": self.setup.recipe.at(training.epsilon)}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.options.show_pictures)

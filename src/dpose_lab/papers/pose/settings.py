@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpose.runs.config import STRONG as RECIPE
+from dpose.runs.config import recipe_for
 
 CEILING = "non-private"
 """The ceiling, with settings of its own: a model trained on the private data without protection."""
@@ -75,7 +76,7 @@ STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
 
 def own_table(preset: str) -> Mapping[str, Mapping[float, Mapping[str, Any]]]:
     """The table of a backbone."""
-    return STRONG if preset.startswith("blazepose:") else OWN
+    return STRONG if recipe_for("recommended", preset) is RECIPE else OWN
 
 
 def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_for
 from dpose.privacy.ranges import as_given
-from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
+from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in, recipe_for
 from dpose.training.methods import METHODS
 from dpose_lab.papers.pose.settings import CEILING, own_settings
 from dpose_lab.papers.pose.variants import VARIANTS
@@ -154,6 +154,11 @@ class Setup:
         return asdict(self)
 
     @property
+    def recipe(self) -> Recipe:
+        """The recipe for the weights that all start from."""
+        return recipe_for(RECOMMENDED, self.init or self.preset)
+
+    @property
     def bare(self) -> bool:
         """True if the preset has no shipped weights, so that the start is trained from scratch."""
         return shipped_for(self.preset) is None
@@ -234,14 +239,13 @@ class Setup:
         return RunConfig.from_dict(filled_in({"data": {"public": self.public}}, changed))
 
     def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
-        staged = recipe_for(RECOMMENDED, self.init or self.preset).public
         return {
             "recipe": RECOMMENDED,
             "data": {"private": self.data, "validation_data": "none", "limit": self.limit},
             # from the start of the others: a public stage of its own would be another start
             "model": {
                 "preset": self.preset,
-                "init": self.first(folder) or (str(shipped(self.preset)) if staged else None),
+                "init": self.first(folder) or (str(shipped(self.preset)) if self.recipe.public else None),
                 "temperature": self.temperature,
             },
             "plan": {
