@@ -551,12 +551,12 @@ def test_a_run_gives_buffers_and_graphs_back_however_it_ends(dots, tmp_path, qui
     assert (began[-1]._programs, began[-1]._params, len(began[-1]._totals)) == ({}, {}, 0)
 
 
-def test_chance_in_a_loss_is_refused_and_never_recorded(dots):
+def test_chance_in_a_loss_is_refused_and_never_recorded(dots, monkeypatch):
     """Its draws would be the device's: of the place of a unit, and the same in each replay."""
     made = []
     inputs = engine_of(dots, lambda run: made.append(run()) or run)
     real = inputs.task.loss
-    inputs.task.loss = lambda *given: torch.nn.functional.dropout(real(*given), 0.5)
+    monkeypatch.setattr(inputs.task, "loss", lambda *given: torch.nn.functional.dropout(real(*given), 0.5))
     inputs.replayed.begin(trainable_params(inputs.model), None)
     with pytest.warns(UserWarning, match="call by call"), pytest.raises(RuntimeError, match="random"):
         inputs.replayed.add(batches_of(dots))

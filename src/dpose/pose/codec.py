@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.correction import CorrectedCodec
-from dpose.pose.outputs import Codec, CodecSettings, Outputs
+from dpose.pose.outputs import Codec, CodecSettings, Outputs, numbers_like
 from dpose.pose.simcc import SimccCodec
 from dpose.pose.skeletons import SKELETONS
 
@@ -109,7 +109,7 @@ class RegressionCodec:
 
         shares, scores = outputs
         places, weight = inside(keypoints.to(shares.dtype), visible, self.input_size)
-        size = self._extent(shares)
+        size = numbers_like(shares, self.input_size[::-1])
         wanted = (places + 0.5) / size
         off = F.smooth_l1_loss(shares, wanted, reduction="none", beta=BEND).sum(dim=-1)
         far = ((shares.detach() - wanted) * size).square().sum(dim=-1)
@@ -120,7 +120,7 @@ class RegressionCodec:
     def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """Return both shares in pixels, not clamped to the picture, and the sigmoid of the score logits."""
         shares, scores = outputs
-        return shares * self._extent(shares) - 0.5, scores.sigmoid()
+        return shares * numbers_like(shares, self.input_size[::-1]) - 0.5, scores.sigmoid()
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
         """Average the shares, with x of the mirrored crops reflected, and the score logits."""
@@ -141,11 +141,6 @@ class RegressionCodec:
             f"x = {width} * shares[joint, 0] - 0.5, y = {height} * shares[joint, 1] - 0.5; "
             "score = 1 / (1 + exp(-score_logits[joint]))"
         )
-
-    def _extent(self, like: Tensor) -> Tensor:
-        """(W, H), pixels."""
-        height, width = self.input_size
-        return torch.stack([like.new_full((), side) for side in (width, height)])  # a list comes from the host
 
 
 def _heatmap(**settings: Any) -> Callable[[CodecSettings], Codec]:

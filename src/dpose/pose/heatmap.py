@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-from dpose.pose.outputs import CodecSettings, Outputs
+from dpose.pose.outputs import CodecSettings, Outputs, numbers_like
 
 FILTERS = 256
 """Largest number of channels of a transposed convolution; Xiao et al. 2018, section 2."""
@@ -239,14 +239,11 @@ class HeatmapCodec:
         return (cells + edge) * ratio - edge, values.clamp(0.0, 1.0)
 
     def _grid(self, like: Tensor) -> tuple[Tensor | float, float]:
-        """Return ratio and edge of x and y, where pixel = (cell + edge) * ratio - edge.
-
-        Ratios have the type of `like`.
-        """
+        """Ratio, of the type of `like`, and edge of x and y, where pixel = (cell + edge) * ratio - edge."""
         if self.places != "corners":
             return self.ratio, 0.5 if self.places == "middle" else 0.0
         sides = [(n - 1) / max(1.0, n / self.ratio - 1) for n in self.input_size[::-1]]
-        return torch.stack([like.new_full((), side) for side in sides]), 0.0  # a list would be copied from the host
+        return numbers_like(like, sides), 0.0
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
         """Average the maps with the reflected maps of the mirrored crops.

@@ -5,13 +5,19 @@ A module of its own, below every codec and below the model that has one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 Outputs = tuple[Tensor, ...]
 """Outputs of a head for N pictures, (N, ...) each."""
+
+
+def numbers_like(like: Tensor, numbers: Sequence[float]) -> Tensor:
+    """Numbers in the type and place of `like`, made there: a CUDA graph would copy a list from the host again."""
+    return torch.stack([like.new_full((), number) for number in numbers])
 
 
 class CodecSettings(Protocol):

@@ -225,10 +225,7 @@ def _measurable(
 def _book(
     loss: UnitLoss, params: Params, units: Units, mixed: bool, *, products: bool, only: bool = False
 ) -> Bookkeeping | None:
-    """The batch's per-unit gradients the fast way; None if only the plain way is known to be right.
-
-    RuntimeError with `only`, where that is known by an error.
-    """
+    """Per-unit gradients the fast way; None, or an error with `only`, where only the plain way is known to be right."""
     first = next(iter(params.values()))
     if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):
         return None

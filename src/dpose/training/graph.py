@@ -188,14 +188,16 @@ class ReplayedSums:
         program.replay()
         _empty(program.place)
 
-    def check(self, batch: UnitBatch) -> None:
-        """Let go of recording where the replay of `batch`, the only one since `begin`, is not what its call gives."""
+    def check(self, batch: UnitBatch) -> bool:
+        """Whether the totals, of `batch` alone since `begin`, are what its call gives; if not, record no more."""
         if self._refused:
-            return
+            return True
         called = self._compute(self._params, batch, self._transform, only_fast=False)
-        if not torch.equal(self._totals, self._flat(called)):
+        right = torch.equal(self._totals, self._flat(called))
+        if not right:
             self._programs.clear()
             self._refuse("a replay adds up something else than what was recorded")
+        return right
 
     def totals(self) -> Params:
         """The sums since `begin`, int64, in steps of the grid. Private until they are noised."""

@@ -91,7 +91,8 @@ class Reference:
     ) -> Tensor:
         """As in `Kernels`."""
         shape, groups = torch.Size((gradient.shape[2], 1, *size)), x.shape[2]
-        by = at_once(x.device.type, groups, groups) or in_groups
+        by = at_once(x.device.type, groups, groups)
+        assert by is not None, "as many groups as channels"
         return by(x, gradient, shape, (stride, padding, dilation), groups)
 
     def norm_slopes(self, x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
