@@ -109,7 +109,7 @@ _STRONG = replace(
     name="ward-dp",
     title="benchmark: private training of a strong model on rendered people",
     preset="blazepose:lite",
-    methods=("dp-sgd", "scaled-sgd", "dp-head", "adassp-head", RECOMMENDED),
+    methods=("dp-sgd", "scaled-sgd", "subspace-sgd", "dp-head", "adassp-head", RECOMMENDED),
     whole=replace(_WARD.whole, strategies=(OWN_SETTINGS,), epsilons=(0.5, 1.0, 2.0, 8.0)),
     core=replace(_WARD.core, epsilons=(1.0, 8.0)),
     repeats={},

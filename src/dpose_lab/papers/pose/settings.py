@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpose.runs.config import STRONG as RECIPE
-from dpose.runs.config import recipe_for
+from dpose.runs.config import filled_in, recipe_for
 
 CEILING = "non-private"
 """The ceiling, with settings of its own: a model trained on the private data without protection."""
+_SUBSPACE = {"rank": 100, "units": 200, "refresh": 4}
 LEAST = 0.0
 """Key of a method's settings at every budget below the other keys, and of methods without a budget."""
 
@@ -24,7 +25,7 @@ def _step(optimizer: str, lr: float) -> dict[str, Any]:
     options = {"momentum": 0.9} if optimizer == "sgd" else {"weight_decay": 0.0}
     return {
         "model": {"strategy": "light"},
-        "plan": {"ema_decay": 0.0, "subspace": {"rank": 100, "units": 200, "refresh": 4}},
+        "plan": {"ema_decay": 0.0, "subspace": _SUBSPACE},
         "optimizer": {"name": optimizer, "lr": lr, "options": options},
     }
 
@@ -68,6 +69,7 @@ STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     },
     "dp-sgd": {LEAST: {**_RECIPE, "model": {"strategy": "finetune"}}},
     "scaled-sgd": {LEAST: _RECIPE},
+    "subspace-sgd": {LEAST: filled_in({"plan": {"subspace": _SUBSPACE}}, _RECIPE)},
     "dp-head": {LEAST: _HEAD},
     "adassp-head": {LEAST: _HEAD},
 }
