@@ -16,6 +16,7 @@ ways back to the first weights).
     python benchmarks/choose_settings.py --data synthetic:ward --init blazepose:lite --limit 2000 --noise-of 8000 ...
 
 `--noise-of N` trains on fewer units with the noise a unit that N would have: sigma falls as the number of units does.
+`--decay D` lets learning rates rise from layer to layer: the first layer's is D times the last one's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, temper
 from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
+from dpose.privacy import ranges
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.selection import Selection
 from dpose.runs.data import regions_for
@@ -70,7 +72,7 @@ TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
 """What logits are divided by: the loss falls with it where a model is too sure, and no joint moves."""
 SETTINGS = (
     *("strategy", "rank", "units", "refresh", "passes", "batch", "ema"),
-    *("views", "fewer", "temperature", "clip", "noise_of", "limit"),
+    *("views", "fewer", "temperature", "clip", "decay", "noise_of", "limit"),
 )
 """Settings of a cell that are options of the command."""
 AFTER: dict[str, tuple[float, str]] = {
@@ -128,6 +130,7 @@ class Cell:
     fewer: bool = False
     temperature: float = 1.0
     clip: float = 1.0
+    decay: float = 1.0
     noise_of: int = 0
     limit: int = 0
 
@@ -226,6 +229,7 @@ class Bench:
         model = self.model(cell.strategy, cell.fewer, cell.temperature)
         bound, params = cell.bind(len(self.train)), trainable_params(model)
         leaves = [p for p in model.parameters() if p.requires_grad]
+        rates = [cell.decay ** (1 - i / max(1, len(leaves) - 1)) for i in range(len(leaves))]
         config = OptimizerConfig(cell.optimizer, cell.lr, options=GRIDS[cell.optimizer][0])
         optimizer, schedule = config.build(leaves, bound.steps)
         average = WeightAverage(params, cell.ema)
@@ -241,7 +245,11 @@ class Bench:
                 gradient, _ = parts.gradient(params, step)
                 for leaf, name in zip(leaves, params, strict=True):
                     leaf.grad = gradient[name]
+                before = [leaf.detach().clone() for leaf in leaves]
                 optimizer.step()
+                with torch.no_grad():
+                    for leaf, old, rate in zip(leaves, before, rates, strict=True):
+                        leaf.lerp_(old, 1 - rate)
                 schedule.step()
                 average.update(params)
                 tail.update(params)
@@ -291,6 +299,7 @@ def shown(rows: list[dict[str, Any]]) -> None:
         strategy += f", temperature {best['temperature']:g}" if best["temperature"] != 1 else ""
         strategy += f", ema {best['ema']:g}" if best["ema"] else ""
         strategy += f", C {best['clip']:g}" if best["clip"] != 1 else ""
+        strategy += f", first layer's rate {best['decay']:g}" if best["decay"] != 1 else ""
         strategy += f", {best['limit']} units" if best["limit"] else ""
         strategy += f", noise of {best['noise_of']}" if best["noise_of"] else ""
         strategy += f", {best['after']}" if best["after"] else ""
@@ -332,10 +341,13 @@ def main() -> None:
     parser.add_argument("--fewer", action="store_true", help="biases and depthwise convolutions alone")
     parser.add_argument("--temperature", type=float, default=1.0, help="the start's logits are divided by it")
     parser.add_argument("--clip", type=float, default=1.0, help="the clipping norm C")
+    parser.add_argument("--decay", type=float, default=1.0, help="the first layer's rate over the last's")
     parser.add_argument("--limit", type=int, default=0, help="train on so many units; 0: on all")
     parser.add_argument("--noise-of", type=int, default=0, help="with the noise a unit that so many units have")
     parser.add_argument("--after", action="store_true", help="score all of AFTER, not the last weights alone")
     asked = parser.parse_args()
+    if asked.noise_of:
+        ranges.MIN_SIGMA = 0.01  # with a part of the units sigma is that part of a budget's, and of no budget
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
     usual = {field.name: field.default for field in fields(Cell) if field.default is not MISSING}

@@ -6,7 +6,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from dpose.runs import pose
+from dpose.runs import pose, stages
 from dpose.runs.config import RunConfig
 from refusals import refused
 
@@ -82,8 +82,8 @@ def test_a_recipe_trains_on_nothing_public_before_its_settings_are_right(tmp_pat
     def trained(*given, **named):
         raise AssertionError("too late")
 
-    monkeypatch.setattr(pose, "train_run", trained)
-    monkeypatch.setattr(pose, "open_units", trained)
+    monkeypatch.setattr(stages, "train_run", trained)
+    monkeypatch.setattr(stages, "open_units", trained)
     settings = RunConfig.from_dict(
         {
             "data": {"private": "synthetic:ward", "validation_data": "synthetic:ward:train"},
@@ -92,4 +92,4 @@ def test_a_recipe_trains_on_nothing_public_before_its_settings_are_right(tmp_pat
         }
     )
     with refused("watched-data-protected"):
-        pose.public_stage(settings, tmp_path / "run", Console(quiet=True), "")
+        stages.public_stage(settings, tmp_path / "run", Console(quiet=True), "")

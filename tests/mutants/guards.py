@@ -188,7 +188,7 @@ GUARDED = {
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(
         ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
-        ("TrainingPlan.bind", "BoundPlan"),
+        ("TrainingPlan.bind", "BoundPlan", "shared_budget"),
     ),
     "privacy/neighbours.py": Guarded(
         ("privacy/test_neighbours.py", "release/test_boxes.py"),

@@ -1,4 +1,4 @@
-"""Recipes: what they fill in, and their stage on public data."""
+"""Recipes: what they fill in, their stage on public data, and two private runs on one budget."""
 
 import io
 import json
@@ -11,8 +11,10 @@ import dpose_scene.data as synthetic
 from dpose import files
 from dpose.runs.build import first_weights
 from dpose.runs.config import RECOMMENDED, STRONG, RunConfig, filled_in, recipe_for
-from dpose.runs.pose import _stage, public_stage, stage_data
+from dpose.runs.stages import _of_public_data, public_stage, stage_data, stages
 from dpose.runs.train import explain_task, train_task
+from dpose.training.checkpoint import is_whole
+from dpose.training.run import Ended, Run
 from dpose_scene.aids import SceneChoice
 from refusals import refused
 from small_nano import small_nano  # noqa: F401
@@ -78,7 +80,7 @@ def test_the_public_stage_starts_from_what_comes_with_dpose_of_the_same_backbone
         shutil.copytree(files.SHIPPED / "nano", tmp_path / name)
     monkeypatch.setattr(files, "SHIPPED", tmp_path)
     config = RunConfig.from_dict({**GIVEN, "model": {"preset": preset}})
-    assert first_weights(_stage(config, stage_data(config))) == tmp_path / preset
+    assert first_weights(_of_public_data(config, stage_data(config))) == tmp_path / preset
 
 
 def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path):
@@ -121,6 +123,18 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     assert (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns == before
     with refused("run-of-other-settings"):
         public_stage(config.model_copy(update={"seed": 3}), tmp_path / "best", quiet(), "")
+
+
+def test_a_public_stage_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
+    config = RunConfig.from_dict(GIVEN)
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Run, "take_steps", lambda self: Ended.INTERRUPTED)
+        stopped = stages(config, tmp_path / "best", quiet(), "")
+    assert isinstance(stopped, Run)
+    assert (tmp_path / "best-public" / "model.safetensors").exists()
+    assert not is_whole(tmp_path / "best-public")
+    assert isinstance(stages(config, tmp_path / "best", quiet(), ""), RunConfig)
+    assert is_whole(tmp_path / "best-public")
 
 
 def test_a_recipe_starts_from_no_weights_that_learnt_from_the_private_pictures(tmp_path):

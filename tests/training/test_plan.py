@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,7 @@ from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.runs.explain import explain_plan
 from dpose.training.clip import Grid
 from dpose.training.methods import METHODS
-from dpose.training.plan import TrainingPlan
+from dpose.training.plan import TrainingPlan, shared_budget
 from refusals import refused
 from tiers import rest_slow
 
@@ -171,6 +172,42 @@ def test_the_digest_is_of_settings_constants_and_event(changes):
         "event": bound.event.to_dict() if bound.event else None,
     }
     assert bound.sha256 == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+BUDGETS = [
+    {},
+    {"relation": "replace"},
+    {"accountant": "rdp"},
+    {"relation": "add-or-remove", "nominal_units": 900},
+    {"epsilon": 0.3, "clip_norm": 4.0, "normalise": False},
+]
+
+
+@pytest.mark.parametrize("changes", BUDGETS)
+@pytest.mark.parametrize("share", rest_slow([0.3, 0.9], 1))
+def test_two_plans_on_one_budget_cost_it_together_and_no_more(changes, share):
+    whole = plan(**changes)
+    behind = replace(whole, method="dp-head", epsilon=share * whole.epsilon)
+    first = shared_budget(whole, behind, 1000)
+    events = [one.bind(1000).event for one in (first, behind)]
+    both = epsilon(events, 1e-5, whole.relation, whole.accountant)
+    assert 0.99 * whole.epsilon <= both <= whole.epsilon
+    assert events[0].steps == whole.bind(1000).steps
+    alone = epsilon(events[:1], 1e-5, whole.relation, whole.accountant)
+    assert 0 < alone < both
+
+
+@pytest.mark.parametrize("changes", [{"delta": 2e-5}, {"relation": "replace"}, {"accountant": "rdp"}])
+def test_plans_that_protect_something_else_share_no_budget(changes):
+    with refused("budgets-differ"):
+        shared_budget(plan(), plan(**changes), 1000)
+    with refused("budgets-differ"):
+        shared_budget(plan(epsilon=None, noise_multiplier=1.0), plan(), 1000)
+
+
+def test_a_plan_behind_that_takes_the_whole_budget_leaves_none():
+    with refused("epsilon-unreachable"):
+        shared_budget(plan(), plan(epsilon=4.1), 1000)
 
 
 def test_given_noise_is_priced():

@@ -35,6 +35,8 @@ class Recipe:
     Attributes:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
+        behind: Of a private run on the same units behind it, both on one budget (`dpose.runs.stages`).
+        share: Which part of epsilon that run costs by itself; the one before it has what that leaves.
         temperature: What the logits of weights from the public run are divided by before the private one: they have
             seen few pictures often, and are too sure of others (`dpose.pose.heads.temper`).
         quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
@@ -47,6 +49,8 @@ class Recipe:
     temperature: float
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
+    behind: Values = field(default_factory=dict)
+    share: float = 0.3
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
         """The private run's settings at a budget; None if the noise is given instead."""
@@ -86,8 +90,9 @@ STRONG = Recipe(
     public={},
     temperature=1.0,
     quiet_epsilon=1.0,
+    behind={"plan": {"method": "dp-head"}},
 )
-"""From BlazePose, which finds people in any photograph: few steps, and no public stage."""
+"""From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage."""
 
 RECIPES: Mapping[str, Recipe] = {"recommended": RECOMMENDED}
 

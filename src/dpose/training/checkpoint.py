@@ -132,6 +132,16 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted((p for p in found if p.name[5:].isdigit()), key=lambda p: int(p.name[5:]))
 
 
+def is_whole(run: Path) -> bool:
+    """True if the model in a run folder is that of its plan's last step; False for one that was stopped before."""
+    try:
+        steps = int(file_json(run / "config.json")["run"]["bound"]["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    found = checkpoints(run)
+    return bool(found) and int(found[-1].name[5:]) >= steps and (run / "model.safetensors").exists()
+
+
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint back."""
     try:

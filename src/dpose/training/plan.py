@@ -19,10 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import OF_RUNS, Accountant, epsilon, noise_multiplier
+from dpose.privacy.calibration import least_noise
 from dpose.privacy.entries import plan_digest
 from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian, SampledNoise
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, as_given, check_delta, check_epsilon, check_sigma, upper
+from dpose.privacy.ranges import (
+    MAX_CLIP,
+    MAX_SIGMA,
+    MIN_CLIP,
+    MIN_SIGMA,
+    as_given,
+    check_delta,
+    check_epsilon,
+    check_sigma,
+    upper,
+)
 from dpose.training.clip import Clip
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
@@ -370,6 +381,41 @@ def calibrate(
             fix="remove dpose's cache folder and try again",
         )
     return event, claimed
+
+
+def shared_budget(plan: TrainingPlan, behind: TrainingPlan, units: int) -> TrainingPlan:
+    """`plan` with noise such that it and the plan `behind` it, on the same units, cost at most `plan.epsilon` together.
+
+    >>> plan = TrainingPlan(epsilon=2.0, delta=1e-5, epochs=2, expected_batch_size=100, accountant="rdp")
+    >>> first = shared_budget(plan, replace(plan, epsilon=1.0), 1000)
+    >>> events = [one.bind(1000).event for one in (first, replace(plan, epsilon=1.0))]
+    >>> 1.998 <= epsilon(events, 1e-5, accountant="rdp") <= 2.0
+    True
+
+    **Guarantee.** Unit, neighbours, delta and accountant are those of both plans. Both events are fixed beforehand, and
+    their composition, which is computed as a statement computes it, is at most the budget.
+
+    Args:
+        plan: Its epsilon is the budget of both.
+        behind: The other, with a budget or noise of its own.
+        units: The number of units.
+
+    Raises:
+        DposeError: the plans differ in what they protect, or no noise meets what `behind` leaves.
+    """
+    same = ("delta", "relation", "accountant", "nominal_units", "unit")
+    if any(getattr(plan, name) != getattr(behind, name) for name in same) or plan.epsilon is None or plan.delta is None:
+        raise DposeError("budgets-differ", f"two runs share a budget only with the same {', '.join(same)}")
+    one, other = plan.bind(units).event, behind.bind(units).event
+    assert one is not None
+    assert other is not None
+    budget, delta = plan.epsilon, plan.delta
+
+    def cost(sigma: float) -> float:
+        return epsilon([replace(one, sigma=sigma), other], delta, plan.relation, plan.accountant)
+
+    sigma = least_noise(cost, budget, 1.05 * one.sigma, MIN_SIGMA, MAX_SIGMA, growth=0.02)
+    return replace(plan, epsilon=None, noise_multiplier=sigma)
 
 
 @dataclass(frozen=True)

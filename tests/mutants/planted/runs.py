@@ -139,7 +139,16 @@ def _beside_a_picture(patch: Patches) -> None:
     patch.result("dpose.runs.statement_files:open_statement", beside)
 
 
+def _with_most_noise(plan):
+    return replace(plan, epsilon=None, noise_multiplier=60_000.0)
+
+
 RUNS = (
+    Planted(
+        "two private runs: the one behind is left out of the budget that both share",
+        lambda patch: patch.argument("dpose.training.plan:shared_budget", "behind", _with_most_noise),
+        ("runs/test_two_runs.py::test_two_private_runs_share_one_budget", "training/test_plan.py"),
+    ),
     Planted(
         "first weights: sets share pictures under the same name alone",
         lambda patch: patch.seen_by(

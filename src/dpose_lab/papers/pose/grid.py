@@ -153,7 +153,9 @@ class TrainingGrid:
         if training.method != RECOMMENDED or training.variant:
             return training.values
         # the recipe may change: a result of an older recipe is then no result of this cell
-        return {**training.values, "recipe": self.setup.recipe.at(training.epsilon)}
+        recipe, epsilon = self.setup.recipe, training.epsilon
+        behind = {"behind": {**recipe.behind, "share": recipe.share}} if recipe.behind else {}
+        return {**training.values, "recipe": recipe.at(epsilon), **behind}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.options.show_pictures)

@@ -11,10 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from dpose.files import file_text
-from dpose.pose.folder import WEIGHTS, find_model
+from dpose.pose.folder import find_model
 from dpose.runs.places import check_begun
+from dpose.runs.stages import private_stage, run_behind
 from dpose.runs.train import resume_task, train_run
+from dpose.training.checkpoint import is_whole
 from dpose.training.folder import read_statement
+from dpose.training.run import Run
 from dpose_lab.papers.pose.testing import tested
 from dpose_lab.papers.pose.training_cell import RUNS, START, Setup, Training, shipped
 
@@ -78,7 +81,10 @@ def _start(setup: Setup, folder: Path) -> Path:
 
 
 def _train(setup: Setup, training: Training, run: Path, folder: Path, command: str) -> None:
-    config = setup.config(training, folder)
+    whole = setup.config(training, folder)
+    config = (run_behind(whole, run) or whole) if _begun(run) else private_stage(whole, run, QUIET, command)
+    if isinstance(config, Run):
+        raise KeyboardInterrupt
     if run.exists() and not _begun(run):
         shutil.rmtree(run)
     if not run.exists():
@@ -86,7 +92,7 @@ def _train(setup: Setup, training: Training, run: Path, folder: Path, command: s
     else:
         if (run / "config.json").exists():
             check_begun(run, config)
-        if _complete(run):
+        if is_whole(run):
             return
         ended = resume_task(run, QUIET)
     if ended.interrupted:
@@ -98,23 +104,14 @@ def _begun(run: Path) -> bool:
     return (run / "ledger.jsonl").exists() or any(run.glob("checkpoints/step-*"))
 
 
-def _complete(run: Path) -> bool:
-    """True if the released model is that of the plan's last step."""
-    return (run / WEIGHTS).exists() and _steps(run) >= _lines(run, "start", "steps")
-
-
 def _steps(run: Path) -> int:
-    return _lines(run, "step", "step") if (run / "log.jsonl").exists() else 0
-
-
-def _lines(run: Path, kind: str, name: str) -> int:
-    """The largest `name` of the log's lines of type `kind`; an incomplete last line is ignored."""
-    numbers = [0]
-    for text in file_text(run / "log.jsonl").splitlines():
+    """The last step of the log; an incomplete last line is ignored."""
+    taken = 0
+    for text in file_text(run / "log.jsonl").splitlines() if (run / "log.jsonl").exists() else ():
         try:
             line = json.loads(text)
         except ValueError:
             continue
-        if line.get("type") == kind:
-            numbers.append(int(line[name]))
-    return max(numbers)
+        if line.get("type") == "step":
+            taken = max(taken, int(line["step"]))
+    return taken

@@ -1,0 +1,185 @@
+"""Stages of a recipe: a run on public data before the private one, and a private one behind it on the same budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from dpose.files import check_free
+from dpose.pose.codec import codec_of
+from dpose.pose.data import DataSpec
+from dpose.privacy.protected import protect
+from dpose.privacy.ranges import upper
+from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
+from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
+from dpose.runs.data import public_spec, public_split, published_count, sources
+from dpose.runs.places import check_begun
+from dpose.runs.train import train_run
+from dpose.training.checkpoint import is_whole
+from dpose.training.distributed import ProcessGroup, process_group
+from dpose.training.guards import check_disjoint
+from dpose.training.plan import shared_budget
+from dpose.training.run import Run
+from dpose.training.trained_on import TrainedOn, check_unseen
+
+
+def stages(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+    """Take all stages but the last: the last run's configuration, or a run that was stopped.
+
+    A stage that was stopped is gone on with; one that is whole is used as it is.
+
+    Args:
+        config: The whole recipe's, with the budget of all its private stages.
+        out: Folder of the last run; the stages' stand beside it, with "-public" and "-first" behind its name.
+        console: Where progress goes.
+        command: What the user typed, for the reports.
+    """
+    taught = public_stage(config, out, console, command)
+    return taught if isinstance(taught, Run) else private_stage(taught, out, console, command)
+
+
+def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+    """Teach the first weights on public data if the recipe has that stage and there are such data.
+
+    The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
+    read but to refuse public ones that are among them. Arguments and result are as of `stages`.
+    """
+    spec = stage_data(config)
+    if spec is None:
+        return config
+    check_settings(config)
+    check_free(out, may_be_empty=True)
+    place = process_group()
+    place.highest(0)  # all processes look before one makes a folder
+    folder = out.with_name(f"{out.name}-public")
+    _say(f"First, public data: the weights learn from {spec.shown}, without privacy, into {folder}.", console, place)
+    _check_disjoint(config, spec, console if place.first else Console(quiet=True), place)
+    stopped = _taken(_of_public_data(config, spec), folder, console, command, data_is_public=True)
+    if stopped:
+        return stopped
+    recipe = RECIPES[config.recipe or ""]
+    # a recipe's temperature is for logits of bins, where there are any
+    temperature = recipe.temperature if codec_of(described_model(config)).bin_layers else None
+    first = {"init": str(folder), "temperature": config.model.temperature or temperature}
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update=first),
+            # a score on pictures that it has learnt by heart would tell nothing
+            "data": config.data.model_copy(update={"validation_data": config.data.validation_data or "none"}),
+        }
+    )
+
+
+def private_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+    """Train as the recipe says on a part of the budget, if there is a private run behind that on the same units.
+
+    **Guarantee.** Both runs' events are fixed before the first step, and cost at most the budget together (one
+    composition, docs/proofs/subspace.md). The last run's statement counts them all. Arguments and result are as of
+    `stages`.
+    """
+    last = run_behind(config, out)
+    if last is None:
+        return config
+    check_settings(config)
+    check_settings(last.model_copy(update={"model": config.model}))
+    check_free(out, may_be_empty=True, may_be_locked=True)
+    place = process_group()
+    place.highest(0)  # all processes look before one makes a folder
+    count = published_count(config, len(open_units(config, described_model(config))))
+    first = before(config, last, count)
+    _say(f"{said(config, first, last, count)} The first run goes into {last.model.init}.", console, place)
+    return _taken(first, Path(last.model.init or ""), console, command) or last
+
+
+def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
+    """The last run of a recipe with two private ones; None where `config` says all there is.
+
+    Epsilon is what is shared: with a noise multiplier in its place, another method, canaries or no public data there is
+    one run.
+    """
+    if config.recipe is None or config.plan.epsilon is None or config.canaries is not None:
+        return None
+    recipe = recipe_for(config.recipe, config.model.init or config.model.preset)
+    if not recipe.behind or config.plan.method != recipe.private["plan"]["method"]:
+        return None
+    plan = config.plan.to_dict()
+    same = ("delta", "noise", "relation", "accountant", "nominal_units", "unit")
+    given = {
+        **{name: value for name, value in config.to_dict().items() if name in ("task", "data", "seed", "about")},
+        "model": {"init": str(out.with_name(f"{out.name}-first")), "preset": config.model.preset},
+        "plan": {"epsilon": recipe.share * config.plan.epsilon, **{name: plan[name] for name in same}},
+    }
+    last = RunConfig.from_dict(filled_in(given, recipe.behind), "recipe")
+    return last if public_spec(last) else None
+
+
+def before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
+    """The first of two private runs on `count` units: with what `last` leaves of the budget."""
+    plan = shared_budget(config.plan, last.plan, count)
+    return config.model_copy(update={"plan": plan})
+
+
+def said(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -> str:
+    """What two private runs are and cost, in a sentence."""
+    one, other = first.plan.bind(count), last.plan.bind(count)
+    return (
+        f"Two private runs on one budget of epsilon {upper(config.plan.epsilon or 0)}: {first.plan.method} in "
+        f"{one.steps:,} steps, alone epsilon {upper(one.epsilon or 0)}; then {last.plan.method}, alone "
+        f"{upper(other.epsilon or 0)}."
+    )
+
+
+def stage_data(config: RunConfig) -> DataSpec | None:
+    """What the public stage would learn from; None without one."""
+    if config.recipe is None or config.model.init or not config.plan.kind.private:
+        return None
+    if config.model.strategy == "scratch" or not recipe_for(config.recipe, config.model.preset).public:
+        return None
+    own = public_split(config)
+    return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
+
+
+def _taken(
+    stage: RunConfig, folder: Path, console: Console, command: str, *, data_is_public: bool = False
+) -> Run | None:
+    """Train a stage to its end, from where it was stopped; the run if it was stopped again."""
+    begun = folder.exists()
+    if begun:
+        check_begun(folder, stage)
+        if is_whole(folder):
+            return None
+    run = train_run(stage, folder, console, resume=begun, command=command, data_is_public=data_is_public)
+    return run if run.interrupted else None
+
+
+def _say(text: str, console: Console, place: ProcessGroup) -> None:
+    if place.first:
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def _of_public_data(config: RunConfig, spec: DataSpec) -> RunConfig:
+    assert config.recipe is not None
+    given = {
+        "data": {"private": str(spec), "public_licence": config.data.public_licence},
+        "model": {
+            "preset": config.model.preset,
+            "input_size": config.model.input_size,
+            "stride": config.model.stride,
+            "codec": config.model.codec,
+        },
+        "seed": config.seed,
+    }
+    return resolved(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
+
+
+def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console, place: ProcessGroup) -> None:
+    learnt = TrainedOn(spec.set_names.notes, how="as its public stage would")
+    for one in sources(config):  # now, and not when the stage has taken its hours
+        check_unseen(learnt, one.set_names, f"--public {spec}", config.plan.unit or "image")
+    named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
+    model = described_model(config)
+    public = open_public(named, model)
+    assert public is not None
+    private = protect(open_units(config, model), config.plan.relation, console=console, readers=place)
+    check_disjoint(public, private, 2, console, place)

@@ -1,0 +1,83 @@
+"""Two private runs of a recipe on one budget."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+import dpose_scene.data as synthetic
+from dpose.privacy.accounting import epsilon
+from dpose.runs.config import RunConfig
+from dpose.runs.stages import run_behind
+from dpose.runs.train import explain_task, train_task
+from dpose.runs.verify import verify_run
+from dpose.training.folder import read_statement
+from dpose.training.run import Ended, Run
+
+SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic, "SPLITS", SMALL)
+    monkeypatch.chdir(tmp_path)
+
+
+def quiet() -> Console:
+    return Console(quiet=True)
+
+
+BLAZE = {
+    "recipe": "recommended",
+    "data": {"private": "synthetic:ward", "public": "synthetic:ward:public", "validation_data": "none"},
+    "model": {"init": "blazepose:lite"},
+    "plan": {"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 20},
+}
+
+
+def test_two_private_runs_share_one_budget(tmp_path, monkeypatch):
+    config = RunConfig.from_dict(BLAZE)
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Run, "take_steps", lambda self: Ended.INTERRUPTED)
+        train_task(config, tmp_path / "best", quiet())
+    assert not (tmp_path / "best").exists()
+    train_task(config, tmp_path / "best", quiet())
+    first, last = (read_statement(tmp_path / name) for name in ("best-first", "best"))
+    assert [event.steps for event in first.events] == [2]
+    assert sorted(event.steps for event in last.events) == [1, 2]
+    assert first.events[0] in last.events
+    assert epsilon(last.events, 1e-3, accountant="rdp") == last.epsilon
+    assert 0.99 * 2 < last.epsilon <= 2
+    assert first.epsilon < 2
+    for name in ("best-first", "best"):
+        verify_run(tmp_path / name)
+    methods = [
+        json.loads((tmp_path / name / "config.json").read_text())["run"]["plan"]["method"]
+        for name in ("best-first", "best")
+    ]
+    assert methods == ["dp-sgd", "dp-head"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plan": {**BLAZE["plan"], "epsilon": None, "noise_multiplier": 1.0}},
+        {"plan": {**BLAZE["plan"], "method": "scaled-sgd"}},
+        {"canaries": {"count": 100}},
+        {"recipe": None},
+        {"model": {"init": "nano"}},
+        {"data": {"private": "humanart:ROOT"}},
+    ],
+)
+def test_one_private_run_where_there_is_nothing_to_share(change, tmp_path):
+    assert run_behind(RunConfig.from_dict(BLAZE), tmp_path / "best") is not None
+    assert run_behind(RunConfig.from_dict({**BLAZE, **change}), tmp_path / "best") is None
+
+
+def test_two_private_runs_are_told_beforehand():
+    console = Console(width=200, record=True, quiet=False, file=io.StringIO())
+    console.print(explain_task(RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}})))
+    text = console.export_text()
+    assert "Two private runs on one budget of epsilon 1: dp-sgd in 1 steps, alone epsilon 0.9" in text
+    assert "then dp-head, alone 0.2" in text
