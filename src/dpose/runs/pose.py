@@ -29,7 +29,17 @@ from dpose.runs.build import (
     resolved,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.data import POSE, conditions, counted, published_count, regions_for, scored_units, sources, watched
+from dpose.runs.data import (
+    POSE,
+    conditions,
+    counted,
+    public_spec,
+    published_count,
+    regions_for,
+    scored_units,
+    sources,
+    watched,
+)
 from dpose.runs.places import run_config
 from dpose.runs.reporting import WATCHED
 from dpose.runs.stages import before, run_behind, said, stage_data, stages
@@ -171,18 +181,17 @@ def explain(config: RunConfig) -> RenderableType:
     count, how = counted(config, lambda: len(open_units(config, model)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
+    stage, last = stage_data(config), run_behind(config, Path("run"))
     lines = Text(
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
-        f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
+        f"Starts from {start}; public data: {public_spec(last or config) or 'none'}.\n"
     )
-    parts = [lines, explain_plan(config.plan, count, model.input_size)]
-    stage, last = stage_data(config), run_behind(config, Path("run"))
+    one = before(config, last, count) if last else config
+    if last:
+        lines.append(f"\n{said(config, one, last, count)} Of the first by itself:\n")
+    parts = [lines, explain_plan(one.plan, count, model.input_size)]
     if stage:
         parts += [Text(f"First its weights learn from {stage.shown}, taken to be public, without privacy.")]
-    if last:
-        one = before(config, last, count)
-        parts[1:] = [Text(f"{said(config, one, last, count)} Of the first by itself:\n")]
-        parts += [explain_plan(one.plan, count, model.input_size)]
     return Group(*parts)
 
 
