@@ -35,6 +35,7 @@ class Recipe:
     Attributes:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
+        loud: What of `private` is otherwise from `loud_epsilon` on, where noise allows more steps.
         behind: Of a private run on the same units behind it, both on one budget (`dpose.runs.stages`).
         share: Which part of epsilon that run costs by itself; the one before it has what that leaves.
         temperature: What the logits of weights from the public run are divided by before the private one: they have
@@ -49,14 +50,16 @@ class Recipe:
     temperature: float
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
+    loud: Values = field(default_factory=dict)
+    loud_epsilon: float = math.inf
     behind: Values = field(default_factory=dict)
     share: float = 0.3
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
         """The private run's settings at a budget; None if the noise is given instead."""
         share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
-        optimizer = {**self.private["optimizer"], "lr": self.private["optimizer"]["lr"] * share}
-        return {**self.private, "optimizer": optimizer}
+        values = filled_in(dict(self.loud if (epsilon or 0.0) >= self.loud_epsilon else {}), self.private)
+        return {**values, "optimizer": {**values["optimizer"], "lr": values["optimizer"]["lr"] * share}}
 
 
 RECOMMENDED = Recipe(
@@ -90,6 +93,8 @@ STRONG = Recipe(
     public={},
     temperature=1.0,
     quiet_epsilon=1.0,
+    loud={"plan": {"epochs": 2.0, "expected_batch_size": 256}, "optimizer": {"lr": 2e-3}},
+    loud_epsilon=4.0,
     behind={"plan": {"method": "dp-head"}},
 )
 """From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage."""

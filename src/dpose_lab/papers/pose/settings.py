@@ -56,7 +56,16 @@ docs/lab/results.md, "Version 2, from `lite0`".
 """
 
 
-_RECIPE = {**RECIPE.private, "plan": {k: v for k, v in RECIPE.private["plan"].items() if k != "method"}}
+def _as_recipe(values: Mapping[str, Any]) -> Mapping[float, Mapping[str, Any]]:
+    """The steps of the recipe at small and at large budgets, with `values` in place of what it trains and how."""
+    found = {}
+    for epsilon in (LEAST, RECIPE.loud_epsilon):
+        own = RECIPE.at(epsilon or RECIPE.quiet_epsilon)
+        plan = {name: value for name, value in own["plan"].items() if name != "method"}
+        found[epsilon] = filled_in(dict(values), {**own, "plan": plan})
+    return found
+
+
 _HEAD = {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}
 STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     CEILING: {
@@ -67,9 +76,9 @@ STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
             "augment": "none",
         }
     },
-    "dp-sgd": {LEAST: {**_RECIPE, "model": {"strategy": "finetune"}}},
-    "scaled-sgd": {LEAST: _RECIPE},
-    "subspace-sgd": {LEAST: filled_in({"plan": {"subspace": _SUBSPACE}}, _RECIPE)},
+    "dp-sgd": _as_recipe({"model": {"strategy": "finetune"}}),
+    "scaled-sgd": _as_recipe({}),
+    "subspace-sgd": _as_recipe({"plan": {"subspace": _SUBSPACE}}),
     "dp-head": {LEAST: _HEAD},
     "adassp-head": {LEAST: _HEAD},
 }
