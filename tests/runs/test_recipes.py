@@ -11,7 +11,7 @@ import dpose_scene.data as synthetic
 from dpose import files
 from dpose.runs.build import first_weights
 from dpose.runs.config import RECOMMENDED, STRONG, RunConfig, filled_in, recipe_for
-from dpose.runs.stages import _of_public_data, public_stage, stage_data, stages
+from dpose.runs.stages import _of_public_data, public_stage, stage_data, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.training.checkpoint import is_whole
 from dpose.training.run import Ended, Run
@@ -133,11 +133,11 @@ def test_a_public_stage_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
     config = RunConfig.from_dict(GIVEN)
     with monkeypatch.context() as stopping:
         stopping.setattr(Run, "take_steps", lambda self: Ended.INTERRUPTED)
-        stopped = stages(config, tmp_path / "best", quiet(), "")
+        stopped = take_stages(config, tmp_path / "best", quiet(), "")
     assert isinstance(stopped, Run)
     assert (tmp_path / "best-public" / "model.safetensors").exists()
     assert not is_whole(tmp_path / "best-public")
-    assert isinstance(stages(config, tmp_path / "best", quiet(), ""), RunConfig)
+    assert isinstance(take_stages(config, tmp_path / "best", quiet(), ""), RunConfig)
     assert is_whole(tmp_path / "best-public")
 
 

@@ -42,7 +42,7 @@ from dpose.runs.data import (
 )
 from dpose.runs.places import run_config
 from dpose.runs.reporting import WATCHED
-from dpose.runs.stages import before, run_behind, said, stage_data, stages
+from dpose.runs.stages import run_before, run_behind, stage_data, take_stages, two_runs
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.training.arithmetic import slow_in_bfloat16
 from dpose.training.distributed import process_group
@@ -186,9 +186,9 @@ def explain(config: RunConfig) -> RenderableType:
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {public_spec(last or config) or 'none'}.\n"
     )
-    one = before(config, last, count) if last else config
+    one = run_before(config, last, count) if last else config
     if last:
-        lines.append(f"\n{said(config, one, last, count)} Of the first by itself:\n")
+        lines.append(f"\n{two_runs(config, one, last, count)} Of the first by itself:\n")
     parts = [lines, explain_plan(one.plan, count, model.input_size)]
     if stage:
         parts += [Text(f"First its weights learn from {stage.shown}, taken to be public, without privacy.")]
@@ -244,7 +244,7 @@ ENTRY = TaskEntry(
     scored=scored,
     load=load_model,
     explain=explain,
-    stage=stages,
+    stage=take_stages,
     pictures=True,
     canary_views=canary_views,
     learns=learns,

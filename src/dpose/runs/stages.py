@@ -24,7 +24,7 @@ from dpose.training.run import Run
 from dpose.training.trained_on import TrainedOn, check_unseen
 
 
-def stages(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+def take_stages(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
     """Take all stages but the last: the last run's configuration, or a run that was stopped.
 
     A stage that was stopped is gone on with; one that is whole is used as it is.
@@ -43,7 +43,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     """Teach the first weights on public data if the recipe has that stage and there are such data.
 
     The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
-    read but to refuse public ones that are among them. Arguments and result are as of `stages`.
+    read but to refuse public ones that are among them. Arguments and result are as of `take_stages`.
     """
     spec = stage_data(config)
     if spec is None:
@@ -76,7 +76,7 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
 
     **Guarantee.** Both runs' events are fixed before the first step, and cost at most the budget together (one
     composition, docs/proofs/subspace.md). The last run's statement counts them all. Arguments and result are as of
-    `stages`.
+    `take_stages`.
     """
     last = run_behind(config, out)
     if last is None:
@@ -87,8 +87,8 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
     place = process_group()
     place.highest(0)  # all processes look before one makes a folder
     count = published_count(config, len(open_units(config, described_model(config))))
-    first = before(config, last, count)
-    _say(f"{said(config, first, last, count)} The first run goes into {last.model.init}.", console, place)
+    first = run_before(config, last, count)
+    _say(f"{two_runs(config, first, last, count)} The first run goes into {last.model.init}.", console, place)
     return _taken(first, Path(last.model.init or ""), console, command) or last
 
 
@@ -114,13 +114,13 @@ def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
     return last if public_spec(last) else None
 
 
-def before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
+def run_before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
     """The first of two private runs on `count` units: with what `last` leaves of the budget."""
     plan = shared_budget(config.plan, last.plan, count)
     return config.model_copy(update={"plan": plan})
 
 
-def said(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -> str:
+def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -> str:
     """What two private runs are and cost, in a sentence."""
     one, other = first.plan.bind(count), last.plan.bind(count)
     return (

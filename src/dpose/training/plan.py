@@ -411,10 +411,10 @@ def shared_budget(plan: TrainingPlan, behind: TrainingPlan, units: int) -> Train
     assert other is not None
     budget, delta = plan.epsilon, plan.delta
 
-    def cost(sigma: float) -> float:
+    def of_both(sigma: float) -> float:
         return epsilon([replace(one, sigma=sigma), other], delta, plan.relation, plan.accountant)
 
-    sigma = least_noise(cost, budget, 1.05 * one.sigma, MIN_SIGMA, MAX_SIGMA, growth=0.02)
+    sigma = least_noise(of_both, budget, 1.05 * one.sigma, MIN_SIGMA, MAX_SIGMA, growth=0.02)
     return replace(plan, epsilon=None, noise_multiplier=sigma)
 
 
