@@ -7,13 +7,17 @@ import pytest
 from rich.console import Console
 
 import dpose_scene.data as synthetic
+from dpose.account import Budget, charges, set_budget
 from dpose.privacy.accounting import epsilon
+from dpose.privacy.protected import protect
+from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
-from dpose.runs.stages import run_behind
+from dpose.runs.stages import run_behind, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
 from dpose.training.run import Ended, Run
+from refusals import refused
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 
@@ -57,6 +61,20 @@ def test_two_private_runs_share_one_budget(tmp_path, monkeypatch):
         for name in ("best-first", "best")
     ]
     assert methods == ["dp-sgd", "dp-head"]
+
+
+def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path):
+    config = RunConfig.from_dict(BLAZE)
+    units = open_units(config, described_model(config))
+    marks = protect(units, config.plan.relation, console=quiet()).identity.marks
+    set_budget(Budget(2.0, 1e-3, "ward", marks))
+    with refused("budget-exceeded", where="ward"):
+        take_stages(config, tmp_path / "best", quiet(), "")
+    assert not charges()
+    assert not (tmp_path / "best-first").exists()
+    set_budget(Budget(2.6, 1e-3, "ward", marks))
+    assert isinstance(take_stages(config, tmp_path / "best", quiet(), ""), RunConfig)
+    assert len(charges()) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
+from dpose.account import budgets, charge_all
+from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.codec import codec_of
 from dpose.pose.data import DataSpec
@@ -16,12 +19,15 @@ from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
 from dpose.runs.data import public_spec, public_split, published_count, sources
 from dpose.runs.places import check_begun
 from dpose.runs.train import train_run
+from dpose.training.charging import run_charge
 from dpose.training.checkpoint import is_whole
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.guards import check_disjoint
+from dpose.training.options import RunOptions
 from dpose.training.plan import shared_budget
 from dpose.training.run import Run
 from dpose.training.trained_on import TrainedOn, check_unseen
+from dpose.units import UnitDataset
 
 
 def take_stages(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
@@ -86,10 +92,13 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
     check_free(out, may_be_empty=True, may_be_locked=True)
     place = process_group()
     place.highest(0)  # all processes look before one makes a folder
-    count = published_count(config, len(open_units(config, described_model(config))))
+    units, folder = open_units(config, described_model(config)), Path(last.model.init or "")
+    count = published_count(config, len(units))
     first = run_before(config, last, count)
-    _say(f"{two_runs(config, first, last, count)} The first run goes into {last.model.init}.", console, place)
-    return _taken(first, Path(last.model.init or ""), console, command) or last
+    _say(f"{two_runs(config, first, last, count)} The first run goes into {folder}.", console, place)
+    if place.highest(int(bool(budgets()) and not folder.exists())):
+        _check_budgets(units, {folder: first, out: last}, console, place)
+    return _taken(first, folder, console, command) or last
 
 
 def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
@@ -138,6 +147,22 @@ def stage_data(config: RunConfig) -> DataSpec | None:
         return None
     own = public_split(config)
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
+
+
+def _check_budgets(units: UnitDataset, runs: Mapping[Path, RunConfig], console: Console, place: ProcessGroup) -> None:
+    """Refuse runs that the account would not let in one after the other, before the first takes anything."""
+    own = protect(units, next(iter(runs.values())).plan.relation, console=console, readers=place)
+    entries = []
+    for folder, run in runs.items():
+        options = RunOptions(data_name=" and ".join(spec.shown for spec in sources(run)))
+        seeded = run.seed is not None
+        entries.append(run_charge(folder, run.plan.bind_to(own), own, options, opened=None, seeded=seeded, known=None))
+    try:
+        charge_all(entries, dry_run=True)
+    except DposeError as error:
+        said = f"of two runs, one after the other, the second would not be let in: {error.what}"
+        fix = "choose a smaller --epsilon, or one run: --method dp-head"
+        raise DposeError(error.code, said, error.where, fix) from error
 
 
 def _taken(
