@@ -12,7 +12,7 @@ from dpose.privacy.accounting import epsilon
 from dpose.privacy.protected import protect
 from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
-from dpose.runs.stages import run_behind, take_stages
+from dpose.runs.stages import run_behind, settled, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
@@ -36,7 +36,10 @@ BLAZE = {
     "recipe": "recommended",
     "data": {"private": "synthetic:ward", "public": "synthetic:ward:public", "validation_data": "none"},
     "model": {"init": "blazepose:lite"},
-    "plan": {"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 20},
+    "plan": {
+        **{"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 20},
+        "subspace": {"rank": 4, "units": 8},
+    },
 }
 
 
@@ -60,7 +63,7 @@ def test_two_private_runs_share_one_budget(tmp_path, monkeypatch):
         json.loads((tmp_path / name / "config.json").read_text())["run"]["plan"]["method"]
         for name in ("best-first", "best")
     ]
-    assert methods == ["dp-sgd", "dp-head"]
+    assert methods == ["scaled-sgd", "dp-head"]
 
 
 def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path):
@@ -81,8 +84,7 @@ def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path):
     "change",
     [
         {"plan": {**BLAZE["plan"], "epsilon": None, "noise_multiplier": 1.0}},
-        {"plan": {**BLAZE["plan"], "method": "scaled-sgd"}},
-        {"canaries": {"count": 100}},
+        {"plan": {**BLAZE["plan"], "method": "dp-sgd"}},
         {"recipe": None},
         {"model": {"init": "nano"}},
         {"data": {"private": "humanart:ROOT"}},
@@ -93,9 +95,20 @@ def test_one_private_run_where_there_is_nothing_to_share(change, tmp_path):
     assert run_behind(RunConfig.from_dict({**BLAZE, **change}), tmp_path / "best") is None
 
 
+def test_public_data_are_the_datas_own_or_dp_sgd_takes_the_steps(tmp_path):
+    config = RunConfig.from_dict({**BLAZE, "data": {"private": "synthetic:ward"}})
+    assert settled(config).data.public == "synthetic:ward:public"
+    assert settled(config).plan == config.plan
+    without = settled(RunConfig.from_dict({**BLAZE, "data": {"private": "humanart:ROOT"}}))
+    assert (without.plan.method, without.data.public) == ("dp-sgd", None)
+    assert run_behind(without, tmp_path / "best") is None
+    for own in (RunConfig.from_dict(BLAZE), RunConfig.from_dict({**BLAZE, "recipe": None, "model": {"init": "nano"}})):
+        assert settled(own) == own
+
+
 def test_two_private_runs_are_told_beforehand():
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     console.print(explain_task(RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}})))
     text = console.export_text()
-    assert "Two private runs on one budget of epsilon 1: dp-sgd in 1 steps, alone epsilon 0.9" in text
+    assert "Two private runs on one budget of epsilon 1: scaled-sgd in 1 steps, alone epsilon 0.9" in text
     assert "then dp-head, alone 0.2" in text

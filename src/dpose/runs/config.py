@@ -86,7 +86,7 @@ RECOMMENDED = Recipe(
 STRONG = Recipe(
     private={
         "model": {"strategy": "light"},
-        "plan": {"method": "dp-sgd", "epochs": 1.0, "expected_batch_size": 1024, "ema_decay": 0.0},
+        "plan": {"method": "scaled-sgd", "epochs": 1.0, "expected_batch_size": 1024, "ema_decay": 0.0},
         "optimizer": {"name": "adamw", "lr": 3e-3, "options": {"weight_decay": 0.0}},
         "augment": "none",
     },
@@ -97,7 +97,10 @@ STRONG = Recipe(
     loud_epsilon=4.0,
     behind={"plan": {"method": "dp-head"}},
 )
-"""From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage."""
+"""From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage.
+
+Without public data DP-SGD takes the steps, and nothing is behind them (`dpose.runs.stages`).
+"""
 
 RECIPES: Mapping[str, Recipe] = {"recommended": RECOMMENDED}
 

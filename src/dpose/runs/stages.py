@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -41,8 +42,18 @@ def take_stages(config: RunConfig, out: Path, console: Console, command: str) ->
         console: Where progress goes.
         command: What the user typed, for the reports.
     """
-    taught = public_stage(config, out, console, command)
+    taught = public_stage(settled(config), out, console, command)
     return taught if isinstance(taught, Run) else private_stage(taught, out, console, command)
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """With the public data that a recipe's method is fitted on, by default the data's public split; else by DP-SGD."""
+    if config.recipe is None or config.data.public is not None or not config.plan.fits_public:
+        return config
+    spec = public_split(config)
+    if spec is None:
+        return config.model_copy(update={"plan": replace(config.plan, method="dp-sgd")})
+    return config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
 
 
 def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
@@ -84,6 +95,7 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
     composition, docs/proofs/subspace.md). The last run's statement counts them all. Arguments and result are as of
     `take_stages`.
     """
+    config = settled(config)
     last = run_behind(config, out)
     if last is None:
         return config
@@ -104,10 +116,9 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
 def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
     """The last run of a recipe with two private ones; None where `config` says all there is.
 
-    Epsilon is what is shared: with a noise multiplier in its place, another method, canaries or no public data there is
-    one run.
+    Epsilon is what is shared: with a noise multiplier in its place, another method or no public data there is one run.
     """
-    if config.recipe is None or config.plan.epsilon is None or config.canaries is not None:
+    if config.recipe is None or config.plan.epsilon is None:
         return None
     recipe = recipe_for(config.recipe, config.model.init or config.model.preset)
     if not recipe.behind or config.plan.method != recipe.private["plan"]["method"]:
