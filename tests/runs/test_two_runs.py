@@ -19,7 +19,7 @@ from dpose.training.folder import read_statement
 from dpose.training.run import Ended, Run
 from refusals import refused
 
-SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
+SMALL = {"train": 12, "val": 4, "test": 4, "public": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ BLAZE = {
     "data": {"private": "synthetic:ward", "public": "synthetic:ward:public", "validation_data": "none"},
     "model": {"init": "blazepose:lite"},
     "plan": {
-        **{"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 20},
+        **{"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 6},
         "subspace": {"rank": 4, "units": 8},
     },
 }
