@@ -51,14 +51,15 @@ class Recipe:
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
     loud: Values = field(default_factory=dict)
-    loud_epsilon: float = math.inf
+    loud_epsilon: float | None = None
     behind: Values = field(default_factory=dict)
     share: float = 0.3
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
         """The private run's settings at a budget; None if the noise is given instead."""
         share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
-        values = filled_in(dict(self.loud if (epsilon or 0.0) >= self.loud_epsilon else {}), self.private)
+        is_loud = self.loud_epsilon is not None and (epsilon or 0.0) >= self.loud_epsilon
+        values = filled_in(dict(self.loud if is_loud else {}), self.private)
         return {**values, "optimizer": {**values["optimizer"], "lr": values["optimizer"]["lr"] * share}}
 
 

@@ -59,7 +59,7 @@ docs/lab/results.md, "Version 2, from `lite0`".
 def _as_recipe(values: Mapping[str, Any]) -> Mapping[float, Mapping[str, Any]]:
     """The steps of the recipe at small and at large budgets, with `values` in place of what it trains and how."""
     found = {}
-    for epsilon in (LEAST, RECIPE.loud_epsilon):
+    for epsilon in (LEAST, RECIPE.loud_epsilon or LEAST):
         own = RECIPE.at(epsilon or RECIPE.quiet_epsilon)
         plan = {name: value for name, value in own["plan"].items() if name != "method"}
         found[epsilon] = filled_in(dict(values), {**own, "plan": plan})
