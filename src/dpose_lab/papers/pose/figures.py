@@ -24,6 +24,8 @@ COLOURS = {
     "scaled-sgd": LIGHT["olive"],
     "fdp-sgd": LIGHT["violet"],
     "fpdp-sgd": LIGHT["green"],
+    "dp-head": LIGHT["orange"],
+    "adassp-head": LIGHT["violet"],
     RECOMMENDED: LIGHT["rose"],
     "non-private": LIGHT["slate"],
     "public-only": LIGHT["teal"],
@@ -36,6 +38,8 @@ MARKS = {
     "scaled-sgd": "X",
     "fdp-sgd": "^",
     "fpdp-sgd": "D",
+    "dp-head": "v",
+    "adassp-head": "<",
     RECOMMENDED: "*",
 }
 
