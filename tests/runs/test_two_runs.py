@@ -102,6 +102,8 @@ def test_public_data_are_the_datas_own_or_dp_sgd_takes_the_steps(tmp_path):
     without = settled(RunConfig.from_dict({**BLAZE, "data": {"private": "humanart:ROOT"}}))
     assert (without.plan.method, without.data.public) == ("dp-sgd", None)
     assert run_behind(without, tmp_path / "best") is None
+    named = {"private": "humanart:ROOT"}, {**BLAZE["plan"], "method": "pdp-sgd"}
+    assert settled(RunConfig.from_dict({**BLAZE, "data": named[0], "plan": named[1]})).plan.method == "pdp-sgd"
     for own in (RunConfig.from_dict(BLAZE), RunConfig.from_dict({**BLAZE, "recipe": None, "model": {"init": "nano"}})):
         assert settled(own) == own
 

@@ -16,7 +16,7 @@ from dpose.pose.data import DataSpec
 from dpose.privacy.protected import protect
 from dpose.privacy.ranges import upper
 from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
-from dpose.runs.config import RECIPES, RunConfig, filled_in, recipe_for
+from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in, recipe_for
 from dpose.runs.data import public_spec, public_split, published_count, sources
 from dpose.runs.places import check_begun
 from dpose.runs.train import train_run
@@ -48,7 +48,8 @@ def take_stages(config: RunConfig, out: Path, console: Console, command: str) ->
 
 def settled(config: RunConfig) -> RunConfig:
     """With the public data that a recipe's method is fitted on, by default the data's public split; else by DP-SGD."""
-    if config.recipe is None or config.data.public is not None or not config.plan.fits_public:
+    recipe = _recipe_of(config)
+    if recipe is None or config.data.public is not None or not config.plan.fits_public:
         return config
     spec = public_split(config)
     if spec is None:
@@ -118,10 +119,8 @@ def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
 
     Epsilon is what is shared: with a noise multiplier in its place, another method or no public data there is one run.
     """
-    if config.recipe is None or config.plan.epsilon is None:
-        return None
-    recipe = recipe_for(config.recipe, config.model.init or config.model.preset)
-    if not recipe.behind or config.plan.method != recipe.private["plan"]["method"]:
+    recipe = _recipe_of(config)
+    if recipe is None or not recipe.behind or config.plan.epsilon is None:
         return None
     plan = config.plan.to_dict()
     same = ("delta", "noise", "relation", "accountant", "nominal_units", "unit")
@@ -132,6 +131,14 @@ def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
     }
     last = RunConfig.from_dict(filled_in(given, recipe.behind), "recipe")
     return last if public_spec(last) else None
+
+
+def _recipe_of(config: RunConfig) -> Recipe | None:
+    """The recipe of a run that has its method; None for another method, which the user has named, or no recipe."""
+    if config.recipe is None:
+        return None
+    recipe = recipe_for(config.recipe, config.model.init or config.model.preset)
+    return recipe if config.plan.method == recipe.private["plan"]["method"] else None
 
 
 def run_before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
@@ -171,7 +178,9 @@ def _check_budgets(units: UnitDataset, runs: Mapping[Path, RunConfig], console: 
     try:
         charge_all(entries, dry_run=True)
     except DposeError as error:
-        said = f"of two runs, one after the other, the second would not be let in: {error.what}"
+        if error.code != "budget-exceeded":
+            raise
+        said = f"two runs, one after the other, would not both be let in: {error.what}"
         fix = "choose a smaller --epsilon, or one run: --method dp-head"
         raise DposeError(error.code, said, error.where, fix) from error
 
