@@ -21,8 +21,7 @@ FILM_SPLITS: dict[str, int] = {"train": 480, "val": 120, "test": 120}
 
 FILM_FRAMES = 24
 FILM_SIZE = (64, 64)
-FILM_RATE = 12
-"""Frames of a film, their (height, width) in pixels, and frames a second."""
+"""Frames of a film and their (height, width) in pixels."""
 
 _LOOK_STRIDE = 1 << 20
 _FIRST = 1 << 19

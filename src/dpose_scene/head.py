@@ -30,8 +30,6 @@ _SKULL = (
     (0.235, 0.0, 0.001, 0.001),
 )
 
-STYLES = ("short", "buzz", "bald", "side", "bob", "long", "ponytail", "bun", "afro", "headscarf", "cap")
-
 
 @dataclass(frozen=True)
 class HeadWords:

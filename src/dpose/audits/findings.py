@@ -16,7 +16,6 @@ guess by looking, not how many. Derivations: docs/proofs/auditing.md.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,8 +36,6 @@ LARGEST = 20.0
 """Bounds are looked for up to this epsilon; no number of guesses here could show a larger one."""
 STEP = 0.01
 """Bounds are rounded down to a multiple of this."""
-TINY = 1e-12
-"""p-values below this are reported as this."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,8 @@ def guess(scores: Floats, included: NDArray[np.bool_], made: int) -> Guesses:
     return Guesses(len(scores), made, right)
 
 
-def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """The largest probability that an (epsilon, delta)-DP mechanism allows of so many right guesses.
+def p_values(guesses: Guesses, epsilons: Floats, delta: float) -> Floats:
+    """The largest probability, for each epsilon, that an (epsilon, delta)-DP mechanism allows of so many right guesses.
 
     With W ~ Binomial(made, e^epsilon / (1 + e^epsilon)) and v right guesses,
 
@@ -89,10 +86,6 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2).
     """
-    return float(_p_values(guesses, np.array([epsilon]), delta)[0])
-
-
-def _p_values(guesses: Guesses, epsilons: Floats, delta: float) -> Floats:
     v = guesses.correct
     if v == 0:
         return np.ones_like(epsilons)
@@ -112,7 +105,7 @@ def epsilon_bound(guesses: Guesses, delta: float, alpha: float) -> float:
     low = 0.0
     for width in (20 * STEP, STEP):
         epsilons = low + width * np.arange(LARGEST / (20 * STEP) if width > STEP else 20)
-        stands = _p_values(guesses, epsilons, delta) > alpha
+        stands = p_values(guesses, epsilons, delta) > alpha
         first = int(np.argmax(stands)) if stands.any() else len(epsilons)
         low = float(epsilons[max(first - 1, 0)])
     return low
@@ -121,22 +114,6 @@ def epsilon_bound(guesses: Guesses, delta: float, alpha: float) -> float:
 def refuted(guesses: Guesses, curve: TradeOff, alpha: float) -> bool:
     """Whether so many right guesses have a probability below `alpha` under every mechanism within `curve`."""
     return _least_mass(guesses, curve, alpha) > 1 + 1e-9
-
-
-def p_value_curve(guesses: Guesses, curve: TradeOff) -> float:
-    """The largest probability of so many right guesses under any mechanism within `curve`, at least `TINY`."""
-    low, high = math.log(TINY), 0.0
-    if refuted(guesses, curve, TINY):
-        return TINY
-    if not refuted(guesses, curve, 1.0):
-        return 1.0
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        if refuted(guesses, curve, math.exp(middle)):
-            high = middle
-        else:
-            low = middle
-    return math.exp(high)
 
 
 def _least_mass(guesses: Guesses, curve: TradeOff, tail: float) -> float:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from dpose_lab.attacks.attack import Attack
-
 ATTACKS: dict[str, str] = {
     "reid": "dpose_lab.attacks.reid:Reidentification",
     "reconstruct": "dpose_lab.attacks.reconstruction:Reconstruction",
@@ -16,13 +10,3 @@ ATTACKS: dict[str, str] = {
     "view": "dpose_lab.attacks.public_view:PublicViewAttacks",
 }
 """Attacks by name, as "module:class": learning code is imported when its command is called."""
-
-
-def load_attack(name: str) -> type[Attack]:
-    """The class of an attack.
-
-    Raises:
-        KeyError: there is no such attack.
-    """
-    module, _, kind = ATTACKS[name].partition(":")
-    return cast("type[Attack]", getattr(import_module(module), kind))
