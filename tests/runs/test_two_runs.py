@@ -10,9 +10,10 @@ import dpose_scene.data as synthetic
 from dpose.account import Budget, charges, set_budget
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.protected import protect
+from dpose.runs import stages
 from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
-from dpose.runs.stages import run_behind, settled, take_stages
+from dpose.runs.stages import in_batches, run_behind, settled, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
@@ -108,9 +109,32 @@ def test_public_data_are_the_datas_own_or_dp_sgd_takes_the_steps(tmp_path):
         assert settled(own) == own
 
 
+@pytest.mark.parametrize("public", [None, "synthetic:ward:public"])
+def test_few_units_make_batches_smaller_unless_the_user_gave_them(public, tmp_path):
+    own = {**BLAZE, "data": {"private": "synthetic:ward", "public": public, "validation_data": "none"}}
+    config = RunConfig.from_dict({**own, "plan": {"epsilon": 1, "delta": 1e-5}})
+    assert [in_batches(config, n).plan.expected_batch_size for n in (8000, 7168, 2000, 3)] == [1024, 1024, 285, 1]
+    assert in_batches(config, 8000) == config
+    assert in_batches(in_batches(config, 2000), 700) == in_batches(config, 2000)
+    typed = RunConfig.from_dict({**own, "plan": {"epsilon": 1, "delta": 1e-5, "expected_batch_size": 900}})
+    assert in_batches(typed, 2000) == typed
+    other = RunConfig.from_dict({**own, "model": {"init": "nano"}, "plan": {"epsilon": 1, "delta": 1e-5}})
+    assert in_batches(other, 100) == other
+
+
+def test_batches_are_smaller_where_dp_sgd_takes_the_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "public_split", lambda config: None)
+    config = {**BLAZE, "data": {"private": "synthetic:ward", "validation_data": "none"}}
+    left = take_stages(
+        RunConfig.from_dict({**config, "plan": {"epsilon": 1, "delta": 1e-3}}), tmp_path / "best", quiet(), ""
+    )
+    assert isinstance(left, RunConfig)
+    assert (left.plan.method, left.plan.expected_batch_size) == ("dp-sgd", 1)
+
+
 def test_two_private_runs_are_told_beforehand():
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     console.print(explain_task(RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}})))
     text = console.export_text()
-    assert "Two private runs on one budget of epsilon 1: scaled-sgd in 1 steps, alone epsilon 0.9" in text
+    assert "Two private runs on one budget of epsilon 1: scaled-sgd in 12 steps, alone epsilon 0.9" in text
     assert "then dp-head, alone 0.2" in text

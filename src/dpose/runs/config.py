@@ -38,6 +38,7 @@ class Recipe:
         loud: What of `private` is otherwise from `loud_epsilon` on, where noise allows more steps.
         behind: Of a private run on the same units behind it, both on one budget (`dpose.runs.stages`).
         share: Which part of epsilon that run costs by itself; the one before it has what that leaves.
+        least_steps: Of a pass: where there are so few units that it had fewer, its batches are smaller; 0 for no least.
         temperature: What the logits of weights from the public run are divided by before the private one: they have
             seen few pictures often, and are too sure of others (`dpose.pose.heads.temper`).
         quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
@@ -54,6 +55,7 @@ class Recipe:
     loud_epsilon: float | None = None
     behind: Values = field(default_factory=dict)
     share: float = 0.3
+    least_steps: int = 0
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
         """The private run's settings at a budget; None if the noise is given instead."""
@@ -97,6 +99,7 @@ STRONG = Recipe(
     loud={"plan": {"epochs": 2.0, "expected_batch_size": 256}, "optimizer": {"lr": 2e-3}},
     loud_epsilon=4.0,
     behind={"plan": {"method": "dp-head"}},
+    least_steps=7,
 )
 """From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage.
 
@@ -302,6 +305,11 @@ class RunConfig(BaseModel):
     canaries: CanaryChoice | None = None
     about: About = About()
     recipe: Literal["recommended"] | None = None
+
+    @property
+    def whole_recipe(self) -> Recipe | None:
+        """All that `recipe` says, for the weights that the run starts from; None without one."""
+        return recipe_for(self.recipe, self.model.init or self.model.preset) if self.recipe else None
 
     @model_validator(mode="before")
     @classmethod

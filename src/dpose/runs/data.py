@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 from dpose.pose.data.spec import DataSpec
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
-from dpose.runs.config import RunConfig, TaskFacts, recipe_for
+from dpose.runs.config import RunConfig, TaskFacts
 from dpose.training.first_weights import LICENCE
 from dpose.units import Unit
 
@@ -127,9 +127,8 @@ def conditions(config: RunConfig) -> list[str]:
     trained = sources(config)
     used = [*trained, _to_watch(config), public]  # in a run folder roots are shortened: two may look alike
     own = {spec.condition for spec in used if spec and spec.condition}
-    if config.recipe:
-        chosen_on = recipe_for(config.recipe, config.model.init or config.model.preset).chosen_on
-        own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
+    if recipe := config.whole_recipe:
+        own |= {recipe.chosen_on[spec.name] for spec in trained if spec.name in recipe.chosen_on}
     if config.model.init == IMAGENET:
         own.add(NOBODY_IN_IMAGENET)
     return sorted(own)

@@ -42,7 +42,7 @@ from dpose.runs.data import (
 )
 from dpose.runs.places import run_config
 from dpose.runs.reporting import WATCHED
-from dpose.runs.stages import run_before, run_behind, settled, stage_data, take_stages, two_runs
+from dpose.runs.stages import in_batches, run_before, run_behind, settled, stage_data, take_stages, two_runs
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.training.arithmetic import slow_in_bfloat16
 from dpose.training.distributed import process_group
@@ -179,6 +179,7 @@ def explain(config: RunConfig) -> RenderableType:
 
     config, model = settled(config), described_model(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
+    config = in_batches(config, count)
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     stage, last = stage_data(config), run_behind(config, Path("run"))

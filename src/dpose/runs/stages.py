@@ -42,8 +42,11 @@ def take_stages(config: RunConfig, out: Path, console: Console, command: str) ->
         console: Where progress goes.
         command: What the user typed, for the reports.
     """
-    taught = public_stage(settled(config), out, console, command)
-    return taught if isinstance(taught, Run) else private_stage(taught, out, console, command)
+    taught = public_stage(config, out, console, command)
+    if isinstance(taught, Run):
+        return taught
+    check_free(out, may_be_empty=True, may_be_locked=True)
+    return private_stage(taught, out, console, command)
 
 
 def settled(config: RunConfig) -> RunConfig:
@@ -55,6 +58,17 @@ def settled(config: RunConfig) -> RunConfig:
     if spec is None:
         return config.model_copy(update={"plan": replace(config.plan, method="dp-sgd")})
     return config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
+
+
+def in_batches(config: RunConfig, count: int) -> RunConfig:
+    """With batches so small that a pass over `count` units has the recipe's least number of steps."""
+    recipe, plan = config.whole_recipe, config.plan
+    if recipe is None or not recipe.least_steps:
+        return config
+    taken, most = recipe.at(plan.epsilon)["plan"]["expected_batch_size"], max(1, count // recipe.least_steps)
+    if plan.expected_batch_size != taken or most >= taken:
+        return config
+    return config.model_copy(update={"plan": replace(plan, expected_batch_size=most)})
 
 
 def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
@@ -96,18 +110,22 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
     composition, docs/proofs/subspace.md). The last run's statement counts them all. Arguments and result are as of
     `take_stages`.
     """
+    recipe, place = config.whole_recipe, process_group()
+    if recipe is None or not recipe.behind:
+        return config
     config = settled(config)
+    check_settings(config)
+    units = open_units(config, described_model(config))
+    count = published_count(config, len(units))
+    usual, config = config.plan.expected_batch_size, in_batches(config, count)
+    if config.plan.expected_batch_size < usual:
+        _say(f"Batches of {config.plan.expected_batch_size:,}, not {usual:,}, of {count:,} units.", console, place)
     last = run_behind(config, out)
     if last is None:
         return config
-    check_settings(config)
     check_settings(last.model_copy(update={"model": config.model}))
-    check_free(out, may_be_empty=True, may_be_locked=True)
-    place = process_group()
     place.highest(0)  # all processes look before one makes a folder
-    units, folder = open_units(config, described_model(config)), Path(last.model.init or "")
-    count = published_count(config, len(units))
-    first = run_before(config, last, count)
+    first, folder = run_before(config, last, count), Path(last.model.init or "")
     _say(f"{two_runs(config, first, last, count)} The first run goes into {folder}.", console, place)
     if place.highest(int(bool(budgets()) and not folder.exists())):
         _check_budgets(units, {folder: first, out: last}, console, place)
@@ -135,10 +153,8 @@ def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
 
 def _recipe_of(config: RunConfig) -> Recipe | None:
     """The recipe of a run that has its method; None for another method, which the user has named, or no recipe."""
-    if config.recipe is None:
-        return None
-    recipe = recipe_for(config.recipe, config.model.init or config.model.preset)
-    return recipe if config.plan.method == recipe.private["plan"]["method"] else None
+    recipe = config.whole_recipe
+    return recipe if recipe and config.plan.method == recipe.private["plan"]["method"] else None
 
 
 def run_before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:

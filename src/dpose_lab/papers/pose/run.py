@@ -13,7 +13,7 @@ from rich.console import Console
 from dpose.files import file_text
 from dpose.pose.folder import find_model
 from dpose.runs.places import check_begun
-from dpose.runs.stages import private_stage, run_behind
+from dpose.runs.stages import private_stage
 from dpose.runs.train import resume_task, train_run
 from dpose.training.checkpoint import is_whole
 from dpose.training.folder import read_statement
@@ -81,8 +81,7 @@ def _start(setup: Setup, folder: Path) -> Path:
 
 
 def _train(setup: Setup, training: Training, run: Path, folder: Path, command: str) -> None:
-    whole = setup.config(training, folder)
-    config = (run_behind(whole, run) or whole) if _begun(run) else private_stage(whole, run, QUIET, command)
+    config = private_stage(setup.config(training, folder), run, QUIET, command)
     if isinstance(config, Run):
         raise KeyboardInterrupt
     if run.exists() and not _begun(run):
