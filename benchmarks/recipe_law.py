@@ -1,0 +1,64 @@
+"""What the recipe from BlazePose keeps, by the number of people and the budget: the law of `dpose plan --expect`.
+
+    for n in 1000 2000 4000 8000; do
+      dpose reproduce ward-dp --core --limit $n --methods recommended --out runs/ward-$n; done
+    python benchmarks/recipe_law.py runs/ward-*
+
+Of each folder: what the recipe keeps of (ceiling - start) at the same n, and the sigma of one step over all units at
+the budget, which stands for it. The law is fitted to all, and again with each n left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from dp_head import said_of_law
+
+from dpose.training.plan import TrainingPlan
+
+FULL = 8000
+"""People of ward:train."""
+
+
+def main() -> None:
+    """Print a row for each cell, and the law."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="results of dpose reproduce ward-dp --limit N")
+    cells: dict[int, list[tuple[float, float]]] = {}
+    print("people, epsilon: start, ceiling, recipe, PCKh@0.5 / @0.1; share; n / sigma")
+    for folder in sorted(parser.parse_args().folders, key=_people):
+        people, found = _people(folder), _results(folder)
+        means = {cell["settings"]["method"]: cell["values"]["columns"] for cell in found["cells"] if _done(cell)}
+        start, ceiling = means["start"], means["non-private"]
+        for cell in found["cells"]:
+            if cell["settings"]["method"] != "recommended" or not _done(cell):
+                continue
+            kept, epsilon = cell["values"]["columns"], cell["settings"]["epsilon"]
+            share = (kept["Mean"] - start["Mean"]) / (ceiling["Mean"] - start["Mean"])
+            plan = TrainingPlan(method="dp-head", epsilon=epsilon, delta=found["settings"]["delta"])
+            event = plan.bind(people).event
+            assert event is not None
+            cells.setdefault(people, []).append((people / event.sigma, share))
+            shown = ", ".join(f"{row['Mean']:.1f} / {row['Mean@0.1']:.1f}" for row in (start, ceiling, kept))
+            print(f"{people:,}, {epsilon:g}: {shown}; {100 * share:.0f} %; {people / event.sigma:.0f}")
+    print(said_of_law(cells))
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def _people(folder: Path) -> int:
+    return int(_results(folder)["settings"]["limit"] or FULL)
+
+
+def _done(cell: dict[str, Any]) -> bool:
+    return bool(cell["status"] == "done")
+
+
+if __name__ == "__main__":
+    main()
