@@ -71,9 +71,9 @@ STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     CEILING: {
         LEAST: {
             "model": {"strategy": "full"},
-            "plan": {"epochs": 2.0, "expected_batch_size": 16, "ema_decay": 0.99},
+            "plan": {"epochs": 6.0, "expected_batch_size": 16, "ema_decay": 0.99},
             "optimizer": {"name": "adamw", "lr": 3e-4, "options": {"weight_decay": 0.0}},
-            "augment": "none",
+            "augment": "private",
         }
     },
     "dp-sgd": _as_recipe({"model": {"strategy": "finetune"}}),
