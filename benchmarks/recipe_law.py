@@ -1,11 +1,12 @@
 """What the recipe from BlazePose keeps, by the number of people and the budget: the law of `dpose plan --expect`.
 
     for n in 1000 2000 4000 8000; do
-      dpose reproduce ward-dp --core --limit $n --methods recommended --out runs/ward-$n; done
+      dpose reproduce ward-dp --core --limit $n --methods non-private,recommended --out runs/ward-$n; done
     python benchmarks/recipe_law.py runs/ward-*
 
 Of each folder: what the recipe keeps of (ceiling - start) at the same n, and the sigma of one step over all units at
-the budget, which stands for it. The law is fitted to all, and again with each n left out.
+the budget, which stands for it. The law, 1 - exp(-(n / sigma / c)^b) times what the steps can learn at most, is
+fitted to all, and again with each n left out.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dp_head import said_of_law
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from dpose.training.plan import TrainingPlan
 
 FULL = 8000
 """People of ward:train."""
+Cells = list[tuple[float, float]]
+"""n / sigma, and the share that was kept."""
 
 
 def main() -> None:
     """Print a row for each cell, and the law."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, help="results of dpose reproduce ward-dp --limit N")
-    cells: dict[int, list[tuple[float, float]]] = {}
+    cells: dict[int, Cells] = {}
     print("people, epsilon: start, ceiling, recipe, PCKh@0.5 / @0.1; share; n / sigma")
     for folder in sorted(parser.parse_args().folders, key=_people):
         people, found = _people(folder), _results(folder)
@@ -44,7 +49,32 @@ def main() -> None:
             cells.setdefault(people, []).append((people / event.sigma, share))
             shown = ", ".join(f"{row['Mean']:.1f} / {row['Mean@0.1']:.1f}" for row in (start, ceiling, kept))
             print(f"{people:,}, {epsilon:g}: {shown}; {100 * share:.0f} %; {people / event.sigma:.0f}")
-    print(said_of_law(cells))
+    everything = [each for own in cells.values() for each in own]
+    best = fitted(everything)
+    low, high = (f(ratio for ratio, _ in everything) for f in (min, max))
+    print(f"share = {best[2]:.3f} (1 - exp(-(n / sigma / {10 ** best[0]:.0f})^{best[1]:.3f}))")
+    print(f"of n / sigma from {low:.0f} to {high:.0f}")
+    print(f"largest error {off(best, everything):.3f}; on an n left out:")
+    for left, own in cells.items():
+        rest = [each for n, others in cells.items() if n != left for each in others]
+        print(f"{left:,}: {off(fitted(rest), own):.3f}")
+
+
+def law(parameters: NDArray[np.float64], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares at n / sigma; the parameters are the logarithm of c, b and the most."""
+    return np.asarray(parameters[2] * (1 - np.exp(-((ratio / 10 ** parameters[0]) ** parameters[1]))))
+
+
+def fitted(cells: Cells) -> NDArray[np.float64]:
+    """The law's parameters, by least squares."""
+    ratio, share = np.array(cells).T
+    return np.asarray(least_squares(lambda p: law(p, ratio) - share, (3.2, 0.9, 0.6)).x)
+
+
+def off(parameters: NDArray[np.float64], cells: Cells) -> float:
+    """How far the law is from a share, at most."""
+    ratio, share = np.array(cells).T
+    return float(np.abs(law(parameters, ratio) - share).max())
 
 
 def _results(folder: Path) -> dict[str, Any]:

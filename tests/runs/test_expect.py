@@ -3,12 +3,33 @@
 import pytest
 
 from dpose.cli import main
-from dpose.runs.expect import KNOWN_JOINTS, NEW_JOINTS, kept_share
+from dpose.runs.expect import KNOWN_JOINTS, NEW_JOINTS, RECIPE, kept_share
 
 CELLS = [(500, 8.06, 0.40), (1000, 4.23, 0.62), (2000, 2.23, 0.85), (8000, 4.23, 0.92), (64000, 0.66, 0.97)]
 """n, sigma and the share that was measured (docs/results.md), of joints that the model knows."""
 NEW_CELLS = [(500, 8.06, 0.36), (500, 0.65, 0.93), (1000, 4.23, 0.72), (4000, 0.65, 1.0), (8000, 4.23, 1.0)]
 """The same of joints that it does not know, a share of what the same n bring without noise."""
+
+
+TRAINED = [
+    (268, 0.10),
+    (1665, 0.36),
+    (536, 0.20),
+    (3330, 0.52),
+    (1072, 0.35),
+    (6661, 0.58),
+    (2143, 0.43),
+    (13321, 0.56),
+]
+"""n / sigma and the share of the recipe: of what training all weights of BlazePose lite brings on as many people."""
+
+
+def test_the_law_of_the_recipe_holds_for_what_was_measured():
+    for ratio, measured in TRAINED:
+        low, high = RECIPE.range(ratio)
+        assert low <= measured <= high
+    assert RECIPE.range(200) is None
+    assert RECIPE.range(20_000) is None
 
 
 @pytest.mark.parametrize(("law", "cells"), [(KNOWN_JOINTS, CELLS), (NEW_JOINTS, NEW_CELLS)])
@@ -34,7 +55,9 @@ def test_the_command(capsys):
     budget = ["--epsilon", "1", "--delta", "1e-5", "--expect"]
     assert main(["plan", "--units", "7000", *budget]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "to keep 80 to 100 % of what its correction would bring without privacy" in printed
+    assert (
+        "to keep 80 to 100 % of what its correction would bring without privacy, and the recipe 36 to 48 %" in printed
+    )
     assert main(["plan", "--units", "60", "--epsilon", "1", "--delta", "1e-3", "--expect"]) == 0
     assert "units are too few" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "--corpus", "10", "--expect"]) == 2
