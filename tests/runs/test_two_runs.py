@@ -110,7 +110,7 @@ def test_public_data_are_the_datas_own_or_dp_sgd_takes_the_steps(tmp_path):
 
 
 @pytest.mark.parametrize("public", [None, "synthetic:ward:public"])
-def test_few_units_make_batches_smaller_unless_the_user_gave_them(public, tmp_path):
+def test_few_units_make_batches_smaller_unless_the_user_gave_them(public):
     own = {**BLAZE, "data": {"private": "synthetic:ward", "public": public, "validation_data": "none"}}
     config = RunConfig.from_dict({**own, "plan": {"epsilon": 1, "delta": 1e-5}})
     assert [in_batches(config, n).plan.expected_batch_size for n in (8000, 7168, 2000, 3)] == [1024, 1024, 285, 1]
