@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from dpose.runs.expect import Law
 from dpose.training.plan import TrainingPlan
 
 FULL = 8000
@@ -52,7 +52,7 @@ def main() -> None:
     everything = [each for own in cells.values() for each in own]
     best = fitted(everything)
     low, high = (f(ratio for ratio, _ in everything) for f in (min, max))
-    print(f"share = {best[2]:.3f} (1 - exp(-(n / sigma / {10 ** best[0]:.0f})^{best[1]:.3f}))")
+    print(f"share = {best.top:.3f} (1 - exp(-(n / sigma / {best.scale:.0f})^{best.power:.3f}))")
     print(f"of n / sigma from {low:.0f} to {high:.0f}")
     print(f"largest error {off(best, everything):.3f}; on an n left out:")
     for left, own in cells.items():
@@ -60,21 +60,19 @@ def main() -> None:
         print(f"{left:,}: {off(fitted(rest), own):.3f}")
 
 
-def law(parameters: NDArray[np.float64], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares at n / sigma; the parameters are the logarithm of c, b and the most."""
-    return np.asarray(parameters[2] * (1 - np.exp(-((ratio / 10 ** parameters[0]) ** parameters[1]))))
+def fitted(cells: Cells) -> Law:
+    """The law by least squares, found from near where it is."""
+
+    def of(parameters: Sequence[float]) -> Law:
+        scale, power, top = map(float, parameters)
+        return Law(10**scale, power, error=0.0, top=top)
+
+    return of(least_squares(lambda p: [of(p).share(ratio) - share for ratio, share in cells], (3.2, 0.9, 0.6)).x)
 
 
-def fitted(cells: Cells) -> NDArray[np.float64]:
-    """The law's parameters, by least squares."""
-    ratio, share = np.array(cells).T
-    return np.asarray(least_squares(lambda p: law(p, ratio) - share, (3.2, 0.9, 0.6)).x)
-
-
-def off(parameters: NDArray[np.float64], cells: Cells) -> float:
+def off(law: Law, cells: Cells) -> float:
     """How far the law is from a share, at most."""
-    ratio, share = np.array(cells).T
-    return float(np.abs(law(parameters, ratio) - share).max())
+    return max(abs(law.share(ratio) - share) for ratio, share in cells)
 
 
 def _results(folder: Path) -> dict[str, Any]:
