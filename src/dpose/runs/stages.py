@@ -16,7 +16,7 @@ from dpose.pose.data import DataSpec
 from dpose.privacy.protected import protect
 from dpose.privacy.ranges import upper
 from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
-from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in, recipe_for
+from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in
 from dpose.runs.data import public_spec, public_split, published_count, sources
 from dpose.runs.places import check_begun
 from dpose.runs.train import train_run
@@ -175,9 +175,10 @@ def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -
 
 def stage_data(config: RunConfig) -> DataSpec | None:
     """What the public stage would learn from; None without one."""
-    if config.recipe is None or config.model.init or not config.plan.kind.private:
+    recipe = config.whole_recipe
+    if recipe is None or config.model.init or not config.plan.kind.private:
         return None
-    if config.model.strategy == "scratch" or not recipe_for(config.recipe, config.model.preset).public:
+    if config.model.strategy == "scratch" or not recipe.public:
         return None
     own = public_split(config)
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
