@@ -175,10 +175,8 @@ def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -
 
 def stage_data(config: RunConfig) -> DataSpec | None:
     """What the public stage would learn from; None without one."""
-    recipe = config.whole_recipe
-    if recipe is None or config.model.init or not config.plan.kind.private:
-        return None
-    if config.model.strategy == "scratch" or not recipe.public:
+    recipe, model = config.whole_recipe, config.model
+    if recipe is None or not recipe.public or not config.plan.kind.private or model.init or model.strategy == "scratch":
         return None
     own = public_split(config)
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
