@@ -86,6 +86,11 @@ def test_the_words_say_every_section(full):
     assert "1.517%" not in replace(full, attackers=None, groups=()).paragraph()
 
 
+@pytest.mark.parametrize(("units", "said"), [(1000, "(10 of them:"), (4, "(4 of them:"), (1, "units share;")])
+def test_no_more_units_share_something_than_there_are(full, units, said):
+    assert said.replace("unit", full.unit) in replace(full, n=units).words().printed()
+
+
 def test_the_words_say_which_noise_it_was(full):
     floating, exact = "in 64-bit floating point, which is not exact", "exactly: whole numbers"
     rounded = replace(full, events=(replace(EVENT, type=ROUNDED),), caveats=())
