@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from scipy.optimize import least_squares
@@ -36,12 +37,11 @@ def main() -> None:
     print("people, epsilon: start, ceiling, recipe, PCKh@0.5 / @0.1; share; n / sigma")
     for folder in sorted(parser.parse_args().folders, key=_people):
         people, found = _people(folder), _results(folder)
-        means = {cell["settings"]["method"]: cell["values"]["columns"] for cell in found["cells"] if _done(cell)}
-        start, ceiling = means["start"], means["non-private"]
-        for cell in found["cells"]:
-            if cell["settings"]["method"] != "recommended" or not _done(cell):
+        means = _means(found)
+        start, ceiling = means["start", None], means["non-private", None]
+        for (method, epsilon), kept in means.items():
+            if method != "recommended" or epsilon is None:
                 continue
-            kept, epsilon = cell["values"]["columns"], cell["settings"]["epsilon"]
             share = (kept["Mean"] - start["Mean"]) / (ceiling["Mean"] - start["Mean"])
             plan = TrainingPlan(method="dp-head", epsilon=epsilon, delta=found["settings"]["delta"])
             event = plan.bind(people).event
@@ -84,8 +84,17 @@ def _people(folder: Path) -> int:
     return int(_results(folder)["settings"]["limit"] or FULL)
 
 
-def _done(cell: dict[str, Any]) -> bool:
-    return bool(cell["status"] == "done")
+def _means(found: dict[str, Any]) -> dict[tuple[str, float | None], dict[str, float]]:
+    """Both scores of each setting, the mean over its trainings, by method and budget."""
+    scores: dict[tuple[str, float | None], list[dict[str, float]]] = {}
+    for cell in found["cells"]:
+        if cell["status"] == "done":
+            setting = cell["settings"]
+            scores.setdefault((setting["method"], setting["epsilon"]), []).append(cell["values"]["columns"])
+    return {
+        setting: {name: fmean(each[name] for each in several) for name in ("Mean", "Mean@0.1")}
+        for setting, several in scores.items()
+    }
 
 
 if __name__ == "__main__":
