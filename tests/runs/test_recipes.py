@@ -65,7 +65,7 @@ def test_from_blazepose_the_recipe_is_another_without_a_public_stage(first):
     assert (config.plan.epochs, config.plan.ema_decay) == (STRONG.private["plan"]["epochs"], 0.0)
     assert stage_data(config) is None
     loud = RunConfig.from_dict({**GIVEN, "model": first, "plan": {"epsilon": STRONG.loud_epsilon, "delta": 1e-3}})
-    assert (loud.plan.epochs, loud.plan.expected_batch_size) == (2.0, 256)
+    assert (loud.plan.epochs, loud.plan.expected_batch_size) == (4.0, 256)
     assert loud.optimizer.lr == STRONG.loud["optimizer"]["lr"]
     assert loud.optimizer.options == STRONG.private["optimizer"]["options"]
     assert recipe_for("recommended", "runs/blazepose") is recipe_for("recommended", None) is RECOMMENDED
