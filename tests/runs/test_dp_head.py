@@ -1,6 +1,8 @@
 """Runs of dp-head: what is fitted is public, the run adds up and verifies, and what does not fit is refused."""
 
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -9,8 +11,11 @@ from rich.console import Console
 from dpose.cli import main
 from dpose.pose.folder import load_model
 from dpose.runs import pose
+from dpose.runs.build import open_units
 from dpose.runs.config import RunConfig
+from dpose.training.run import Run
 from refusals import refused
+from twice import Twice
 
 PLAN = {"method": "dp-head", "epsilon": 2.0, "delta": 1e-4}
 
@@ -62,14 +67,43 @@ def test_a_run_adds_up_and_verifies(tmp_path):
         pose.prepare(config(model={"init": str(out), "preset": "nano"}), Console(quiet=True))
 
 
-def test_a_run_with_a_private_moment_adds_up_and_verifies(tmp_path):
-    """Two noised sums, one event of two steps."""
+def test_a_run_with_a_private_moment_adds_up_and_goes_on_between_its_sums(tmp_path, monkeypatch):
+    """Two noised sums, one event of two steps; what the first has released is kept."""
     chosen = ["train", "--method", "adassp-head", "--data", "synthetic:ward", "--limit", "12", "--epsilon", "2"]
     chosen += ["--delta", "1e-4", "--set", "model.directions=3", "--set", "seed=1"]
     assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
     assert main(["verify", str(tmp_path / "whole")]) == 0
     (event,) = json.loads((tmp_path / "whole" / "privacy.json").read_text())["events"]
     assert (float(event["q"]), event["steps"]) == (1.0, 2)
+    step = Run._step
+
+    def stopped(run, number):
+        os.kill(os.getpid(), signal.SIGINT)
+        step(run, number)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Run, "_step", stopped)
+        assert main([*chosen, "--out", str(tmp_path / "stopped")]) == 130
+    assert main(["train", "--resume", str(tmp_path / "stopped")]) == 0  # the noised moment is of before
+    whole, resumed = (load_model(tmp_path / name).head.moves.weight for name in ("whole", "stopped"))
+    assert torch.equal(whole, resumed)
+    assert whole.any()
+
+
+def test_how_often_a_picture_was_copied_shapes_nothing(monkeypatch):
+    monkeypatch.setattr(pose, "open_units", lambda *given: Twice(open_units(*given)))
+    counts = []
+    monkeypatch.setattr(pose, "corrected", lambda config, model, units, public: counts.append(units) or model)
+    found = fitted(12)
+    assert (len(found.units), len(found.own.data), counts) == (24, 12, [12])
+
+
+@pytest.mark.parametrize("method", ["dp-head", "adassp-head"])
+@pytest.mark.parametrize("kind", ["identity", "random"])
+def test_directions_without_public_units_are_refused(method, kind):
+    """They would be read all the same, unchecked and unsaid."""
+    with refused("subspace-of-one-step-method"):
+        config({"method": method, "subspace": {"kind": kind}})
 
 
 def test_what_does_not_fit_is_refused():

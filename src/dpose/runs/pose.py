@@ -17,6 +17,7 @@ from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS, check_in_common, joint_map
 from dpose.pose.task import PoseTask
+from dpose.privacy.protected import protect
 from dpose.runs.build import (
     build_model,
     check_settings,
@@ -42,7 +43,17 @@ from dpose.runs.data import (
 )
 from dpose.runs.places import run_config
 from dpose.runs.reporting import WATCHED
-from dpose.runs.stages import in_batches, run_before, run_behind, settled, stage_data, take_stages, two_runs
+from dpose.runs.stages import (
+    DP_SGD_ALONE,
+    in_batches,
+    lacks_public,
+    run_before,
+    run_behind,
+    settled,
+    stage_data,
+    take_stages,
+    two_runs,
+)
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.training.arithmetic import slow_in_bfloat16
 from dpose.training.distributed import process_group
@@ -75,15 +86,18 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     private = config.plan.kind.reads_private_data
     if private and isinstance(data, PoseUnits):
         _refuse_shared(data, console)
-    public = open_public(config, model.config)
+    public, own = open_public(config, model.config), None
     if config.plan.kind.solves and public is not None:
+        own = protect(data, config.plan.relation, console=console, readers=process_group())
         with console.status("the directions of the correction"):
-            model = corrected(config, model, published_count(config, len(data)), public)
+            # of units as they are protected: how often one of them was copied may shape nothing
+            model = corrected(config, model, published_count(config, own.identity.units), public)
     return PreparedRun(
         config=config,
         task=PoseTask(model.config.skeleton, model.codec, precision=precision(config)),
         model=model,
         units=data,
+        own=own,
         data_name=" and ".join(one.shown for one in sources(config)),
         title=" and ".join(config.data.sources),
         start=start,
@@ -177,6 +191,7 @@ def explain(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost. Where the data are not at hand, for as many units as the config says."""
     from dpose.runs.explain import explain_plan
 
+    alone = f" {DP_SGD_ALONE}." if lacks_public(config) else ""
     config, model = settled(config), described_model(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
     config = in_batches(config, count)
@@ -185,7 +200,7 @@ def explain(config: RunConfig) -> RenderableType:
     stage, last = stage_data(config), run_behind(config, Path("run"))
     lines = Text(
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
-        f"Starts from {start}; public data: {public_spec(last or config) or 'none'}.\n"
+        f"Starts from {start}; public data: {public_spec(last or config) or 'none'}.{alone}\n"
     )
     one = run_before(config, last, count) if last else config
     if last:

@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.known_sets import NO_NAMES, SetNames
+from dpose.privacy.protected import Protected
 from dpose.runs.config import TASKS, RunConfig, TaskFacts, named_value, task_facts
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
@@ -39,6 +40,7 @@ class PreparedRun:
         task: The task.
         model: On its device.
         units: What the run trains on.
+        own: The same as they are protected, where preparing had to read them.
         data_name: Of these data, as readers elsewhere may see it.
         title: The name of these data, for the user who starts the run.
         start: Where the model's weights are from.
@@ -56,6 +58,7 @@ class PreparedRun:
     title: str
     start: FirstWeights
     report: tuple[str, ...] = ()
+    own: Protected | None = None
     public: UnitDataset | None = None
     validation_data: Validation | None = None
     facts: StatementFacts = field(default_factory=StatementFacts)
@@ -136,7 +139,7 @@ class TaskEntry(TaskFacts):
     scored: OpenScored
     load: Callable[[Path], torch.nn.Module]
     explain: Callable[[RunConfig], RenderableType]
-    stage: Callable[[RunConfig, Path, Console, str], RunConfig | Run] | None = None
+    stage: Callable[[RunConfig, Path, Console, str, int | None], RunConfig | Run] | None = None
     pictures: bool = False
     canary_views: Callable[[torch.nn.Module, np.random.Generator, int], tuple[Task, list[View]]] | None = None
     learns: Callable[[RunConfig], tuple[UnitDataset, ...]] | None = None

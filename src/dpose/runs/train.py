@@ -35,7 +35,7 @@ def train_task(
 ) -> Run:
     """Train as `config` says, as `train_run` does. A recipe may begin with a run on public data."""
     stage = task_entry(config.task).stage
-    staged = stage(config, out, console, command) if stage and not resume else config
+    staged = stage(config, out, console, command, microbatch_size) if stage and not resume else config
     if isinstance(staged, Run):
         return staged
     return train_run(staged, out, console, microbatch_size, resume, command)
@@ -78,7 +78,7 @@ def train_run(
             console.print(f"Warning: {warning}", highlight=False)
     else:
         show_report(found.report, console)
-    task, units, opening = found.task, found.units, None
+    task, units, opening = found.task, found.own or found.units, None
     if config.canaries:
         from dpose.runs.canaries import plant
 

@@ -84,6 +84,23 @@ def solved(sources: Any) -> Params:
     return {name: -layer.solve(unit * gradient, stddev, bound.n, **moment)}
 
 
+def check_solvable(model: Any, trained: Params) -> None:
+    """Refuse a model whose layer cannot be solved: the sum is that of a regression at weights of 0 and of them alone.
+
+    Args:
+        model: The model.
+        trained: Its parameters that are trained.
+    """
+    solvable(model)
+    if len(trained) != 1 or any(bool(weights.any()) for weights in trained.values()):
+        raise DposeError(
+            "correction-not-alone",
+            "trains other weights than those of a fresh correction, which a solution would take for 0",
+            type(model).__name__,
+            "make it by with_correction and apply_strategy(model, 'head')",
+        )
+
+
 def solvable(model: Any) -> Solvable:
     """Return the model's layer that can be solved."""
     head = getattr(model, "head", None)

@@ -58,10 +58,9 @@ class TrainingPlan:
     True
 
     Attributes:
-        method: dp-sgd, pdp-sgd, subspace-sgd, scaled-sgd, dp-head, adassp-head, fdp-sgd, fpdp-sgd, public-only or
-            non-private. A
-            name in `METHODS`: pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales before it;
-            dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features.
+        method: A name in `METHODS`: dp-sgd; pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales
+            before it; dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features;
+            public-only or non-private.
         epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
         delta: The probability that the bound may fail, below 1 / number of units.
         epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size). dp-head takes one
@@ -155,6 +154,14 @@ class TrainingPlan:
                 f"{self.method} has no random scales",
                 "subspace.kind",
                 "choose public, or identity as a control",
+            )
+        if self.kind.solves and self.subspace.kind != "public":
+            # its directions read the public units whatever this says: checks and statement must not leave them out
+            raise DposeError(
+                "subspace-of-one-step-method",
+                f"{self.method} finds its directions in public units and has no control",
+                f"plan.subspace.kind={self.subspace.kind}",
+                "leave it out",
             )
         if self.kind.solves and self.steps not in (None, self.kind.solves):
             raise DposeError(

@@ -33,7 +33,7 @@ from dpose.privacy.protected import Protected
 from dpose.privacy.shares import is_local
 from dpose.training.arithmetic import exact_arithmetic, keep_freed_memory
 from dpose.training.charging import RunData, code_of, price_run, read_data
-from dpose.training.closed_form import solvable
+from dpose.training.closed_form import check_solvable
 from dpose.training.distributed import process_group
 from dpose.training.dry_run import dry_run, fit_microbatch
 from dpose.training.first_weights import FIRST, Inherited, digest_of_weights
@@ -143,7 +143,7 @@ def _check_beginning(request: RunRequest) -> None:
     if request.plan.kind.reads_private_data:
         check_model(request.model)
     if request.plan.kind.solves:
-        solvable(request.model)
+        check_solvable(request.model, trainable_params(request.model))
 
 
 def _make_folder(request: RunRequest) -> None:

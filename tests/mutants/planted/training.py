@@ -236,6 +236,18 @@ def directions_of_private_people(patch: Patches) -> None:
     patch.seen_by("dpose.runs.pose", "corrected", make)
 
 
+def _public_units_unsaid(patch: Patches) -> None:
+    def make(original: Any) -> Any:
+        return property(lambda self: not self.kind.solves and original.fget(self))
+
+    patch.replace("dpose.training.plan:TrainingPlan.fits_public", make)
+
+
+def _uncopied(own: Any) -> Any:
+    """As if each entry of the data were a unit."""
+    return replace(own, identity=replace(own.identity, units=len(own.source)))
+
+
 ONE_STEP = (
     Planted(
         "dp-head: a step over all units is accounted for as one over a sample",
@@ -256,6 +268,20 @@ ONE_STEP = (
         "adassp-head: a unit's second moment moves the sum by twice the bound",
         second_moment_not_clipped,
         ("training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two",),
+    ),
+    Planted(
+        "dp-head: the public units that its directions are fitted on are neither checked nor stated",
+        _public_units_unsaid,
+        ("runs/test_dp_head.py::test_a_run_adds_up_and_verifies",),
+    ),
+    Planted(
+        "dp-head: how often a picture was copied shapes the released model",
+        lambda patch: patch.seen_by(
+            "dpose.runs.pose",
+            "protect",
+            lambda original: lambda data, *rest, **more: _uncopied(original(data, *rest, **more)),
+        ),
+        ("runs/test_dp_head.py::test_how_often_a_picture_was_copied_shapes_nothing",),
     ),
     Planted(
         "dp-head: directions are fitted on private people",
