@@ -19,6 +19,7 @@ from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
 from dpose.training.run import Ended, Run
 from refusals import refused
+from twice import Twice
 
 SMALL = {"train": 12, "val": 4, "test": 4, "public": 8}
 
@@ -67,7 +68,7 @@ def test_two_private_runs_share_one_budget(tmp_path, monkeypatch):
     assert methods == ["scaled-sgd", "dp-head"]
 
 
-def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path):
+def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path, monkeypatch):
     config = RunConfig.from_dict(BLAZE)
     units = open_units(config, described_model(config))
     marks = protect(units, config.plan.relation, console=quiet()).identity.marks
@@ -79,6 +80,24 @@ def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path):
     set_budget(Budget(2.6, 1e-3, "ward", marks))
     assert isinstance(take_stages(config, tmp_path / "best", quiet(), ""), RunConfig)
     assert len(charges()) == 1
+    assert isinstance(take_stages(config, tmp_path / "best", quiet(), ""), RunConfig)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    with refused("first-run-not-charged", where="best-first"):
+        take_stages(config, tmp_path / "best", quiet(), "")
+
+
+def test_both_runs_keep_the_budget_where_pictures_have_copies(tmp_path, monkeypatch):
+    """Copies of a unit are one, so that a batch is a larger share of the units than of the entries."""
+    monkeypatch.setattr(stages, "open_units", lambda *given: Twice(open_units(*given)))
+    monkeypatch.setattr(stages, "_check_charged", lambda folder: None)
+    taken = []
+    monkeypatch.setattr(stages, "_taken", lambda stage, *rest: taken.append((stage, rest[-1])))
+    last = take_stages(RunConfig.from_dict(BLAZE), tmp_path / "best", quiet(), "", 3)
+    ((first, microbatch_size),) = taken
+    assert microbatch_size == 3
+    events = [one.plan.bind(SMALL["train"]).event for one in (first, last)]
+    assert [event.q for event in events] == [0.5, 1.0]
+    assert 0.99 * 2 < epsilon(events, 1e-3, accountant="rdp") <= 2
 
 
 @pytest.mark.parametrize(
@@ -138,3 +157,16 @@ def test_two_private_runs_are_told_beforehand():
     text = console.export_text()
     assert "Two private runs on one budget of epsilon 1: scaled-sgd in 12 steps, alone epsilon 0.9" in text
     assert "then dp-head, alone 0.2" in text
+    assert "No public data" not in text
+
+
+def test_a_recipe_without_public_data_says_so(monkeypatch):
+    monkeypatch.setattr(stages, "public_split", lambda config: None)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(explain_task(RunConfig.from_dict({**BLAZE, "data": {"private": "synthetic:ward"}})))
+    assert "No public data: the recipe is DP-SGD alone; --public names some." in console.export_text()
+
+
+def test_a_recipe_of_many_steps_has_no_method_of_one():
+    with refused("recipe-of-many-steps"):
+        RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 2, "delta": 1e-3, "method": "dp-head"}})

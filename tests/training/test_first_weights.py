@@ -9,15 +9,17 @@ from rich.console import Console
 from dots import train
 from dpose import files
 from dpose.account import charges
+from dpose.known_sets import SetNames
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind
 from dpose.runs.verify import verify_run
-from dpose.training.first_weights import FirstWeights, digest_of_weights
+from dpose.training.first_weights import FirstWeights, digest_of_weights, inherited
 from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
+from dpose.training.trained_on import TrainedOn
 from refusals import refused
 from tiers import rest_slow
 
@@ -68,6 +70,19 @@ def test_so_are_those_of_a_seeded_run(run):
     assert run("seeded", seed=3).statement.kind is Kind.SEEDED
     with refused("first-weights-unprotected"):
         run("private", start="seeded")
+    assert run("again", start="seeded", seed=4).statement.kind is Kind.SEEDED  # which claims nothing
+
+
+def test_so_are_those_that_a_run_unknown_to_the_account_taught_on_the_same_set(run, tmp_path):
+    """Both epsilons would add up, and the statement would count one of them."""
+    statement = run("first").statement
+    entry = charges()[0]
+    mine = TrainedOn(protected=("lspet:private",))
+    first = FirstWeights("1" * 64, "runs/first", statement, learnt=mine)
+    same, other = (SetNames((name,), (name,), whole=True) for name in ("lspet:private", "lspet:public"))
+    with refused("first-weights-run-unknown"):
+        inherited(first, entry, plan(), [], names=same)
+    assert not inherited(first, entry, plan(), [], names=other).events
 
 
 def test_so_are_those_that_come_from_such_weights_by_other_runs(run, dots):

@@ -20,6 +20,7 @@ from dpose.errors import DposeError, did_you_mean
 from dpose.files import file_yaml
 from dpose.privacy.canaries import FEWEST, CanaryKind
 from dpose.privacy.sections import About
+from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trained_on import said_by_user
@@ -328,6 +329,14 @@ class RunConfig(BaseModel):
             )
         plan, model = values.get("plan"), values.get("model")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
+        method = METHODS.get(str(plan.get("method"))) if isinstance(plan, dict) else None
+        if method is not None and method.solves:
+            raise DposeError(
+                "recipe-of-many-steps",
+                f"is settings of many steps, of which {method.name} has none",
+                f"recipe {name}",
+                "leave --recipe out",
+            )
         first = model.get("init") or model.get("preset") if isinstance(model, dict) else None
         recipe = recipe_for(name, first if isinstance(first, str) else None)
         # anything but a number is refused by the plan

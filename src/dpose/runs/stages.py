@@ -8,12 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.account import budgets, charge_all
+from dpose.account import budgets, charge_all, charges, names_of_run
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.codec import codec_of
 from dpose.pose.data import DataSpec
-from dpose.privacy.protected import protect
+from dpose.privacy.entries import read_ledger
+from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import upper
 from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
 from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in
@@ -28,10 +29,11 @@ from dpose.training.options import RunOptions
 from dpose.training.plan import shared_budget
 from dpose.training.run import Run
 from dpose.training.trained_on import TrainedOn, check_unseen
-from dpose.units import UnitDataset
 
 
-def take_stages(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+def take_stages(
+    config: RunConfig, out: Path, console: Console, command: str, microbatch_size: int | None = None
+) -> RunConfig | Run:
     """Take all stages but the last: the last run's configuration, or a run that was stopped.
 
     A stage that was stopped is gone on with; one that is whole is used as it is.
@@ -41,23 +43,32 @@ def take_stages(config: RunConfig, out: Path, console: Console, command: str) ->
         out: Folder of the last run; the stages' stand beside it, with "-public" and "-first" behind its name.
         console: Where progress goes.
         command: What the user typed, for the reports.
+        microbatch_size: Of all stages, in views; fitted to memory when None.
     """
-    taught = public_stage(config, out, console, command)
+    taught = public_stage(config, out, console, command, microbatch_size)
     if isinstance(taught, Run):
         return taught
     check_free(out, may_be_empty=True, may_be_locked=True)
-    return private_stage(taught, out, console, command)
+    return private_stage(taught, out, console, command, microbatch_size)
+
+
+DP_SGD_ALONE = "No public data: the recipe is DP-SGD alone; --public names some"
+
+
+def lacks_public(config: RunConfig) -> bool:
+    """True if a recipe's method is fitted on public data and there are none."""
+    recipe = _recipe_of(config)
+    needed = recipe is not None and config.plan.fits_public and config.data.public is None
+    return needed and public_split(config) is None
 
 
 def settled(config: RunConfig) -> RunConfig:
     """With the public data that a recipe's method is fitted on, by default the data's public split; else by DP-SGD."""
-    recipe = _recipe_of(config)
-    if recipe is None or config.data.public is not None or not config.plan.fits_public:
+    if _recipe_of(config) is None or config.data.public is not None or not config.plan.fits_public:
         return config
-    spec = public_split(config)
-    if spec is None:
+    if lacks_public(config):
         return config.model_copy(update={"plan": replace(config.plan, method="dp-sgd")})
-    return config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
+    return config.model_copy(update={"data": config.data.model_copy(update={"public": str(public_split(config))})})
 
 
 def in_batches(config: RunConfig, count: int) -> RunConfig:
@@ -71,7 +82,9 @@ def in_batches(config: RunConfig, count: int) -> RunConfig:
     return config.model_copy(update={"plan": replace(plan, expected_batch_size=most)})
 
 
-def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+def public_stage(
+    config: RunConfig, out: Path, console: Console, command: str, microbatch_size: int | None = None
+) -> RunConfig | Run:
     """Teach the first weights on public data if the recipe has that stage and there are such data.
 
     The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
@@ -87,7 +100,8 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     folder = out.with_name(f"{out.name}-public")
     _say(f"First, public data: the weights learn from {spec.shown}, without privacy, into {folder}.", console, place)
     _check_disjoint(config, spec, console if place.first else Console(quiet=True), place)
-    stopped = _taken(_of_public_data(config, spec), folder, console, command, data_is_public=True)
+    public = _of_public_data(config, spec)
+    stopped = _taken(public, folder, console, command, microbatch_size, data_is_public=True)
     if stopped:
         return stopped
     recipe = RECIPES[config.recipe or ""]
@@ -103,20 +117,26 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     )
 
 
-def private_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+def private_stage(
+    config: RunConfig, out: Path, console: Console, command: str, microbatch_size: int | None = None
+) -> RunConfig | Run:
     """Train as the recipe says on a part of the budget, if there is a private run behind that on the same units.
 
-    **Guarantee.** Both runs' events are fixed before the first step, and cost at most the budget together (one
-    composition, docs/proofs/subspace.md). The last run's statement counts them all. Arguments and result are as of
-    `take_stages`.
+    **Guarantee.** Both runs' events are fixed before the first step, for units as they are protected (copies of one
+    count once), and cost at most the budget together (one composition, docs/proofs/dp-head.md). The last run's
+    statement counts them all: where the account does not know the first run, the last is refused. Arguments and
+    result are as of `take_stages`.
     """
     recipe, place = config.whole_recipe, process_group()
     if recipe is None or not recipe.behind:
         return config
+    if lacks_public(config):
+        _say(f"{DP_SGD_ALONE}.", console, place)
     config = settled(config)
     check_settings(config)
-    units = open_units(config, described_model(config))
-    count = published_count(config, len(units))
+    heard = console if place.first else Console(quiet=True)
+    own = protect(open_units(config, described_model(config)), config.plan.relation, console=heard, readers=place)
+    count = published_count(config, own.identity.units)
     usual, config = config.plan.expected_batch_size, in_batches(config, count)
     if config.plan.expected_batch_size < usual:
         _say(f"Batches of {config.plan.expected_batch_size:,}, not {usual:,}, of {count:,} units.", console, place)
@@ -128,8 +148,11 @@ def private_stage(config: RunConfig, out: Path, console: Console, command: str) 
     first, folder = run_before(config, last, count), Path(last.model.init or "")
     _say(f"{two_runs(config, first, last, count)} The first run goes into {folder}.", console, place)
     if place.highest(int(bool(budgets()) and not folder.exists())):
-        _check_budgets(units, {folder: first, out: last}, console, place)
-    return _taken(first, folder, console, command) or last
+        _check_budgets(own, {folder: first, out: last})
+    stopped = _taken(first, folder, console, command, microbatch_size)
+    if stopped is None:
+        _check_charged(folder)
+    return stopped or last
 
 
 def run_behind(config: RunConfig, out: Path) -> RunConfig | None:
@@ -182,9 +205,20 @@ def stage_data(config: RunConfig) -> DataSpec | None:
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
 
 
-def _check_budgets(units: UnitDataset, runs: Mapping[Path, RunConfig], console: Console, place: ProcessGroup) -> None:
+def _check_charged(folder: Path) -> None:
+    """Refuse to go on from a first run that the account does not know: the last would be stated as if it were alone."""
+    named = names_of_run(read_ledger(folder / "ledger.jsonl")[0].run_id)
+    if not any(entry.id in named for entry in charges()):
+        raise DposeError(
+            "first-run-not-charged",
+            "the account of this machine does not know this run, and what both take could not be added up",
+            str(folder),
+            "go on with the account that it was charged to, or begin both in another folder",
+        )
+
+
+def _check_budgets(own: Protected, runs: Mapping[Path, RunConfig]) -> None:
     """Refuse runs that the account would not let in one after the other, before the first takes anything."""
-    own = protect(units, next(iter(runs.values())).plan.relation, console=console, readers=place)
     entries = []
     for folder, run in runs.items():
         options = RunOptions(data_name=" and ".join(spec.shown for spec in sources(run)))
@@ -196,12 +230,18 @@ def _check_budgets(units: UnitDataset, runs: Mapping[Path, RunConfig], console: 
         if error.code != "budget-exceeded":
             raise
         said = f"two runs, one after the other, would not both be let in: {error.what}"
-        fix = "choose a smaller --epsilon, or one run: --method dp-head"
+        fix = "choose a smaller --epsilon, or one run: --method dp-head, without --recipe"
         raise DposeError(error.code, said, error.where, fix) from error
 
 
 def _taken(
-    stage: RunConfig, folder: Path, console: Console, command: str, *, data_is_public: bool = False
+    stage: RunConfig,
+    folder: Path,
+    console: Console,
+    command: str,
+    microbatch_size: int | None,
+    *,
+    data_is_public: bool = False,
 ) -> Run | None:
     """Train a stage to its end, from where it was stopped; the run if it was stopped again."""
     begun = folder.exists()
@@ -209,7 +249,7 @@ def _taken(
         check_begun(folder, stage)
         if is_whole(folder):
             return None
-    run = train_run(stage, folder, console, resume=begun, command=command, data_is_public=data_is_public)
+    run = train_run(stage, folder, console, microbatch_size, begun, command, data_is_public=data_is_public)
     return run if run.interrupted else None
 
 

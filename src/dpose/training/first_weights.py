@@ -22,7 +22,7 @@ from dpose import files
 from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
 from dpose.files import file_digest
-from dpose.known_sets import NO_NAMES, SetNames, shared
+from dpose.known_sets import NO_NAMES, SetNames, shared, title_of
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Relation
@@ -280,7 +280,9 @@ def inherited(
     exact = {run.id for run in read}
     read += [run for run in near if run.id not in exact]
     if plan.kind.private:
-        _check(read, entry, first)
+        if entry.events:  # noise from a seed claims nothing, whatever it is added to
+            _check(read, entry, first)
+            _check_known(runs, first, names, entry.unit)
         check_unseen(first.learnt, names, first.name, entry.unit)
     facts = [f"{NAMED}from {first.name}{first.short}"]
     if runs:
@@ -356,6 +358,19 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 first.name,
                 "use plan.relation=zero-out or replace, or start from other weights",
             )
+
+
+def _check_known(runs: Sequence[Charge], first: FirstWeights, names: SetNames, unit: str) -> None:
+    """Refuse weights that a run which the account does not know taught on the same set, as they say themselves."""
+    found = None if runs else shared(first.learnt.protected, names.sets)
+    if found is not None:
+        raise DposeError(
+            "first-weights-run-unknown",
+            f"the first weights say that they learnt from {title_of(found[0])} with noise, in a run that this account "
+            f"does not know: what both take of one {unit} could not be added up",
+            first.name,
+            "train where the account is that knows that run, or start from other weights",
+        )
 
 
 def _events_of(read: Sequence[Charge]) -> tuple[SampledGaussian, ...]:

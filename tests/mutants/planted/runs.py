@@ -150,6 +150,28 @@ RUNS = (
         ("runs/test_two_runs.py::test_two_private_runs_share_one_budget", "training/test_plan.py"),
     ),
     Planted(
+        "two private runs: copies of a unit count as units when the budget is shared",
+        lambda patch: patch.seen_by(
+            "dpose.runs.stages", "published_count", lambda _: lambda config, count: 2 * count, "private_stage"
+        ),
+        ("runs/test_two_runs.py::test_both_runs_keep_the_budget_where_pictures_have_copies",),
+    ),
+    Planted(
+        "two private runs: the last goes on from a first one that the account does not know",
+        lambda patch: patch.replace("dpose.runs.stages:_check_charged", lambda _: lambda folder: None),
+        ("runs/test_two_runs.py::test_a_budget_that_lets_in_the_first_run_alone_lets_in_none",),
+    ),
+    Planted(
+        "two private runs: the statement of the last counts its own event alone",
+        lambda patch: patch.replace("dpose.training.first_weights:_events_of", lambda _: lambda read: ()),
+        ("runs/test_two_runs.py::test_two_private_runs_share_one_budget",),
+    ),
+    Planted(
+        "first weights: a run that the account does not know may have taught them on the same set",
+        lambda patch: patch.replace("dpose.training.first_weights:_check_known", lambda _: lambda *given: None),
+        ("training/test_first_weights.py::test_so_are_those_that_a_run_unknown_to_the_account_taught_on_the_same_set",),
+    ),
+    Planted(
         "first weights: sets share pictures under the same name alone",
         lambda patch: patch.seen_by(
             "dpose.known_sets", "_origins", lambda _: lambda key: frozenset(), "shares_pictures"
