@@ -51,13 +51,36 @@ def test_nothing_is_said_beyond_what_was_measured():
     assert kept_share(10**6, 1.0) is None
 
 
+def said(capsys, *given):
+    assert main(["plan", "--delta", "1e-5", "--expect", *given]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
 def test_the_command(capsys):
-    budget = ["--epsilon", "1", "--delta", "1e-5", "--expect"]
-    assert main(["plan", "--units", "7000", *budget]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert (
-        "to keep 80 to 100 % of what its correction would bring without privacy, and the recipe 35 to 59 %" in printed
-    )
-    assert main(["plan", "--units", "60", "--epsilon", "1", "--delta", "1e-3", "--expect"]) == 0
-    assert "units are too few" in " ".join(capsys.readouterr().out.split())
+    whole = said(capsys, "--units", "7000", "--epsilon", "1")
+    assert "With 7,000 units at epsilon 1 expect the recipe from BlazePose to keep 35 to 59 % of what" in whole
+    assert "and dp-head alone (one step, 16 directions) 80 to 100 % of what its correction would" in whole
+    assert "the recipe from BlazePose to keep" in said(capsys, "--units", "1000", "--epsilon", "1")
+    alone = said(capsys, "--units", "500", "--epsilon", "1")
+    assert "expect dp-head alone (one step, 8 directions) to keep 46 to 62 %" in alone
+    assert "Of the recipe nothing was measured there." in alone
+    assert "units are too few" in said(capsys, "--units", "60", "--epsilon", "1")
     assert main(["plan", "--corpus", "10", "--expect"]) == 2
+
+
+def test_a_plan_with_given_noise_is_told_by_its_epsilon(capsys):
+    """Not by its noise, which is that of one of many steps."""
+    given = said(capsys, "--units", "7000", "--set", "plan.noise_multiplier=2")
+    epsilon = given.partition("at epsilon ")[2].partition(" ")[0]
+    of_epsilon = said(capsys, "--units", "7000", "--epsilon", epsilon)
+    assert given.partition("expect ")[2] == of_epsilon.partition("expect ")[2]
+
+
+def test_where_the_number_of_units_is_private_the_nominal_one_counts(capsys):
+    budget = ["--epsilon", "1", "--set", "plan.relation=add-or-remove", "--set", "plan.nominal_units=1000"]
+    assert "With 1,000 units at epsilon 1" in said(capsys, "--units", "7000", *budget)
+
+
+def test_without_noise_nothing_is_to_be_expected(capsys):
+    assert main(["plan", "--units", "7000", "--method", "non-private", "--expect"]) == 2
+    assert "expectation-without-noise" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,14 +41,14 @@ class CorpusOptions:
     measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.")] = unset(
         "those that come with dpose"
     )
-    json: Annotated[bool, option("Print JSON.", "--json")] = False
+    json: Annotated[bool, option("With --corpus: print JSON.", "--json")] = False
 
 
 def plan(
     *,
     units: Annotated[int | None, option("Of a training: how many units (pictures) there are.", min=1)] = None,
     expect: Annotated[
-        bool, option("Say what to expect of dp-head with that budget, from settings alone.", "--expect")
+        bool, option("Say what to expect of the recipe and of dp-head, from settings alone.", "--expect")
     ] = False,
     settings: Annotated[dict[str, Any], PLAN],
     corpus: CorpusOptions,
@@ -71,9 +71,9 @@ def plan(
     from dpose.training.plan import TrainingPlan
 
     if corpus != CorpusOptions():
-        raise DposeError(
-            "option-needs-corpus", "is for --corpus", "--size, --workers, ...", "leave it out, or give --corpus"
-        )
+        given = next(each for each in fields(corpus) if getattr(corpus, each.name) != each.default)
+        name = f"--{given.name.replace('_', '-')}"
+        raise DposeError("option-needs-corpus", "is for --corpus", name, "leave it out, or give --corpus")
     console = plain_console()
     given = settings.get("plan", {})
     if given.get("relation") == "add-or-remove":
