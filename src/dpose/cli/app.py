@@ -79,7 +79,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     ),
     "plan": CommandEntry(
         "dpose.cli.plan:plan",
-        "--units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5; "
+        "--units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-6; "
         "dpose plan --corpus 1000000 --size 1920x1080",
     ),
     "evaluate": CommandEntry("dpose.cli.evaluate:evaluate", "runs/a --data lspet:/data/lspet:validation --epsilon 0.1"),

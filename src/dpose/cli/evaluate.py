@@ -23,7 +23,7 @@ class NoisedScore:
     """What a noised score may cost; without `epsilon` there is no noise, and nothing else may be given."""
 
     epsilon: Annotated[str | None, option("Adds noise: the price for each unit, such as 0.1 or 1/3.")] = unset(
-        "no noise, not covered"
+        "no noise"
     )
     delta: Annotated[float | None, option("Above 0: Gaussian noise. Default: Laplace noise.")] = None
     relation: Annotated[str | None, option("zero-out, add-or-remove or replace.")] = unset("zero-out")
@@ -137,9 +137,8 @@ def evaluate(
     Where none is named, the model that dpose predict takes. People are scored in the labels' boxes; with
     --whole-pictures they have to be found first, and people who are not found count as missed.
 
-    The model's statement lists scores on held-out private data, and the account has them: as scores without noise,
-    which a budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all
-    their joints.
+    Of held-out private data a score without noise stands in statement and account, and is refused where they have a
+    budget. With --epsilon it has noise and a price: the mean over units, or with --pooled over all their joints.
     """
     console = plain_console()
     spec = with_annotations(data, annotations)

@@ -113,7 +113,7 @@ _VIEWS = (
     "whether a unit was in the data: its public view tells",
 )
 _BEYOND = "of each unit, what its picture holds beyond its public view: faces, text, fine detail"
-_CLIPS = "per-unit gradients: about 1.1 to 1.6 times a plain step"
+_CLIPS = "per-unit gradients: 0.6 to 1.8 times a plain step, by model and strategy"
 _PROJECTS = (
     "public units for the subspace, which get no protection and may be in no private unit",
     "a refit of the subspace every few steps, and memory for its directions",

@@ -49,10 +49,10 @@ def reproduce(
         list[str] | None, option("NAME:DIR: videos of another method, for the row NAME of the video tables.")
     ] = None,
 ) -> None:
-    """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.
+    """Run a paper's table or figure again and show the result beside the paper's.
 
-    The account counts each training as dpose train does, and 002, 004 and release-quality as unbounded. The same
-    command goes on where it was stopped. Exit code 1: some cells failed.
+    000 and 003 are papers on private training, 002 on pixelized pictures, 004 on video. The account counts trainings as
+    dpose train does; 002, 004 and release-quality as unbounded. The same command goes on where it was stopped.
     """
     from dpose_lab.papers.experiment import GridRequest, Request
     from dpose_lab.papers.registry import EXPERIMENTS
