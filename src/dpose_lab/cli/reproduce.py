@@ -51,8 +51,8 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure again and show the result beside the paper's.
 
-    000 and 003 are papers on private training, 002 on pixelized pictures, 004 on video. The account counts trainings as
-    dpose train does; 002, 004 and release-quality as unbounded. The same command goes on where it was stopped.
+    000 and 003 are papers on training, 002 on pixelized pictures, 004 on video. The account counts
+    trainings as ever, 002, 004 and release-quality as unbounded. Run it again to go on.
     """
     from dpose_lab.papers.experiment import GridRequest, Request
     from dpose_lab.papers.registry import EXPERIMENTS
