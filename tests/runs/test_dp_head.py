@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +11,14 @@ from rich.console import Console
 
 from dpose.cli import main
 from dpose.pose.folder import load_model
+from dpose.privacy.noise import AesNoise, Key
 from dpose.runs import pose
 from dpose.runs.build import open_units
 from dpose.runs.config import RunConfig
+from dpose.training import step
+from dpose.training.closed_form import SecondMoment
+from dpose.training.gradients import trainable_params
+from dpose.training.loader import Loader
 from dpose.training.run import Run
 from refusals import refused
 from twice import Twice
@@ -50,6 +56,40 @@ def test_the_public_split_is_read_where_nothing_is_said(prepared):
     assert prepared.config.data.public == "synthetic:ward:public"
     assert prepared.public is not None
     assert [name for name, p in prepared.model.named_parameters() if p.requires_grad] == ["head.moves.weight"]
+
+
+@pytest.mark.parametrize("method", ["dp-head", "adassp-head"])
+def test_the_benchmark_solves_from_what_a_run_sums(method, monkeypatch):
+    """Results by number of people rest on statistics of joints that were found once and kept."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    import dp_head
+
+    found = pose.prepare(config({"method": method}, {"directions": 4}), Console(quiet=True))
+    model, noise = found.model, AesNoise(Key.from_seed(1))
+    monkeypatch.setattr(step, "add_noise", lambda sums, event, stream=None: sums)
+    task = SecondMoment(found.task) if method == "adassp-head" else found.task
+    inputs = step.StepInputs(
+        task, model, Loader(task, found.units, noise, 1), found.config.plan.bind(12), noise, b"", 4
+    )
+    summed = step.private_gradient(inputs, trainable_params(model), 0)["head.moves.weight"]
+
+    base = pose.prepare(config({"method": "dp-sgd"}), Console(quiet=True)).model.eval()
+    kept = {name: _kept(dp_head, base, units) for name, units in (("public", found.public), ("private", found.units))}
+    bench = dp_head.Benchmark(base, kept)
+    mean, moment = dp_head.clipped_means(bench.corrected(4), kept["private"])
+    expected = (moment if method == "adassp-head" else mean).detach()
+    assert expected.abs().max() > 1e-3
+    assert torch.allclose(summed, expected, atol=2e-3 * float(expected.abs().max()))
+
+
+def _kept(dp_head, base, units):
+    parts = {}
+    with torch.inference_mode():
+        for batch in dp_head.batches(units, 0, len(units)):
+            places, _ = base.codec.decode(base(batch.pop("crops")))
+            for name, value in {"places": places, **batch}.items():
+                parts.setdefault(name, []).append(value)
+    return {name: torch.cat(values) for name, values in parts.items()}
 
 
 def test_a_run_adds_up_and_verifies(tmp_path):
