@@ -44,11 +44,10 @@ def main() -> None:
                 continue
             share = (kept["Mean"] - start["Mean"]) / (ceiling["Mean"] - start["Mean"])
             plan = TrainingPlan(method="dp-head", epsilon=epsilon, delta=found["settings"]["delta"])
-            event = plan.bind(people).event
-            assert event is not None
-            cells.setdefault(people, []).append((people / event.sigma, share))
+            ratio = people / plan.one_step_noise(people)[1]
+            cells.setdefault(people, []).append((ratio, share))
             shown = ", ".join(f"{row['Mean']:.1f} / {row['Mean@0.1']:.1f}" for row in (start, ceiling, kept))
-            print(f"{people:,}, {epsilon:g}: {shown}; {100 * share:.0f} %; {people / event.sigma:.0f}")
+            print(f"{people:,}, {epsilon:g}: {shown}; {100 * share:.0f} %; {ratio:.0f}")
     everything = [each for own in cells.values() for each in own]
     best = fitted(everything)
     low, high = (f(ratio for ratio, _ in everything) for f in (min, max))

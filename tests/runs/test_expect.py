@@ -83,4 +83,4 @@ def test_where_the_number_of_units_is_private_the_nominal_one_counts(capsys):
 
 def test_without_noise_nothing_is_to_be_expected(capsys):
     assert main(["plan", "--units", "7000", "--method", "non-private", "--expect"]) == 2
-    assert "expectation-without-noise" in capsys.readouterr().err
+    assert "budget-missing" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from dpose.privacy.protected import protect
 from dpose.runs import stages
 from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
-from dpose.runs.stages import in_batches, run_behind, settled, take_stages
+from dpose.runs.stages import in_steps, run_behind, settled, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
@@ -39,7 +39,7 @@ BLAZE = {
     "data": {"private": "synthetic:ward", "public": "synthetic:ward:public", "validation_data": "none"},
     "model": {"init": "blazepose:lite"},
     "plan": {
-        **{"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "expected_batch_size": 6},
+        **{"epsilon": 2, "delta": 1e-3, "accountant": "rdp", "epochs": 1, "expected_batch_size": 6},
         "subspace": {"rank": 4, "units": 8},
     },
 }
@@ -129,33 +129,44 @@ def test_public_data_are_the_datas_own_or_dp_sgd_takes_the_steps(tmp_path):
 
 
 @pytest.mark.parametrize("public", [None, "synthetic:ward:public"])
-def test_few_units_make_batches_smaller_unless_the_user_gave_them(public):
+@pytest.mark.parametrize(
+    ("epsilon", "units", "steps"), [(8, 8000, 125), (1, 8000, 67), (0.5, 8000, 36), (8, 1000, 52), (1, 1000, 8)]
+)
+def test_steps_follow_from_units_and_noise(public, epsilon, units, steps):
     own = {**BLAZE, "data": {"private": "synthetic:ward", "public": public, "validation_data": "none"}}
-    config = RunConfig.from_dict({**own, "plan": {"epsilon": 1, "delta": 1e-5}})
-    assert [in_batches(config, n).plan.expected_batch_size for n in (8000, 7168, 2000, 3)] == [1024, 1024, 285, 1]
-    assert in_batches(config, 8000) == config
-    assert in_batches(in_batches(config, 2000), 700) == in_batches(config, 2000)
-    typed = RunConfig.from_dict({**own, "plan": {"epsilon": 1, "delta": 1e-5, "expected_batch_size": 900}})
-    assert in_batches(typed, 2000) == typed
-    other = RunConfig.from_dict({**own, "model": {"init": "nano"}, "plan": {"epsilon": 1, "delta": 1e-5}})
-    assert in_batches(other, 100) == other
+    plan = in_steps(RunConfig.from_dict({**own, "plan": {"epsilon": epsilon, "delta": 1e-5}}), units).plan
+    assert (plan.bind(units).steps, plan.epochs) == (steps, 4)
 
 
-def test_batches_are_smaller_where_dp_sgd_takes_the_steps(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plan": {"epsilon": 1, "delta": 1e-5, "expected_batch_size": 900}},
+        {"plan": {"epsilon": 1, "delta": 1e-5, "steps": 9}},
+        {"plan": {"noise_multiplier": 1, "delta": 1e-5}},
+        {"model": {"init": "nano"}},
+    ],
+)
+def test_steps_that_were_given_are_kept(change):
+    config = RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}, **change})
+    assert in_steps(config, 2000) == config
+
+
+def test_steps_follow_where_dp_sgd_takes_them(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "public_split", lambda config: None)
     config = {**BLAZE, "data": {"private": "synthetic:ward", "validation_data": "none"}}
     left = take_stages(
         RunConfig.from_dict({**config, "plan": {"epsilon": 1, "delta": 1e-3}}), tmp_path / "best", quiet(), ""
     )
     assert isinstance(left, RunConfig)
-    assert (left.plan.method, left.plan.expected_batch_size) == ("dp-sgd", 1)
+    assert (left.plan.method, left.plan.expected_batch_size) == ("dp-sgd", 6)
 
 
 def test_two_private_runs_are_told_beforehand():
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     console.print(explain_task(RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}})))
     text = console.export_text()
-    assert "Two private runs on one budget of epsilon 1: scaled-sgd in 12 steps, alone epsilon 0.9" in text
+    assert "Two private runs on one budget of epsilon 1: scaled-sgd in 8 steps of 6 units, alone epsilon 0.9" in text
     assert "then dp-head, alone 0.2" in text
     assert "No public data" not in text
 

@@ -30,16 +30,34 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class StepRule:
+    """How many steps a private run takes: the more, the further noise stands below what the units agree on.
+
+    Attributes:
+        ratio: Of n / sigma to a step, sigma being the noise multiplier of one step over all units at the budget.
+        fewest: However few units there are.
+        most: However many.
+    """
+
+    ratio: float
+    fewest: int
+    most: int
+
+    def steps(self, ratio: float) -> int:
+        """The number of steps at n / sigma."""
+        return min(self.most, max(self.fewest, round(ratio / self.ratio)))
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Settings by the names of `dpose.runs.config.RunConfig`; what the user says goes before them.
 
     Attributes:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
-        loud: What of `private` is otherwise from `loud_epsilon` on, where noise allows more steps.
         behind: Of a private run on the same units behind it, both on one budget (`dpose.runs.stages`).
         share: Which part of epsilon that run costs by itself; the one before it has what that leaves.
-        least_steps: Of a pass: where there are so few units that it had fewer, its batches are smaller; 0 for no least.
+        steps: Of the private run, whose batches follow from its passes; None for `private`'s own.
         temperature: What the logits of weights from the public run are divided by before the private one: they have
             seen few pictures often, and are too sure of others (`dpose.pose.heads.temper`).
         quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
@@ -52,18 +70,15 @@ class Recipe:
     temperature: float
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
-    loud: Values = field(default_factory=dict)
-    loud_epsilon: float | None = None
     behind: Values = field(default_factory=dict)
     share: float = 0.3
-    least_steps: int = 0
+    steps: StepRule | None = None
 
     def at(self, epsilon: float | None) -> dict[str, Any]:
         """The private run's settings at a budget; None if the noise is given instead."""
         share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
-        is_loud = self.loud_epsilon is not None and (epsilon or 0.0) >= self.loud_epsilon
-        values = filled_in(dict(self.loud if is_loud else {}), self.private)
-        return {**values, "optimizer": {**values["optimizer"], "lr": values["optimizer"]["lr"] * share}}
+        optimizer = self.private["optimizer"]
+        return {**self.private, "optimizer": {**optimizer, "lr": optimizer["lr"] * share}}
 
 
 RECOMMENDED = Recipe(
@@ -90,17 +105,15 @@ RECOMMENDED = Recipe(
 STRONG = Recipe(
     private={
         "model": {"strategy": "light"},
-        "plan": {"method": "scaled-sgd", "epochs": 1.0, "expected_batch_size": 1024, "ema_decay": 0.0},
-        "optimizer": {"name": "adamw", "lr": 3e-3, "options": {"weight_decay": 0.0}},
+        "plan": {"method": "scaled-sgd", "epochs": 4.0, "expected_batch_size": 256, "ema_decay": 0.0},
+        "optimizer": {"name": "adamw", "lr": 2e-3, "options": {"weight_decay": 0.0}},
         "augment": "none",
     },
     public={},
     temperature=1.0,
-    quiet_epsilon=1.0,
-    loud={"plan": {"epochs": 4.0, "expected_batch_size": 256}, "optimizer": {"lr": 2e-3}},
-    loud_epsilon=4.0,
+    quiet_epsilon=0.5,
     behind={"plan": {"method": "dp-head"}},
-    least_steps=7,
+    steps=StepRule(ratio=32.0, fewest=8, most=125),
 )
 """From BlazePose, which finds people in any photograph: few steps, a correction behind them, and no public stage.
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from dpose.errors import DposeError
 from dpose.privacy.ranges import upper
 from dpose.training.closed_form import directions_for
-from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import TrainingPlan
 
 
@@ -66,16 +64,8 @@ def expectation(plan: TrainingPlan, units: int) -> str:
     Raises:
         DposeError: the plan has no epsilon, or as `TrainingPlan.bind`.
     """
-    budget = plan.bind(units).epsilon
-    if budget is None:
-        raise DposeError("expectation-without-noise", f"{plan.method} adds no noise: all is kept", "--expect")
-    epsilon = plan.epsilon or budget
-    one_step = replace(
-        plan, method="dp-head", steps=None, epsilon=epsilon, noise_multiplier=None, subspace=SubspaceConfig()
-    ).bind(units)
-    assert one_step.event is not None
-    sigma, n = float(one_step.event.sigma), one_step.n
-    given = f"With {n:,} units at epsilon {upper(epsilon)}"
+    n, sigma = plan.one_step_noise(units)
+    given = f"With {n:,} units at epsilon {upper(plan.epsilon or plan.bind(units).epsilon or 0)}"
     shares, of_recipe = kept_share(n, sigma), RECIPE.range(n / sigma)
     if shares is None:
         side = "few" if n / sigma < KNOWN_JOINTS.least else "many"

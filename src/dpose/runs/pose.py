@@ -45,7 +45,7 @@ from dpose.runs.places import run_config
 from dpose.runs.reporting import WATCHED
 from dpose.runs.stages import (
     DP_SGD_ALONE,
-    in_batches,
+    in_steps,
     lacks_public,
     run_before,
     run_behind,
@@ -194,7 +194,7 @@ def explain(config: RunConfig) -> RenderableType:
     alone = f" {DP_SGD_ALONE}." if lacks_public(config) else ""
     config, model = settled(config), described_model(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
-    config = in_batches(config, count)
+    config = in_steps(config, count)
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     stage, last = stage_data(config), run_behind(config, Path("run"))

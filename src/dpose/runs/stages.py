@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -71,15 +72,16 @@ def settled(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update={"public": str(public_split(config))})})
 
 
-def in_batches(config: RunConfig, count: int) -> RunConfig:
-    """With batches so small that a pass over `count` units has the recipe's least number of steps."""
+def in_steps(config: RunConfig, count: int) -> RunConfig:
+    """With batches in which passes over `count` units have the recipe's steps, unless batches or steps were given."""
     recipe, plan = config.whole_recipe, config.plan
-    if recipe is None or not recipe.least_steps:
+    if recipe is None or recipe.steps is None or plan.epsilon is None or plan.steps is not None:
         return config
-    taken, most = recipe.at(plan.epsilon)["plan"]["expected_batch_size"], max(1, count // recipe.least_steps)
-    if plan.expected_batch_size != taken or most >= taken:
+    if plan.expected_batch_size != recipe.private["plan"]["expected_batch_size"]:
         return config
-    return config.model_copy(update={"plan": replace(plan, expected_batch_size=most)})
+    n, sigma = plan.one_step_noise(count)
+    size = math.ceil(plan.epochs * n / recipe.steps.steps(n / sigma))
+    return config.model_copy(update={"plan": replace(plan, expected_batch_size=size)})
 
 
 def public_stage(
@@ -137,9 +139,7 @@ def private_stage(
     heard = console if place.first else Console(quiet=True)
     own = protect(open_units(config, described_model(config)), config.plan.relation, console=heard, readers=place)
     count = published_count(config, own.identity.units)
-    usual, config = config.plan.expected_batch_size, in_batches(config, count)
-    if config.plan.expected_batch_size < usual:
-        _say(f"Batches of {config.plan.expected_batch_size:,}, not {usual:,}, of {count:,} units.", console, place)
+    config = in_steps(config, count)
     last = run_behind(config, out)
     if last is None:
         return config
@@ -191,8 +191,8 @@ def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -
     one, other = first.plan.bind(count), last.plan.bind(count)
     return (
         f"Two private runs on one budget of epsilon {upper(config.plan.epsilon or 0)}: {first.plan.method} in "
-        f"{one.steps:,} steps, alone epsilon {upper(one.epsilon or 0)}; then {last.plan.method}, alone "
-        f"{upper(other.epsilon or 0)}."
+        f"{one.steps:,} steps of {first.plan.expected_batch_size:,} units, alone epsilon {upper(one.epsilon or 0)}; "
+        f"then {last.plan.method}, alone {upper(other.epsilon or 0)}."
     )
 
 

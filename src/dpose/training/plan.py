@@ -286,6 +286,23 @@ class TrainingPlan:
                 "open the data with that unit, or leave the plan's out",
             )
 
+    def one_step_noise(self, n: int) -> tuple[int, float]:
+        """What the budget means, whatever the method: the published number of units, and one step's noise multiplier.
+
+        Of a step over all units, so that their ratio says how far noise stands below what they agree on.
+
+        Raises:
+            DposeError: the plan has no epsilon, or as `bind`.
+        """
+        budget = self.epsilon or self.bind(n).epsilon
+        if budget is None:
+            raise DposeError("budget-missing", f"{self.method} has no epsilon", fix="give --epsilon and --delta")
+        one = replace(
+            self, method="dp-head", epsilon=budget, noise_multiplier=None, steps=None, subspace=SubspaceConfig()
+        ).bind(n)
+        assert one.event is not None
+        return one.n, float(one.event.sigma)
+
     def batch_note(self, n: int) -> str | None:
         """Return a line for a batch that is larger than the data; None for others."""
         if self.expected_batch_size <= n or self.kind.solves:

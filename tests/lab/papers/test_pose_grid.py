@@ -19,6 +19,7 @@ from dpose.media.images import decode_image
 from dpose.report.results import Figure
 from dpose.runs.build import resolved
 from dpose.runs.config import RECIPES, RunConfig
+from dpose.runs.stages import in_steps
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
 from dpose.stats import differences
@@ -612,6 +613,15 @@ class TestShown:
         assert set(OWN) <= set(METHODS)
         told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
         assert told["own"] == OWN["dp-sgd"][8.0]  # other settings are another cell's
+
+    @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 8.0])
+    def test_from_a_strong_start_methods_take_the_recipes_steps(self, epsilon):
+        grid = bound("ward-dp", Request(data=("synthetic:ward",)))
+        recipe = in_steps(grid.setup.config(Training(RECOMMENDED, "finetune", None, epsilon), grid.folder), 8000)
+        own = grid.setup.config(Training("scaled-sgd", "own", 1.0, epsilon), grid.folder)
+        for name in ("epochs", "expected_batch_size", "ema_decay"):
+            assert getattr(own.plan, name) == getattr(recipe.plan, name)
+        assert (own.optimizer, own.model.strategy) == (recipe.optimizer, recipe.model.strategy)
 
     def test_rates_are_a_backbones_but_for_the_ceiling_and_the_recipe(self):
         first = str(files.SHIPPED / "nano")

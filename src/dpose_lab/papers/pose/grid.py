@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpose.errors import DposeError
@@ -155,7 +155,8 @@ class TrainingGrid:
         # the recipe may change: a result of an older recipe is then no result of this cell
         recipe, epsilon = self.setup.recipe, training.epsilon
         behind = {"behind": {**recipe.behind, "share": recipe.share}} if recipe.behind else {}
-        return {**training.values, "recipe": recipe.at(epsilon), **behind}
+        steps = {"steps": asdict(recipe.steps)} if recipe.steps else {}
+        return {**training.values, "recipe": recipe.at(epsilon), **behind, **steps}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.options.show_pictures)

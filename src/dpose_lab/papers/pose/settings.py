@@ -8,6 +8,7 @@ two rates on the same pictures. No benchmark reports those pictures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,12 +57,18 @@ docs/lab/results.md, "Version 2, from `lite0`".
 """
 
 
+_PEOPLE, _STEPS = 8_000, {LEAST: 36, 1.0: 67, 2.0: 125}
+"""The recipe's steps for as many people, by the epsilon from which on."""
+
+
 def _as_recipe(values: Mapping[str, Any]) -> Mapping[float, Mapping[str, Any]]:
-    """The steps of the recipe at small and at large budgets, with `values` in place of what it trains and how."""
+    """The steps of the recipe for 8,000 people, with `values` in place of what it trains and how."""
     found = {}
-    for epsilon in (LEAST, RECIPE.loud_epsilon or LEAST):
-        own = RECIPE.at(epsilon or RECIPE.quiet_epsilon)
-        plan = {name: value for name, value in own["plan"].items() if name != "method"}
+    for epsilon, steps in _STEPS.items():
+        own = RECIPE.at(max(epsilon, RECIPE.quiet_epsilon))
+        size = math.ceil(own["plan"]["epochs"] * _PEOPLE / steps)
+        plan = {**own["plan"], "expected_batch_size": size}
+        del plan["method"]
         found[epsilon] = filled_in(dict(values), {**own, "plan": plan})
     return found
 
