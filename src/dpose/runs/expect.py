@@ -45,7 +45,7 @@ KNOWN_JOINTS = Law(256.0, 0.378, 0.08)
 """Of joints that BlazePose full finds, which a correction moves by little (`benchmarks/dp_head.py`)."""
 NEW_JOINTS = Law(184.4, 0.750, 0.07)
 """Of palms and footing, which BlazePose lite starts at the nearest joints that it has (`benchmarks/dp_head.py`)."""
-RECIPE = Law(1334.0, 1.014, 0.12, 267.0, 13_322.0, top=0.625)
+RECIPE = Law(3522.0, 0.284, 0.12, 267.0, 13_322.0, top=0.860)
 """Of what training all weights of BlazePose lite brings: of the recipe, at the sigma of `dp-head` with its budget
 (`benchmarks/recipe_law.py`)."""
 JOINTS, PUBLIC = 16, 200
