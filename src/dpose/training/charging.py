@@ -146,7 +146,7 @@ def price_run(request: RunRequest, data: RunData) -> RunCharges:
     again = options.learnt_from and learnt_again(
         data.own.data, options.threads, request.console, options.learnt_from, request.ranks
     )
-    known = inherited(first, entry, plan, account, again, set_names_of(data.own.source))
+    known = inherited(first, entry, plan, account, again, set_names_of(data.own.source), seeded=seeded)
     entry = replace(entry, start=known.digest)
     inputs = list[PublicInput]()
     if known.digest and not known.events:

@@ -251,6 +251,8 @@ def inherited(
     entries: Sequence[Charge],
     again: Callable[[Sequence[Charge]], Sequence[Charge]] | None = None,
     names: SetNames = NO_NAMES,
+    *,
+    seeded: bool = False,
 ) -> Inherited:
     """What `first` means for the run that `entry` will charge.
 
@@ -280,7 +282,7 @@ def inherited(
     exact = {run.id for run in read}
     read += [run for run in near if run.id not in exact]
     if plan.kind.private:
-        if entry.events:  # noise from a seed claims nothing, whatever it is added to
+        if not seeded:  # which claims nothing, whatever its noise is added to
             _check(read, entry, first)
             _check_known(runs, first, names, entry.unit)
         check_unseen(first.learnt, names, first.name, entry.unit)
