@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dots import train
 from dpose import files
-from dpose.account import charges
+from dpose.account import TUNING, charges
 from dpose.known_sets import SetNames
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.neighbours import BEYOND, Relation
@@ -71,6 +71,14 @@ def test_so_are_those_of_a_seeded_run(run):
     with refused("first-weights-unprotected"):
         run("private", start="seeded")
     assert run("again", start="seeded", seed=4).statement.kind is Kind.SEEDED  # which claims nothing
+
+
+def test_a_choice_among_trials_is_refused_them_though_its_charge_has_no_events_yet(run, dots, tmp_path):
+    run("plain", "non-private")
+    marks = protect(dots.data(40)).identity.marks
+    entry = replace(charges()[0], id="ab" * 16, what=TUNING[0], events=(), weights=(), marks=marks)
+    with refused("first-weights-unprotected"):
+        inherited(FirstWeights.of(tmp_path / "plain"), entry, plan(), charges())
 
 
 def test_so_are_those_that_a_run_unknown_to_the_account_taught_on_the_same_set(run, tmp_path):
