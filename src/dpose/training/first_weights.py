@@ -405,13 +405,10 @@ def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
         return (first.given, *(conditions_of(first.learnt, unit, notes) if first.learnt.how else ()))
     if own and first.statement is None:
         return conditions_of(first.learnt, unit, notes)
-    if digest == first.digest:
-        which = f"that the first weights{first.short}"
-    else:
-        which = f"that weights they come from (sha256 {digest[:16]}...)"
+    which = notes if own else f"weights they come from (sha256 {digest[:16]}...)"
     covered = ", beyond what their own statement covers" if first.statement and own else ""
     named = [named_line(first.learnt, unit, notes)] if own and first.learnt.people else []
-    return (*named, f"none of these {unit}s were among those {which} learnt from{covered}")
+    return (*named, f"none of these {unit}s were among those that {which} learnt from{covered}")
 
 
 def _notes(first: FirstWeights, known: bool) -> tuple[str, ...]:
