@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,10 +14,12 @@ from dpose.privacy.protected import protect
 from dpose.runs import stages
 from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
+from dpose.runs.expect import where_head_is_enough
 from dpose.runs.stages import in_steps, run_behind, settled, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from dpose.training.folder import read_statement
+from dpose.training.plan import TrainingPlan
 from dpose.training.run import Ended, Run
 from refusals import refused
 from twice import Twice
@@ -165,10 +168,19 @@ def test_steps_follow_where_dp_sgd_takes_them(tmp_path, monkeypatch):
 def test_two_private_runs_are_told_beforehand():
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     console.print(explain_task(RunConfig.from_dict({**BLAZE, "plan": {"epsilon": 1, "delta": 1e-5}})))
-    text = console.export_text()
+    text = " ".join(console.export_text().split())
     assert "Two private runs on one budget of epsilon 1: scaled-sgd in 8 steps of 6 units, alone epsilon 0.9" in text
     assert "then dp-head, alone 0.2" in text
+    assert "dp-head alone does no worse: --method dp-head, without --recipe." in text
     assert "No public data" not in text
+
+
+def test_dp_head_alone_is_named_where_units_are_too_few_for_the_rest():
+    """1,000 were measured to be enough at epsilon 1, and 500 not."""
+    plan = TrainingPlan(method="scaled-sgd", epsilon=1, delta=1e-5)
+    assert not where_head_is_enough(plan, 1000)
+    assert "dp-head alone does no worse" in where_head_is_enough(plan, 500)
+    assert not where_head_is_enough(replace(plan, epsilon=8), 500)
 
 
 def test_a_recipe_without_public_data_says_so(monkeypatch):

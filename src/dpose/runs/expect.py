@@ -48,6 +48,8 @@ NEW_JOINTS = Law(184.4, 0.750, 0.07)
 RECIPE = Law(3522.0, 0.284, 0.12, 267.0, 13_322.0, top=0.860)
 """Of what training all weights of BlazePose lite brings: of the recipe, at the sigma of `dp-head` with its budget
 (`benchmarks/recipe_law.py`)."""
+HEAD_ALONE = 200.0
+"""n / sigma below which `dp-head` alone kept no less than the recipe, whose steps drown in noise (docs/results.md)."""
 JOINTS, PUBLIC = 16, 200
 """Joints of the skeleton that the directions are counted for, and public people that they were fitted on."""
 
@@ -56,6 +58,14 @@ def kept_share(units: int, sigma: float) -> tuple[float, float] | None:
     """Return between which shares of the gain without privacy `dp-head` keeps; None outside what was measured."""
     known, new = (law.range(units / sigma) for law in (KNOWN_JOINTS, NEW_JOINTS))
     return (min(known[0], new[0]), max(known[1], new[1])) if known and new else None
+
+
+def where_head_is_enough(plan: TrainingPlan, units: int) -> str:
+    """A sentence where the recipe brings no more than `dp-head` alone with the budget; raises as `expectation`."""
+    n, sigma = plan.one_step_noise(units)
+    if n / sigma >= HEAD_ALONE:
+        return ""
+    return " With so few units for that budget dp-head alone does no worse: --method dp-head, without --recipe."
 
 
 def expectation(plan: TrainingPlan, units: int) -> str:
@@ -81,8 +91,8 @@ def expectation(plan: TrainingPlan, units: int) -> str:
         f"dp-head alone (one step, {directions} directions) {'' if recipe else 'to keep '}{_percent(shares)} of what "
         "its correction would (1 to 2 points there; 9 on joints that the model does not know)"
     )
-    unknown = "" if recipe else " Of the recipe nothing was measured there."
-    return f"{given} expect {recipe}{head}. Yours will differ.{unknown}"
+    more = where_head_is_enough(plan, units) if recipe else " Of the recipe nothing was measured there."
+    return f"{given} expect {recipe}{head}. Yours will differ.{more}"
 
 
 def _percent(shares: tuple[float, float]) -> str:

@@ -20,6 +20,7 @@ from dpose.privacy.ranges import upper
 from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
 from dpose.runs.config import RECIPES, Recipe, RunConfig, filled_in
 from dpose.runs.data import public_spec, public_split, published_count, sources
+from dpose.runs.expect import where_head_is_enough
 from dpose.runs.places import check_begun
 from dpose.runs.train import train_run
 from dpose.training.charging import run_charge
@@ -192,7 +193,7 @@ def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -
     return (
         f"Two private runs on one budget of epsilon {upper(config.plan.epsilon or 0)}: {first.plan.method} in "
         f"{one.steps:,} steps of {first.plan.expected_batch_size:,} units, alone epsilon {upper(one.epsilon or 0)}; "
-        f"then {last.plan.method}, alone {upper(other.epsilon or 0)}."
+        f"then {last.plan.method}, alone {upper(other.epsilon or 0)}.{where_head_is_enough(config.plan, count)}"
     )
 
 
