@@ -270,6 +270,5 @@ ENTRY = TaskEntry(
 
 def _slow_in_bf16(device: torch.device) -> str | None:
     """A warning about a processor that has no instructions for bfloat16; None if it has, or is unknown."""
-    if not slow_in_bfloat16(device):
-        return None
-    return "this processor has neither AMX nor AVX512-BF16: bf16 is slower on it than float32"
+    slow = "this processor has neither AMX nor AVX512-BF16: bf16 is slower on it than float32"
+    return slow if slow_in_bfloat16(device) else None

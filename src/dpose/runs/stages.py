@@ -111,13 +111,9 @@ def public_stage(
     # a recipe's temperature is for logits of bins, where there are any
     temperature = recipe.temperature if codec_of(described_model(config)).bin_layers else None
     first = {"init": str(folder), "temperature": config.model.temperature or temperature}
-    return config.model_copy(
-        update={
-            "model": config.model.model_copy(update=first),
-            # a score on pictures that it has learnt by heart would tell nothing
-            "data": config.data.model_copy(update={"validation_data": config.data.validation_data or "none"}),
-        }
-    )
+    # a score on pictures that it has learnt by heart would tell nothing
+    data = config.data.model_copy(update={"validation_data": config.data.validation_data or "none"})
+    return config.model_copy(update={"model": config.model.model_copy(update=first), "data": data})
 
 
 def private_stage(
@@ -183,8 +179,7 @@ def _recipe_of(config: RunConfig) -> Recipe | None:
 
 def run_before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
     """The first of two private runs on `count` units: with what `last` leaves of the budget."""
-    plan = shared_budget(config.plan, last.plan, count)
-    return config.model_copy(update={"plan": plan})
+    return config.model_copy(update={"plan": shared_budget(config.plan, last.plan, count)})
 
 
 def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -> str:
@@ -263,12 +258,7 @@ def _of_public_data(config: RunConfig, spec: DataSpec) -> RunConfig:
     assert config.recipe is not None
     given = {
         "data": {"private": str(spec), "public_licence": config.data.public_licence},
-        "model": {
-            "preset": config.model.preset,
-            "input_size": config.model.input_size,
-            "stride": config.model.stride,
-            "codec": config.model.codec,
-        },
+        "model": {name: getattr(config.model, name) for name in ("preset", "input_size", "stride", "codec")},
         "seed": config.seed,
     }
     return resolved(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
