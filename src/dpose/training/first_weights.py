@@ -114,13 +114,9 @@ class FirstWeights:
             DposeError: there are none that can be read, or their statement or what they say of their data is none.
         """
         place = Path(path)
-        found = (
-            trained_on(place, said, called)
-            if learnt is None
-            else learnt + said_by_user(said)
-            if said is not None
-            else learnt
-        )
+        found = trained_on(place, said, called) if learnt is None else learnt
+        if learnt is not None and said is not None:
+            found = learnt + said_by_user(said)
         file = place / WEIGHTS if place.is_dir() else place
         try:
             digest = file_digest(file)

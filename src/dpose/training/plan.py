@@ -430,15 +430,17 @@ def shared_budget(plan: TrainingPlan, behind: TrainingPlan, units: int) -> Train
     same = ("delta", "relation", "accountant", "nominal_units", "unit")
     if any(getattr(plan, name) != getattr(behind, name) for name in same) or plan.epsilon is None or plan.delta is None:
         raise DposeError("budgets-differ", f"two runs share a budget only with the same {', '.join(same)}")
-    one, other = plan.bind(units).event, behind.bind(units).event
+    one, last = plan.bind(units).event, behind.bind(units)
     assert one is not None
-    assert other is not None
-    budget, delta = plan.epsilon, plan.delta
+    assert last.event is not None
+    other, budget, delta = last.event, plan.epsilon, plan.delta
 
     def of_both(sigma: float) -> float:
         return epsilon([replace(one, sigma=sigma), other], delta, plan.relation, plan.accountant)
 
-    sigma = least_noise(of_both, budget, 1.05 * one.sigma, MIN_SIGMA, MAX_SIGMA, growth=0.02)
+    left = 1 - ((last.epsilon or 0) / budget) ** 2  # epsilon is nearly linear in mu, whose squares add up
+    guess = one.sigma / math.sqrt(left) if left > 0 else MAX_SIGMA
+    sigma = least_noise(of_both, budget, guess, MIN_SIGMA, MAX_SIGMA, growth=0.02)
     return replace(plan, epsilon=None, noise_multiplier=sigma)
 
 
