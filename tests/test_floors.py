@@ -15,7 +15,6 @@ FLOORS = {
     "files": 0,
     "interpreter": 0,
     "jit": 0,
-    "stats": 0,
     "data_spec": 0,
     "extensions": 0,
     "known_sets": 0,

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -63,8 +64,7 @@ class Registry(UserDict[str, T]):
     def __getitem__(self, name: str) -> T:
         found = super().__getitem__(name)
         if isinstance(found, str):
-            module, _, attribute = found.partition(":")
-            found = self.data[name] = getattr(import_module(module), attribute)
+            found = self.data[name] = resolve_name(found)
         return found
 
 

@@ -13,10 +13,11 @@ from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
 from dpose.audits.faults import FAULTS, UNSEEN, VISIBLE, planted, undetected_words
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, PresentUnits, toss_coins
+from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, toss_coins
 from dpose.training.clip import Clip
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
+from dpose_lab.audits.shadow_run import PresentUnits
 from quick import quick  # noqa: F401
 from refusals import refused
 

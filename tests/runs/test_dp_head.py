@@ -11,11 +11,12 @@ from rich.console import Console
 
 from dpose.cli import main
 from dpose.pose.folder import load_model
+from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.runs import pose
 from dpose.runs.build import open_units
 from dpose.runs.config import RunConfig
-from dpose.training import step
+from dpose.training import dry_run, step
 from dpose.training.closed_form import SecondMoment
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
@@ -111,7 +112,13 @@ def test_a_run_with_a_private_moment_adds_up_and_goes_on_between_its_sums(tmp_pa
     """Two noised sums, one event of two steps; what the first has released is kept."""
     chosen = ["train", "--method", "adassp-head", "--data", "synthetic:ward", "--limit", "12", "--epsilon", "2"]
     chosen += ["--delta", "1e-4", "--set", "model.directions=3", "--set", "seed=1"]
-    assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
+    looked_at, check = [], dry_run.check_units_apart
+    with monkeypatch.context() as looking:
+        looking.setattr(
+            dry_run, "check_units_apart", lambda task, *given: looked_at.append(type(task)) or check(task, *given)
+        )
+        assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
+    assert looked_at == [PoseTask, SecondMoment]  # of both sums' losses units are looked at
     assert main(["verify", str(tmp_path / "whole")]) == 0
     (event,) = json.loads((tmp_path / "whole" / "privacy.json").read_text())["events"]
     assert (float(event["q"]), event["steps"]) == (1.0, 2)

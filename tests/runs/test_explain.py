@@ -49,6 +49,12 @@ def test_a_plan_without_noise_has_a_schedule():
     assert PlanFigures.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
+def test_a_limit_below_the_nominal_number_is_what_a_run_samples_from():
+    plan = replace(PLAN, relation=Relation.ADD_REMOVE, nominal_units=1000)
+    found, run = plan_figures(plan, 400), plan.bind(7, 400)
+    assert (found.n, found.rate, found.noise[0].sigma) == (400, run.sampling_rate, run.event.sigma)
+
+
 def test_a_claim_is_never_taken_from_what_is_remembered(computed, tmp_path):
     first = plan_figures(PLAN, 1000)
     (file,) = tmp_path.rglob("plans/*.json")

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from dpose.account import Budget, State, charges, set_budget, spending
-from dpose.pose.metrics import SCORED, PCKh
+from dpose.pose.metrics import SCORED, OKSResult, PCKh
 from dpose.privacy.marks import marks_of
 from dpose.privacy.merged import merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
@@ -187,7 +187,10 @@ class Shares:
 
 @pytest.mark.parametrize(
     ("result", "share"),
-    [(Shares(50), 0.5), (Shares(0.5, ""), 0.5), (Shares(None), 0.0), (Shares(float("nan")), 0.0), (Shares(300), 1.0)],
+    [
+        *[(Shares(50), 0.5), (Shares(0.5, ""), 0.5), (Shares(None), 0.0), (Shares(float("nan")), 0.0)],
+        *[(Shares(300), 1.0), (OKSResult(np.array([0.25, 0.75]), 0), 0.5), (OKSResult(np.array([]), 1), 0.0)],
+    ],
 )
 def test_any_metrics_main_number_is_a_share(result, share):
     assert main_share(result) == share

@@ -10,7 +10,9 @@ from rich.console import Console
 import dpose_scene.data as synthetic
 from dpose.account import Budget, charges, set_budget
 from dpose.privacy.accounting import epsilon
+from dpose.privacy.keys import keys_kept
 from dpose.privacy.protected import protect
+from dpose.privacy.ranges import upper
 from dpose.runs import stages
 from dpose.runs.build import described_model, open_units
 from dpose.runs.config import RunConfig
@@ -18,7 +20,8 @@ from dpose.runs.expect import where_head_is_enough
 from dpose.runs.stages import in_steps, run_behind, settled, take_stages
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
-from dpose.training.folder import read_statement
+from dpose.training.checkpoint import is_whole
+from dpose.training.folder import read_statement, run_id_of
 from dpose.training.plan import TrainingPlan
 from dpose.training.run import Ended, Run
 from refusals import refused
@@ -89,6 +92,23 @@ def test_a_budget_that_lets_in_the_first_run_alone_lets_in_none(tmp_path, monkey
         take_stages(config, tmp_path / "best", quiet(), "")
 
 
+def test_a_first_run_that_was_killed_before_it_forgot_its_key_is_ended(tmp_path, monkeypatch):
+    config = RunConfig.from_dict(BLAZE)
+
+    def killed(run):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing:
+        killing.setattr("dpose.training.trainer.conclude_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            take_stages(config, tmp_path / "best", quiet(), "")
+    assert is_whole(tmp_path / "best-first")
+    assert keys_kept() == [run_id_of(tmp_path / "best-first")]
+    assert isinstance(take_stages(config, tmp_path / "best", quiet(), ""), RunConfig)
+    assert not keys_kept()
+    verify_run(tmp_path / "best-first")
+
+
 def test_both_runs_keep_the_budget_where_pictures_have_copies(tmp_path, monkeypatch):
     """Copies of a unit are one, so that a batch is a larger share of the units than of the entries."""
     monkeypatch.setattr(stages, "open_units", lambda *given: Twice(open_units(*given)))
@@ -101,6 +121,21 @@ def test_both_runs_keep_the_budget_where_pictures_have_copies(tmp_path, monkeypa
     events = [one.plan.bind(SMALL["train"]).event for one in (first, last)]
     assert [event.q for event in events] == [0.5, 1.0]
     assert 0.99 * 2 < epsilon(events, 1e-3, accountant="rdp") <= 2
+
+
+def test_both_runs_keep_the_budget_where_a_limit_stands_below_the_nominal_number(tmp_path, monkeypatch):
+    """Under add-or-remove a unit is in a batch of the limited number, of which the noise has to be."""
+    monkeypatch.setattr(stages, "_check_charged", lambda folder: None)
+    taken, said = [], io.StringIO()
+    monkeypatch.setattr(stages, "_taken", lambda stage, *rest: taken.append(stage))
+    plan = {**BLAZE["plan"], "relation": "add-or-remove", "nominal_units": 12, "expected_batch_size": 3}
+    config = RunConfig.from_dict({**BLAZE, "data": {**BLAZE["data"], "limit": 6}, "plan": plan})
+    last = take_stages(config, tmp_path / "best", Console(file=said, width=500), "")
+    own = protect(open_units(config, described_model(config)), config.plan.relation, console=quiet())
+    first, behind = (one.plan.bind_to(own) for one in (taken[0], last))
+    assert [one.event.q for one in (first, behind)] == [0.5, 1.0]
+    assert 0.99 * 2 < epsilon([first.event, behind.event], 1e-3, "add-or-remove", "rdp") <= 2
+    assert f"in {first.steps} steps of 3 units, alone epsilon {upper(first.epsilon)}" in said.getvalue()
 
 
 @pytest.mark.parametrize(

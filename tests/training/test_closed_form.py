@@ -15,10 +15,12 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.noise import ONCE, AesNoise, Key, Purpose
 from dpose.training import closed_form, step
 from dpose.training.closed_form import SecondMoment, directions_for, solved
+from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
-from dpose.training.step import StepInputs
+from dpose.training.run import ReplayError, Run
+from dpose.training.step import StepDiagnostics, StepInputs
 from dpose.units import View, pad_views
 from refusals import refused
 
@@ -211,7 +213,10 @@ def test_of_two_steps_the_first_is_of_the_features_alone_and_the_second_solves_w
 
     model = SimpleNamespace(head=Layer(FEATURES, OUT))
     sources = SimpleNamespace(
-        bound=bound, inputs=SimpleNamespace(model=model, task=Regression()), noised=noised, state={}
+        bound=bound,
+        inputs=SimpleNamespace(model=model, task=Regression(), ranks=ProcessGroup()),
+        noised=noised,
+        state={},
     )
     assert not solved(sources)["head.weight"].any()
     solved(sources)
@@ -220,6 +225,30 @@ def test_of_two_steps_the_first_is_of_the_features_alone_and_the_second_solves_w
     assert torch.equal(moment, C * sums[0]["head.weight"])
     assert torch.equal(gradient, C * sums[1]["head.weight"])
     assert stddev == pytest.approx(C * bound.event.sigma / 100)
+
+
+def test_a_first_sum_that_comes_out_otherwise_is_not_used():
+    """It changes no weight: what is compared with the log is the sum itself, which the second step solves with."""
+    logged = []
+
+    def run(moment, taken):
+        made = object.__new__(Run)
+        made.__dict__.update(
+            bound=plan("adassp-head").bind(100), ranks=ProcessGroup(), chain=None, taken=taken, params={}, leaves=[]
+        )
+        gradient = {"head.weight": 0 * moment}
+        state = {"head.weight": moment}
+        made.sources = SimpleNamespace(state=state, gradient=lambda *given: (gradient, StepDiagnostics()))
+        made.schedule = SimpleNamespace(get_last_lr=lambda: [1.0], step=lambda: None)
+        made.optimizer, made.average = SimpleNamespace(step=lambda: None), None
+        made.log = SimpleNamespace(write=lambda *given, update, **more: logged.append(update))
+        return made
+
+    moment = torch.full((2, 3), 5.0)
+    run(moment, {})._step(0)
+    run(moment.clone(), {0: logged[0]})._step(0)
+    with pytest.raises(ReplayError):
+        run(moment * (1 + 1e-6), {0: logged[0]})._step(0)
 
 
 def test_directions_follow_from_public_numbers():

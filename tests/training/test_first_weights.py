@@ -11,8 +11,10 @@ from dpose import files
 from dpose.account import TUNING, charges
 from dpose.known_sets import SetNames
 from dpose.privacy.accounting import epsilon
+from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.protected import protect
+from dpose.privacy.sections import group_section
 from dpose.privacy.statement import Kind
 from dpose.runs.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights, inherited
@@ -21,6 +23,7 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.trained_on import TrainedOn
 from refusals import refused
+from run_folders import sealed_again
 from tiers import rest_slow
 
 QUIET = Console(quiet=True)
@@ -136,6 +139,23 @@ def test_where_there_was_a_guarantee_both_runs_count(run, tmp_path):
     third = run("third", start="second").statement
     assert len(third.events) == 3
     assert third.epsilon > both.epsilon
+
+
+def test_an_event_that_is_taken_out_of_the_statement_alone_is_missed(run, tmp_path):
+    run("first")
+    both = run("second", start="first").statement
+    own = both.events[:1]
+    spent = epsilon(own, 1e-3, accountant="rdp")
+    told = replace(
+        both,
+        events=own,
+        epsilon=spent,
+        attackers=bound_attackers(own, Relation.ZERO_OUT, 1e-3),
+        groups=group_section(own, 1e-3, Relation.ZERO_OUT, spent),
+    )
+    sealed_again(tmp_path / "second", told)
+    with refused("statement-section-unfounded"):
+        verify_run(tmp_path / "second", tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("changed", ["unit", "relation"])

@@ -12,10 +12,11 @@ from rich.console import Console
 from dpose.media.fingerprint import fingerprint
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.protected import protect
-from dpose.training.canaries import CanaryUnits, GradientCanaries, PresentUnits
+from dpose.training.canaries import CanaryUnits, GradientCanaries
 from dpose.training.clip import Clip
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, only_gradients
 from dpose.units import View
+from dpose_lab.audits.shadow_run import PresentUnits
 from dpose_scene.render import render_person
 from dpose_scene.splits import scene_seed
 from refusals import refused

@@ -1,6 +1,7 @@
 """Transforms before the clip: the bound holds behind them, the noise has their shape, nothing private makes them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -318,6 +319,27 @@ def test_coefficients_of_public_gradients_are_projected_gradients(dots):
     coefficients = Coefficients(subspace).each(raw)[COEFFICIENTS]
     energy = float(coefficients.square().sum()) / sum(float(g.square().sum()) for g in raw.values())
     assert energy == pytest.approx(subspace.energy, rel=1e-6)
+
+
+def test_a_subspace_of_fewer_directions_computes_in_the_shape_that_was_tried(dots):
+    """Public gradients of a lower rank give rows of zeros: no gradient has a part there, and noise there goes away."""
+    model, params, batch = parts_of(dots)
+    subspace = fit_subspace(dots.task, model, params, [chosen(batch, [0, 0, 1])], RANK)
+    assert subspace.directions == 2
+    fit = SimpleNamespace(
+        at=lambda *given: subspace, diagnostics=lambda step: {}, config=SubspaceConfig(rank=RANK, units=3)
+    )
+    sources = SimpleNamespace(
+        _once=lambda *given: fit, projection=None, _params=params, _step=0, _found=step.StepDiagnostics()
+    )
+    transform = step.GradientSources.coefficients(sources)
+    raw = per_unit_gradients(dots.task, model, params, batch)
+    rows, plain = (each.each(raw)[COEFFICIENTS] for each in (transform, Coefficients(subspace)))
+    assert rows.shape == stand_in(params, RANK).each(raw)[COEFFICIENTS].shape == (len(batch), RANK)
+    torch.testing.assert_close(rows[:, :2], plain)
+    assert not rows[:, 2].any()
+    noise = torch.tensor([0.0, 0.0, 7.0])
+    assert not any(bool(back.any()) for back in transform.back({COEFFICIENTS: noise}).values())
 
 
 FITTING = ("pdp-sgd", *BOTH)

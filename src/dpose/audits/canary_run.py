@@ -247,7 +247,8 @@ def canary_run(
         parameter = add_parameter(model, len(canaries))
         with observed(parameter) as updates:
             run = trained()
-        return run, _white_box(updates, canaries, plan, len(units))
+        limit = units.selection.count if units.selection else None
+        return run, _white_box(updates, canaries, plan.bind(len(units), limit))  # whatever the run did
     views = [*canaries.views, *outsiders]
     before = view_losses(task, model, views)
     run = trained()
@@ -265,17 +266,16 @@ def check_auditable(plan: TrainingPlan, why_not: str) -> None:
         raise DposeError("method-without-canaries", f"{plan.method} {why_not}", "--method", f"choose {known}")
 
 
-def _white_box(updates: Sequence[Floats], canaries: GradientCanaries, plan: TrainingPlan, n: int) -> list[Adversary]:
-    bound = plan.bind(n)
+def _white_box(updates: Sequence[Floats], canaries: GradientCanaries, bound: BoundPlan) -> list[Adversary]:
     assert bound.event is not None
     seen = in_noise_units(updates, bound)
     m = len(canaries)
     scored = {
-        "supposes that units are sampled": likelihood_ratio(seen, bound.event, plan.relation),
+        "supposes that units are sampled": likelihood_ratio(seen, bound.event, bound.plan.relation),
         "supposes that batches go through the units in order": in_turn(seen, m, bound),
     }
     # under replacement a canary that is not in pushes the other way, so a coordinate without a push is no such canary
-    comparable = plan.relation is not Relation.REPLACE
+    comparable = bound.plan.relation is not Relation.REPLACE
     return [
         Adversary(
             name,

@@ -118,7 +118,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     )
     canaries, outsiders = _canaries(audit, plan, model, rng)
     with console.status("the claimed curve"):
-        bound = plan.bind(len(real) + audit.canaries)
+        bound = plan.bind(len(real) + audit.canaries, config.data.limit)
         assert bound.event is not None
         assert bound.epsilon is not None
         assert plan.delta is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
@@ -231,11 +231,6 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl(rows)
 
 
-def _at(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
-
-
 @cache
 def _built(*words: str) -> Any:
     """The command or group that some words call.
@@ -255,8 +250,8 @@ def _built(*words: str) -> Any:
             **PLAIN,
         )
         return _group(group, *words, entry=entry)
-    function = _at(entry.maker)(_at(entry.place)) if entry.maker else _at(entry.place)
-    function = expand_groups(function)
+    place = resolve_name(entry.place)
+    function = expand_groups(resolve_name(entry.maker)(place) if entry.maker else place)
     if entry.stores != READS_STORES:
         function = with_stores(function, entry.stores) if entry.stores else on_this_machine(function)
     alone = typer.Typer(**PLAIN)

@@ -15,7 +15,6 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from dpose.errors import DposeError
 from dpose.pose.metrics import bar_panels, for_json, joint_similarity
 from dpose.pose.skeletons import COCO, Skeleton
 
@@ -216,11 +215,9 @@ def _evaluate(
     truth: Mapping[str, Any], results: Sequence[Mapping[str, Any]], images: list[int], skeleton: Skeleton
 ) -> tuple[dict[str, float], Any]:
     """Return the ten numbers over some of the pictures, and the COCOeval object if one was run."""
-    try:
-        from pycocotools import coco
-        from pycocotools.cocoeval import COCOeval
-    except ImportError as error:
-        raise DposeError("package-missing", "AP needs pycocotools", fix="pip install pycocotools") from error
+    from pycocotools import coco
+    from pycocotools.cocoeval import COCOeval
+
     if not _count(truth, set(images)):
         return dict.fromkeys(COLUMNS, float("nan")), None
     known = set(images)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, cast
 
 from dpose import files
 from dpose.errors import DposeError
@@ -93,17 +94,15 @@ class Backbone:
 def _tiny_vit(preset: str) -> Backbone:
     return Backbone(
         preset,
-        partial(_build_tiny_vit, preset),
+        partial(_built, "tinyvit:build_backbone", preset),
         16 if preset == "nano" else 32,
         frozen=("patch_embed.", "stages.0.", "stages.1.", "stages.2."),
         strides=(32, 16),
     )
 
 
-def _build_tiny_vit(*how: Any, **more: Any) -> Built:
-    from dpose.pose.tinyvit import build_backbone
-
-    return build_backbone(*how, **more)
+def _built(place: str, *how: Any, **more: Any) -> Built:
+    return cast("Built", resolve_name(f"dpose.pose.{place}")(*how, **more))
 
 
 def _blazepose(kind: str) -> Backbone:
@@ -163,7 +162,7 @@ def _vitpose(name: str) -> Backbone:
         )
     return Backbone(
         VITPOSE + name,
-        partial(_build_vitpose, *sizes),
+        partial(_built, "vitpose:build_vitpose", *sizes),
         stride=16,
         input_size=(256, 192),
         # all but the last quarter of the blocks
@@ -174,12 +173,6 @@ def _vitpose(name: str) -> Backbone:
     )
 
 
-def _build_vitpose(*how: Any) -> Built:
-    from dpose.pose.vitpose import build_vitpose
-
-    return build_vitpose(*how)
-
-
 RTMPOSE_SIZES = {"t": (0.167, 0.375), "s": (0.33, 0.5), "m": (0.67, 0.75), "l": (1.0, 1.0), "x": (1.33, 1.25)}
 """Depth and width of RTMPose's networks, relative to the one called "l"."""
 
@@ -187,19 +180,13 @@ RTMPOSE_SIZES = {"t": (0.167, 0.375), "s": (0.33, 0.5), "m": (0.67, 0.75), "l": 
 def _rtmpose(name: str) -> Backbone:
     return Backbone(
         f"rtmpose:{name}",
-        partial(_build_rtmpose, *RTMPOSE_SIZES[name]),
+        partial(_built, "rtmpose:build_rtmpose", *RTMPOSE_SIZES[name]),
         stride=32,
         input_size=(256, 192),
         frozen=("stem.", "stage1.", "stage2.", "stage3."),
         codecs=("rtmpose",),
         maps=True,
     )
-
-
-def _build_rtmpose(*how: Any) -> Built:
-    from dpose.pose.rtmpose import build_rtmpose
-
-    return build_rtmpose(*how)
 
 
 BACKBONES: dict[str, Backbone] = {

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from rich import box
 from rich.table import Table
 
-from dpose.errors import DposeError
 from dpose.pose.skeletons import MPII
 
 UNSCORED = (6, 7)
@@ -237,10 +236,8 @@ def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, ti
     Returns:
         A `matplotlib.figure.Figure`, not shown and not known to pyplot: `figure.savefig("scores.png")`.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise DposeError("package-missing", "plots need matplotlib", fix="pip install matplotlib") from error
+    from matplotlib.figure import Figure
+
     rows = max(len(table) for _, table in panels)
     figure = Figure(figsize=(5.5 * len(panels), 1.2 + 0.28 * rows), layout="constrained")
     for axis, (name, table) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -386,7 +383,8 @@ class OKSResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, ready for JSON: nan becomes None."""
         columns = {k: for_json(v) for k, v in self.columns().items()}
-        return {"metric": "OKS", "columns": columns, "people": len(self.similarities), "left_out": self.left_out}
+        values = {"metric": "OKS", "main": "Mean", "unit": "", "columns": columns}
+        return {**values, "people": len(self.similarities), "left_out": self.left_out}
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{k} {v:.3f}" for k, v in self.columns().items())

@@ -19,7 +19,7 @@ from dpose.errors import DposeError
 from dpose.files import file_json, write_atomic
 from dpose.interpreter import version_of
 
-FORMAT = 2
+FORMAT = 3
 
 
 def recall(kind: str, requested: Mapping[str, Any]) -> Any:

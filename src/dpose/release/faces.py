@@ -212,13 +212,9 @@ def cascade_faces(frame: Picture) -> list[Place]:
 @lru_cache(maxsize=1)
 def face_cascade() -> Any:
     """scikit-image's cascade of local binary patterns for frontal faces."""
-    try:
-        from skimage.data import lbp_frontal_face_cascade_filename
-        from skimage.feature import Cascade
-    except ImportError as error:
-        raise DposeError(
-            "package-missing", "finding faces needs scikit-image", "face-blur", "pip install scikit-image onnxruntime"
-        ) from error
+    from skimage.data import lbp_frontal_face_cascade_filename
+    from skimage.feature import Cascade
+
     return Cascade(lbp_frontal_face_cascade_filename())
 
 

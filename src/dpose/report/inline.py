@@ -128,12 +128,6 @@ class Code(Inline):
     tag = "code"
 
 
-class Small(Inline):
-    """What goes before a large number, or behind it."""
-
-    tag = "small"
-
-
 class Mark(Inline):
     """A label."""
 

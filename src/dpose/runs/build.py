@@ -237,7 +237,7 @@ def resolved(config: RunConfig) -> RunConfig:
 
 def corrected(config: RunConfig, model: PoseModel, units: int, public: PoseUnits) -> PoseModel:
     """A model with a linear correction of its joints, in directions of public people; to be solved."""
-    event = config.plan.bind(units).event
+    event = config.plan.bind(units, units).event
     assert event is not None
     # a second moment stands in the rows of the correction's own gradient, the constant direction among them
     twice = config.plan.kind.solves > 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -172,13 +172,7 @@ def task_facts(name: str) -> TaskFacts:
     found = TASKS.get(name)
     if found is None:
         raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
-    return cast("TaskFacts", named_value(found)) if isinstance(found, str) else found
-
-
-def named_value(name: str) -> Any:
-    """The value called MODULE:NAME."""
-    module, _, own = name.partition(":")
-    return getattr(import_module(module), own)
+    return cast("TaskFacts", resolve_name(found)) if isinstance(found, str) else found
 
 
 class DataChoice(BaseModel):

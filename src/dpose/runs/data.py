@@ -165,8 +165,9 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
     except DposeError as error:
         if config.data.units is None:
             raise
-        units, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
-    if config.canaries is None:
+        units = published_count(config, config.data.units)
+        how = f"as configured; the data are not at hand ({error.what})"
+    if config.canaries is None or config.plan.nominal_units is not None:  # whose number canaries do not change
         return units, how
     return units + config.canaries.count, f"{how}, with {config.canaries.count:,} canaries"
 

@@ -75,7 +75,7 @@ def expectation(plan: TrainingPlan, units: int) -> str:
         DposeError: the plan has no epsilon, or as `TrainingPlan.bind`.
     """
     n, sigma = plan.one_step_noise(units)
-    given = f"With {n:,} units at epsilon {upper(plan.epsilon or plan.bind(units).epsilon or 0)}"
+    given = f"With {n:,} units at epsilon {upper(plan.epsilon or plan.bind(units, units).epsilon or 0)}"
     shares, of_recipe = kept_share(n, sigma), RECIPE.range(n / sigma) if n >= FEWEST else None
     if shares is None:
         side = "few" if n / sigma < KNOWN_JOINTS.least else "many"

@@ -102,7 +102,7 @@ def plan_figures(plan: TrainingPlan, units: int) -> PlanFigures:
     remembered = memo.recall(KIND, request)
     if remembered is not None:
         return PlanFigures.from_dict(remembered)
-    figures = _computed(plan, plan.bind(units))
+    figures = _computed(plan, plan.bind(units, units))
     memo.remember(KIND, request, figures.to_dict())
     return figures
 
@@ -115,7 +115,7 @@ def _computed(plan: TrainingPlan, bound: BoundPlan) -> PlanFigures:
         if accountant is Accountant.RDP and plan.relation is Relation.REPLACE:
             rows.append(NoiseNeeded(accountant, None, None))
             continue
-        other = bound if accountant is plan.accountant else replace(plan, accountant=accountant).bind(bound.n)
+        other = bound if accountant is plan.accountant else replace(plan, accountant=accountant).bind(bound.n, bound.n)
         assert other.event is not None
         rows.append(NoiseNeeded(accountant, other.event.sigma, other.epsilon))
     attackers = bound_attackers([bound.event], plan.relation, plan.delta)

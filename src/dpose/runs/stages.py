@@ -15,6 +15,7 @@ from dpose.files import check_free
 from dpose.pose.codec import codec_of
 from dpose.pose.data import DataSpec
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.keys import keys_kept
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import upper
 from dpose.runs.build import check_settings, described_model, open_public, open_units, resolved
@@ -26,6 +27,7 @@ from dpose.runs.train import train_run
 from dpose.training.charging import run_charge
 from dpose.training.checkpoint import is_whole
 from dpose.training.distributed import ProcessGroup, process_group
+from dpose.training.folder import run_id_of
 from dpose.training.guards import check_disjoint
 from dpose.training.options import RunOptions
 from dpose.training.plan import shared_budget
@@ -184,7 +186,7 @@ def run_before(config: RunConfig, last: RunConfig, count: int) -> RunConfig:
 
 def two_runs(config: RunConfig, first: RunConfig, last: RunConfig, count: int) -> str:
     """What two private runs are and cost, in a sentence."""
-    one, other = first.plan.bind(count), last.plan.bind(count)
+    one, other = first.plan.bind(count, count), last.plan.bind(count, count)
     return (
         f"Two private runs on one budget of epsilon {upper(config.plan.epsilon or 0)}: {first.plan.method} in "
         f"{one.steps:,} steps of {first.plan.expected_batch_size:,} units, alone epsilon {upper(one.epsilon or 0)}; "
@@ -243,7 +245,9 @@ def _taken(
     begun = folder.exists()
     if begun:
         check_begun(folder, stage)
-        if is_whole(folder):
+        # a run that was killed before it forgot its key is ended by going on
+        kept = process_group().highest(int(run_id_of(folder) in keys_kept()))
+        if is_whole(folder) and not kept:
             return None
     run = train_run(stage, folder, console, microbatch_size, begun, command, data_is_public=data_is_public)
     return run if run.interrupted else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.privacy.protected import Protected
-from dpose.runs.config import TASKS, RunConfig, TaskFacts, named_value, task_facts
+from dpose.runs.config import TASKS, RunConfig, TaskFacts, task_facts
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
@@ -160,7 +161,7 @@ def register_task(entry: TaskEntry) -> TaskEntry:
 def task_entry(name: str) -> TaskEntry:
     """The task called `name`."""
     found = task_facts(name)
-    return found if isinstance(found, TaskEntry) else cast(TaskEntry, named_value(found.entry))
+    return found if isinstance(found, TaskEntry) else cast(TaskEntry, resolve_name(found.entry))
 
 
 def task_of(folder: Path) -> str:

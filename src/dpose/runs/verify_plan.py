@@ -75,8 +75,8 @@ def check_follows(
         _check_own(content, config, path)
     if config and "audit" not in run:  # an audit counts canaries of its own among the units
         _check_chosen(config, bound, statement.canaries, where)
-    given = given_of_first(first, statement.unit)
-    expected = _expected(statement, bound, config, seed is not None, entries, given)
+    first = replace(first, conditions=given_of_first(first, statement.unit))
+    expected = _expected(statement, bound, config, seed is not None, entries, first)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
         raise DposeError("tuning-differs", "tuning is not what the configuration says", where, DISTRUST)
@@ -176,15 +176,13 @@ def _expected(
     config: RunConfig | None,
     seeded: bool,
     entries: Sequence[Entry],
-    first: Sequence[str],
+    first: Inherited,
 ) -> PrivacyStatement:
     """The statement that plan, configuration and ledger give, with what only the seal binds as it stands there."""
     plan = bound.plan
     view = VIEW_READ.format(unit=plan.unit)
     start = Inherited(
-        conditions=tuple(first),
-        events=tuple(event for event in statement.events[1:] if isinstance(event, SampledGaussian)),
-        beyond=any(line.startswith(view) for line in statement.public),
+        conditions=first.conditions, events=first.events, beyond=any(line.startswith(view) for line in statement.public)
     )
     about = About()
     if config is not None:
@@ -278,6 +276,7 @@ def _check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path)
         how = str(said_of.pop("how"))
         start = TrainedOn.from_dict(said_of, str(path), how)
         charged, given = bool(said["charged"]), tuple(map(str, said["conditional_on"]))
+        events = tuple(event_from_dict(event, str(path), SampledGaussian) for event in said["events"])
         digest = str(said["sha256"])
         own = TrainedOn.from_dict(content[ENTRY], str(path))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -291,7 +290,7 @@ def _check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path)
     _check_passed_on(start, own, path)
     known = from_shipped(digest, unit)
     if known is None:
-        return Inherited(digest, conditions=given, learnt=start, charged=charged)
+        return Inherited(digest, conditions=given, events=events, learnt=start, charged=charged)
     if (known.learnt.datasets, known.learnt.known) != (start.datasets, start.known):
         raise DposeError(
             "first-weights-shipped-differ",
@@ -299,7 +298,7 @@ def _check_first(content: Mapping[str, Any], unit: str, sealed: str, path: Path)
             str(path),
             DISTRUST,
         )
-    return replace(known, conditions=tuple(dict.fromkeys((*known.conditions, *given))))
+    return replace(known, conditions=tuple(dict.fromkeys((*known.conditions, *given))), events=events)
 
 
 def _check_passed_on(start: TrainedOn, own: TrainedOn, path: Path) -> None:

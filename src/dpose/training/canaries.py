@@ -38,7 +38,6 @@ from dpose.units import (
     UnitDataset,
     View,
     WrappedTask,
-    WrappedUnits,
     fingerprints_of,
     is_mixed,
     most_views,
@@ -142,7 +141,7 @@ class GradientCanaries:
         absent = -1.0 if self.relation is Relation.REPLACE else 0.0
         push = STEEPNESS * self.clip.norm * (1.0 if self.included[index] else absent)
         coordinate = index if self.coordinates is None else self.coordinates[index]
-        return _marked(self.blank, canary=coordinate, push=push)
+        return marked_view(self.blank, canary=coordinate, push=push)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class InputCanaries:
 
     def view(self, index: int) -> View:
         """Canary `index` as the loader sees it."""
-        return _marked(self.views[index], presence=float(self.included[index]))
+        return marked_view(self.views[index], presence=float(self.included[index]))
 
 
 class CanaryUnits:
@@ -241,42 +240,12 @@ class CanaryUnits:
         if own >= 0:
             return [self.canaries.view(own)]
         if self.blank is not None:
-            return [_marked(self.blank, presence=0.0)]
-        return [_marked(view) for view in self.real.load(index, rng)]
+            return [marked_view(self.blank, presence=0.0)]
+        return [marked_view(view) for view in self.real.load(index, rng)]
 
 
-class PresentUnits(WrappedUnits):
-    """The real units, each of them in or zeroed out (`dpose.units.UnitDataset`): every unit is a canary.
-
-    Args:
-        real: The units, copies merged.
-        included: (n,), which of them contribute.
-    """
-
-    def __init__(self, real: UnitDataset, included: Coins) -> None:
-        super().__init__(real)
-        self.included = included
-        self.selection = getattr(real, "selection", None)
-
-    def copies(self, index: int) -> tuple[str, ...]:
-        """The unit's own, whatever its coin."""
-        return declared_copies(self.dataset, index)
-
-    def label_digest(self, index: int) -> str:
-        """The unit's own and its coin."""
-        return f"{label_digest(self.dataset, index)} {bool(self.included[index])}"
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The unit's own hashes and its coin."""
-        return (*super().content_hashes(index), str(bool(self.included[index])))
-
-    def load(self, index: int, rng: np.random.Generator) -> list[View]:
-        """The unit's views, marked as present or not."""
-        presence = float(self.included[index])
-        return [_marked(view, presence=presence) for view in self.dataset.load(index, rng)]
-
-
-def _marked(view: View, *, presence: float = 1.0, canary: int = -1, push: float = 0.0) -> View:
+def marked_view(view: View, *, presence: float = 1.0, canary: int = -1, push: float = 0.0) -> View:
+    """`view` with the marks that `CanaryTask` reads."""
     marks: dict[str, NDArray[Any]] = {
         "presence": np.array(presence, np.float32),
         "canary": np.array(canary, np.int64),

@@ -76,7 +76,7 @@ def solved(sources: Any) -> Params:
     # sums of clipped gradients are in units of C where they are normalised
     unit = bound.plan.clip_norm if bound.plan.normalise else 1.0
     if bound.plan.kind.solves > 1 and not sources.state:
-        sources.state = sources.noised(task=SecondMoment(inputs.task))
+        sources.state = inputs.ranks.from_first(sources.noised(task=SecondMoment(inputs.task)))
         return {name: 0 * moment for name, moment in sources.state.items()}
     ((name, gradient),) = sources.noised().items()
     stddev = unit * bound.noise_stddev / bound.divisor

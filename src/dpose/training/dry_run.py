@@ -20,6 +20,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.training.batch_invariance import check_units_apart, random_units
 from dpose.training.clip import Clip, PreClipping
+from dpose.training.closed_form import SecondMoment
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
@@ -74,8 +75,10 @@ def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Con
             like, noised = _example(inputs).to(inputs.device), private_task(inputs)
             if noised is not task:  # which reads a public view beside every picture
                 like = replace(like, targets={**like.targets, PUBLIC: like.inputs})
-            given = (like, fitted, most, _transform_like(inputs), inputs.replayed)
-            differing = check_units_apart(noised, model, *given)
+            given = (like, fitted, most, _transform_like(inputs))
+            differing = check_units_apart(noised, model, *given, inputs.replayed)
+            if kind.solves > 1:
+                differing += check_units_apart(SecondMoment(task), model, *given)
     repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
     if kind.private and not repeats:
         console.print(no_repeat(inputs.device, differing), highlight=False)

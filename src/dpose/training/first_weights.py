@@ -195,6 +195,7 @@ class Inherited:
             "trained_on": {**self.learnt.to_dict(), "how": self.learnt.how},
             "charged": self.charged,
             "conditional_on": list(self.conditions),
+            "events": [event.to_dict() for event in self.events],
         }
 
 

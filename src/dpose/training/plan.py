@@ -294,12 +294,12 @@ class TrainingPlan:
         Raises:
             DposeError: the plan has no epsilon, or as `bind`.
         """
-        budget = self.epsilon or self.bind(n).epsilon
+        budget = self.epsilon or self.bind(n, n).epsilon
         if budget is None:
             raise DposeError("budget-missing", f"{self.method} has no epsilon", fix="give --epsilon and --delta")
         one = replace(
             self, method="dp-head", epsilon=budget, noise_multiplier=None, steps=None, subspace=SubspaceConfig()
-        ).bind(n)
+        ).bind(n, n)
         assert one.event is not None
         return one.n, float(one.event.sigma)
 
@@ -422,7 +422,7 @@ def shared_budget(plan: TrainingPlan, behind: TrainingPlan, units: int) -> Train
     Args:
         plan: Its epsilon is the budget of both.
         behind: The other, with a budget or noise of its own.
-        units: The number of units.
+        units: The published number of units, of which both runs are.
 
     Raises:
         DposeError: the plans differ in what they protect, or no noise meets what `behind` leaves.
@@ -430,7 +430,7 @@ def shared_budget(plan: TrainingPlan, behind: TrainingPlan, units: int) -> Train
     same = ("delta", "relation", "accountant", "nominal_units", "unit")
     if any(getattr(plan, name) != getattr(behind, name) for name in same) or plan.epsilon is None or plan.delta is None:
         raise DposeError("budgets-differ", f"two runs share a budget only with the same {', '.join(same)}")
-    one, last = plan.bind(units).event, behind.bind(units)
+    one, last = plan.bind(units, units).event, behind.bind(units, units)
     assert one is not None
     assert last.event is not None
     other, budget, delta = last.event, plan.epsilon, plan.delta

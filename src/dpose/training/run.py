@@ -260,7 +260,9 @@ class Run:
         """Step `step`: its gradient, noised where the method is private, compared, taken and logged."""
         drawn_at = self._drawn_at()
         gradient, found = self.sources.gradient(self.params, step, drawn_at)
-        update = digest_of(gradient).hex() if self.bound.event else ""
+        # a method that solves keeps its first noised sum and changes nothing by it
+        released = {**gradient, **(self._method_state() if self.bound.plan.kind.solves else {})}
+        update = digest_of(released).hex() if self.bound.event else ""
         if self.ranks.highest(int(self.taken.get(step, update) != update)):
             raise ReplayError("an update came out otherwise")
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
@@ -282,6 +284,9 @@ class Run:
         if found.diagnostics:
             self.log.write("diagnostics", step=step + 1, **found.diagnostics)
 
+    def _method_state(self) -> Params:
+        return {f"the method's {name}": value for name, value in self.sources.state.items()}
+
     def _drawn_at(self) -> bytes:
         """What sample and noise of the next step depend on besides key, plan and data, the same in every process.
 
@@ -294,8 +299,7 @@ class Run:
         subspace = projection.subspace if projection else None
         if subspace is not self._basis[0]:
             self._basis = (subspace, digest_of(subspace.basis) if subspace else b"")
-        kept = {f"the method's {name}": value for name, value in self.sources.state.items()}
-        at = hashlib.sha256(self.chain + digest_of({**self.params, **kept}) + self._basis[1])
+        at = hashlib.sha256(self.chain + digest_of({**self.params, **self._method_state()}) + self._basis[1])
         return self.ranks.bytes_from_first(at.digest())
 
     def _scores_due(self, ends: Sequence[int]) -> dict[int, float | None]:

@@ -203,7 +203,7 @@ class GradientSources:
         projection = self._once("projection", self.projection)
         subspace = projection.at(self._params, self._step)  # in every process: all of them clip
         self._found.diagnostics.update(projection.diagnostics(self._step))
-        return Coefficients(subspace) if subspace else None
+        return Coefficients(subspace.filled(projection.config.rank)) if subspace else None
 
     def scales(self) -> PreClipping | None:
         """The transform by scales of public units' gradients, which are kept in `state`; None for no scales."""

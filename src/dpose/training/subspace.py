@@ -89,6 +89,12 @@ class Subspace:
         """k, the dimension."""
         return len(next(iter(self.basis.values())))
 
+    def filled(self, directions: int) -> Subspace:
+        """The same with rows of zeros up to so many: products have the shape that was tried, whatever the rank is."""
+        missing = max(0, directions - self.directions)
+        basis = {name: torch.cat([v, v.new_zeros(missing, *v.shape[1:])]) for name, v in self.basis.items()}
+        return replace(self, basis=basis) if missing else self
+
     def to(self, device: torch.device) -> Subspace:
         """The same on `device`."""
         return replace(self, basis={name: value.to(device) for name, value in self.basis.items()})

@@ -21,11 +21,11 @@ from dpose.errors import DposeError
 from dpose.files import file_bytes, write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.release.regions import IMAGENET
-from dpose.stats import Floats
 from dpose_lab.attacks.discriminant import DescriptorProjection, Scorer, learn_attributes, learn_people
 from dpose_lab.attacks.identities import Identities, PersonPictures, Progress
 from dpose_lab.attacks.learners import Restorer, learn_restoring, resized, steps_of
 from dpose_lab.attacks.transforms import RAW, Transform
+from dpose_lab.stats import Floats
 
 RECIPE = 1
 """Version of the recipe: raised when a change of the code changes the learnt models."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.report.results import Figure, Table
-from dpose.stats import Floats, Interval, Ints, over_people
 from dpose_lab.attacks.attack import STRONGER, TOLD_WHERE, Attacked, AttackRow, ReleaseAttack, samples, strongest
 from dpose_lab.attacks.report import percent, spread
+from dpose_lab.stats import Floats, Interval, Ints, over_people
 
 if TYPE_CHECKING:
     from dpose_lab.attacks.context import AttackConfig, AttackContext

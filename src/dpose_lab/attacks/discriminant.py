@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.stats import Floats, Ints
 from dpose_lab.attacks.appearance import Descriptors
+from dpose_lab.stats import Floats, Ints
 
 DIRECTIONS = 30
 RIDGE = 0.1

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpose.stats import Floats
+from dpose_lab.stats import Floats
 
 BATCH = 32
 RATE = 3e-3

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.report.results import Figure, Table
-from dpose.stats import Floats, Interval, Ints, over_people
 from dpose_lab.attacks.attack import (
     STRONGER,
     TOLD_WHERE,
@@ -25,6 +24,7 @@ from dpose_lab.attacks.attack import (
     strongest,
 )
 from dpose_lab.attacks.report import percent, spread
+from dpose_lab.stats import Floats, Interval, Ints, over_people
 
 if TYPE_CHECKING:
     from dpose_lab.attacks.adversary import Embedder

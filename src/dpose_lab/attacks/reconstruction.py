@@ -10,10 +10,10 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.report.results import Figure, Table
-from dpose.stats import Interval, mean_over_people
 from dpose_lab.attacks.attack import SAMPLES, Attacked, AttackRow, ReleaseAttack, option
 from dpose_lab.attacks.reid import Chance, Row, searched
 from dpose_lab.attacks.report import percent, spread
+from dpose_lab.stats import Interval, mean_over_people
 
 if TYPE_CHECKING:
     from dpose_lab.attacks.adversary import Embedder

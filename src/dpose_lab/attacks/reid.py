@@ -11,7 +11,6 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.privacy.ranges import lower
 from dpose.report.results import Figure, Table
-from dpose.stats import Interval, Ints, mean_over_people
 from dpose_lab.attacks.attack import (
     STRONGER,
     TOLD_WHERE,
@@ -24,6 +23,7 @@ from dpose_lab.attacks.attack import (
 )
 from dpose_lab.attacks.ranking import SearchResult, chance_precision, chance_within, epsilon_named, search
 from dpose_lab.attacks.report import percent, spread
+from dpose_lab.stats import Interval, Ints, mean_over_people
 
 if TYPE_CHECKING:
     from dpose_lab.attacks.adversary import Embedder

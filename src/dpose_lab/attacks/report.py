@@ -11,7 +11,7 @@ from dpose.privacy.ranges import between
 from dpose.privacy.statement import software_versions
 from dpose.report.document import Report
 from dpose.report.results import Bullets, Command, Figure, Group, Section, Table, Text
-from dpose.stats import Interval
+from dpose_lab.stats import Interval
 
 
 @dataclass(frozen=True)

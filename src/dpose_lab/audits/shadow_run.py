@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dpose.privacy.protected import declared_copies, label_digest
 from dpose.privacy.tradeoff import Floats
-from dpose.training.canaries import CanaryTask, Coins, PresentUnits, view_losses
+from dpose.training.canaries import CanaryTask, Coins, marked_view, view_losses
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from dpose.training.run import Run
 from dpose.training.trainer import train
-from dpose.units import CanonicalUnits, Task, UnitDataset, View
+from dpose.units import CanonicalUnits, Task, UnitDataset, View, WrappedUnits
 from dpose_lab.audits.lira import logit_scaled
 
 UNITS_AT_ONCE = 64
@@ -60,6 +61,37 @@ def shadow_run(
         options=options,
     )
     return run, logit_scaled(unit_losses(task, run.model, units))
+
+
+class PresentUnits(WrappedUnits):
+    """The real units, each of them in or zeroed out (`dpose.units.UnitDataset`): every unit is a canary.
+
+    Args:
+        real: The units, copies merged.
+        included: (n,), which of them contribute.
+    """
+
+    def __init__(self, real: UnitDataset, included: Coins) -> None:
+        super().__init__(real)
+        self.included = included
+        self.selection = getattr(real, "selection", None)
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """The unit's own, whatever its coin."""
+        return declared_copies(self.dataset, index)
+
+    def label_digest(self, index: int) -> str:
+        """The unit's own and its coin."""
+        return f"{label_digest(self.dataset, index)} {bool(self.included[index])}"
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """The unit's own hashes and its coin."""
+        return (*super().content_hashes(index), str(bool(self.included[index])))
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's views, marked as present or not."""
+        presence = float(self.included[index])
+        return [marked_view(view, presence=presence) for view in self.dataset.load(index, rng)]
 
 
 def unit_losses(task: Task, model: torch.nn.Module, units: UnitDataset) -> Floats:

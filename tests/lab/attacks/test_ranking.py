@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpose.stats import mean_over_people, over_people
 from dpose_lab.attacks.ranking import chance_precision, chance_within, epsilon_named, search
+from dpose_lab.stats import mean_over_people, over_people
 
 
 def brute_force(similarity, gallery, query):

@@ -22,7 +22,6 @@ from dpose.runs.config import RECIPES, RunConfig
 from dpose.runs.stages import in_steps
 from dpose.runs.train import train_run
 from dpose.runs.verify import verify_run
-from dpose.stats import differences
 from dpose.training import step
 from dpose.training.methods import METHODS
 from dpose.training.public_view import PublicViews
@@ -38,6 +37,7 @@ from dpose_lab.papers.pose.testing import People
 from dpose_lab.papers.pose.training_cell import RECOMMENDED, START, Training
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.reproduce import reproduce
+from dpose_lab.stats import differences
 from quick import drawn  # noqa: F401
 from refusals import refused
 from small_nano import small_nano  # noqa: F401

@@ -70,12 +70,6 @@ class VideoDataset(Dataset):
     open: Callable[..., VideoSet]
 
 
-def _open_clips(look: str, split: str) -> VideoSet:
-    # here and not above: the renderer brings a compiler, which data from files should not have to load
-
-    return open_clips(look, split)
-
-
 def _folder(read: Callable[[Path, str], VideoSet], held_out: str = "test", *more: str) -> VideoDataset:
     default: Mapping[Purpose, str] = {"train": "train", "evaluate": held_out}
     return VideoDataset(splits=("train", held_out, *more), default=default, open=read)
@@ -92,7 +86,7 @@ SOURCES: dict[str, VideoDataset] = {
         rendered=True,
         splits=("train", "val", "test"),
         default={"train": "train", "evaluate": "val"},
-        open=_open_clips,
+        open=open_clips,
     ),
     "ucf101": _folder(folders.open_ucf101),
     "vispr": _folder(folders.open_vispr, "val", "test"),

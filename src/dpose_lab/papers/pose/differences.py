@@ -10,12 +10,12 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.report.results import Table
-from dpose.stats import PAIRED_RESAMPLES, Counts, Difference, differences
 from dpose_lab.papers.experiment import Outcome
 from dpose_lab.papers.pose.run import PEOPLE
 from dpose_lab.papers.pose.tables import Ours, by_setting, named
 from dpose_lab.papers.pose.testing import read_people
 from dpose_lab.papers.pose.training_cell import RECOMMENDED, START, Training
+from dpose_lab.stats import PAIRED_RESAMPLES, Counts, Difference, differences
 
 SEED = 0
 COVERS = (

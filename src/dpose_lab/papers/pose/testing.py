@@ -27,10 +27,10 @@ from dpose.runs.data import scored_units
 from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score, score_boxes
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
-from dpose.stats import Counts
 from dpose.training.folder import read_statement
 from dpose.training.public_view import PublicViews
 from dpose.units import UnitDataset
+from dpose_lab.stats import Counts
 
 QUIET = Console(quiet=True)
 AT_ONCE = 64

@@ -15,11 +15,11 @@ from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind
-from dpose.stats import Floats, over_people
 from dpose.units import UnitDataset, View, WrappedUnits
 from dpose_lab.papers.experiment import Values
 from dpose_lab.papers.pose.testing import people
 from dpose_lab.papers.quality.measure import noise_of
+from dpose_lab.stats import Floats, over_people
 
 SHOWN: Mapping[str, str] = {"none": "painted", "learned": "restored"}
 """Restorations by key, with their names in tables."""

@@ -13,10 +13,10 @@ from dpose.pose.skeletons import MPII
 from dpose.privacy.ranges import between
 from dpose.report.results import Table
 from dpose.runs.data import scored_units
-from dpose.stats import Interval
 from dpose_lab.papers.experiment import Bound, Cell, Findings, Outcome, Request, Values
 from dpose_lab.papers.utility import clips, trained
 from dpose_lab.papers.utility.evaluated import MODEL, SHOWN, evaluated
+from dpose_lab.stats import Interval
 
 EPSILONS, TRAINED, PIXELS = (1, 2, 8, 32), (1, 8, 32), (1, 16)
 PEOPLE = 200

@@ -20,10 +20,10 @@ from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.plans import bind
 from dpose.report.results import Figure, Table
-from dpose.stats import Floats, Interval, over_people
 from dpose_lab.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values
 from dpose_lab.papers.video.measure import learn, training_plan
 from dpose_lab.papers.video.methods import DELTA, RAW, VideoMethod, release_of, released_videos, trained
+from dpose_lab.stats import Floats, Interval, over_people
 from dpose_scene.films import FILM_FRAMES
 
 LOOK, SIZE = "studio", (120, 160)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpose.pose.metrics import SCORED, PCKh
-from dpose.stats import Counts, differences
+from dpose_lab.stats import Counts, differences
 
 RNG = np.random.default_rng(5)
 
