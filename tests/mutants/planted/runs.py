@@ -139,6 +139,17 @@ def _beside_a_picture(patch: Patches) -> None:
     patch.result("dpose.runs.statement_files:open_statement", beside)
 
 
+def _with_the_statements_events(original):
+    def expected(statement, *rest):
+        *given, first = rest
+        return original(statement, *given, replace(first, events=statement.events[1:]))
+
+    return expected
+
+
+TWO_RUNS = "runs/test_two_runs.py"
+
+
 def _with_most_noise(plan):
     return replace(plan, epsilon=None, noise_multiplier=60_000.0)
 
@@ -155,6 +166,26 @@ RUNS = (
             "dpose.runs.stages", "published_count", lambda _: lambda config, count: 2 * count, "private_stage"
         ),
         ("runs/test_two_runs.py::test_both_runs_keep_the_budget_where_pictures_have_copies",),
+    ),
+    Planted(
+        "two private runs: the budget is shared for the nominal number of units, whatever the limit",
+        lambda patch: patch.seen_by(
+            "dpose.runs.stages",
+            "published_count",
+            lambda _: lambda config, count: config.plan.nominal_units or count,
+            "private_stage",
+        ),
+        (f"{TWO_RUNS}::test_both_runs_keep_the_budget_where_a_limit_stands_below_the_nominal_number",),
+    ),
+    Planted(
+        "two private runs: the key of a first run that was killed at its end stays",
+        lambda patch: patch.seen_by("dpose.runs.stages", "keys_kept", lambda _: list, "_taken"),
+        (f"{TWO_RUNS}::test_a_first_run_that_was_killed_before_it_forgot_its_key_is_ended",),
+    ),
+    Planted(
+        "first weights: the statement alone says which of their events count",
+        lambda patch: patch.replace("dpose.runs.verify_plan:_expected", _with_the_statements_events),
+        ("training/test_first_weights.py::test_an_event_that_is_taken_out_of_the_statement_alone_is_missed",),
     ),
     Planted(
         "two private runs: the last goes on from a first one that the account does not know",

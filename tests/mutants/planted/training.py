@@ -270,6 +270,18 @@ ONE_STEP = (
         ("training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two",),
     ),
     Planted(
+        "adassp-head: a first sum that comes out otherwise when it is taken again is used",
+        lambda patch: patch.nothing("dpose.training.run:Run._method_state", {}),
+        ("training/test_closed_form.py::test_a_first_sum_that_comes_out_otherwise_is_not_used",),
+    ),
+    Planted(
+        "subspace-sgd: coefficients have another shape than the one that was tried",
+        lambda patch: patch.replace(
+            "dpose.training.subspace:Subspace.filled", lambda _: lambda subspace, rows: subspace
+        ),
+        ("training/test_preclipping.py::test_a_subspace_of_fewer_directions_computes_in_the_shape_that_was_tried",),
+    ),
+    Planted(
         "dp-head: the public units that its directions are fitted on are neither checked nor stated",
         _public_units_unsaid,
         ("runs/test_dp_head.py::test_a_run_adds_up_and_verifies",),
