@@ -37,7 +37,6 @@ from dpose.release.archive import pack_archive, unpack
 from dpose.release.jobs import known_names
 from dpose.release.manifest import Manifest, verify_manifest
 from dpose.runs.account import account_of
-from dpose.runs.compare import _with_scores, comparison_table
 from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.places import run_config
 from dpose.runs.tune_config import TuningConfig
@@ -440,18 +439,6 @@ def test_predictions_of_other_things_than_people(pose_fixtures, tmp_path):
     labels = read_coco(pose_fixtures / "coco", "val")
     with refused("predictions-all-unusable"):
         score_results(tmp_path / "a.json", labels)
-
-
-@pytest.mark.parametrize("change", [{"data": True}, {"step": "1"}, {"step": True}, {"result": {"columns": {"a": "b"}}}])
-def test_a_log_to_compare_whose_values_are_of_the_wrong_kind(change, tmp_path):
-    line = {"type": "score", "step": 1, "data": "ward", "result": {"columns": {"Mean": 1.0}}}
-    (tmp_path / "log.jsonl").write_text(json.dumps(line | change) + "\n" + json.dumps({"type": "step", "step": 2}))
-    try:
-        comparison_table([_with_scores(tmp_path, "dp-sgd", PrivacyStatement(Kind.NONE, "image"))])
-    except (TypeError, ValueError):
-        assert "result" not in change  # told in a line by who calls it
-    else:
-        assert "result" in change
 
 
 def test_a_picture_wider_than_any_number_is_as_wide_as_it_is(tmp_path):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dpose.runs.compare import scores_of
 from dpose.runs.reading import read_run
 from refusals import refused
 
@@ -78,6 +79,7 @@ def test_scores_of_protected_units_are_left_out(make_run, method, data):
         assert [e.data for e in record.evaluations] == ["synthetic:studio:val"]
         assert record.watched == ()
         assert record.refused == (name,)
+        assert [data for data, _ in scores_of(record)] == ["synthetic:studio:val, 64 units"]
 
 
 def test_torn_and_foreign_lines_are_passed_over(make_run, steps):

@@ -14,7 +14,7 @@ from dpose.account import EVALUATION, State, charges
 from dpose.privacy.keys import state_folder
 from dpose.privacy.noised_query import NoisedQuery
 from dpose.runs import evaluate
-from dpose.runs.compare import comparison_table, draw_comparison, read_runs
+from dpose.runs.compare import comparison_table, draw_comparison, read_runs, scores_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.reading import read_run, score_of
@@ -172,8 +172,7 @@ def test_a_metric_from_outside_is_in_evaluation_report_and_comparison(tmp_path):
     assert "Reports of shade runs show curves and scores" in page
 
     (run,) = read_runs([out])
-    assert run.metric == "within a tenth Hits"
-    assert run.scores["shades:80:5, 80 units", run.metric] == pytest.approx(100 * result.share)
+    assert scores_of(run)["shades:80:5, 80 units", "within a tenth Hits"] == pytest.approx(100 * result.share)
     shown = io.StringIO()
     Console(file=shown, width=200).print(comparison_table([run]))
     assert "within a tenth Hits, or the metric named, in percent" in shown.getvalue()
