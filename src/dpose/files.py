@@ -376,6 +376,22 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
         raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
 
 
+def check_place(out: Path, *, as_file: bool = False) -> None:
+    """Refuse, before anything is spent on it, a place where a folder, or a file, could not be made in the end.
+
+    Raises:
+        DposeError: something is there, but for a file that would be replaced; or nothing can be written beside it.
+    """
+    if not as_file or out.is_dir():
+        check_free(out)
+    try:
+        make_folder(out.parent)
+        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}."):
+            pass
+    except OSError as error:
+        raise explain_os_error(error, out) from error
+
+
 @contextlib.contextmanager
 def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from dpose.pose.postures import LYING
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
 from dpose.privacy.statement import Kind
+from dpose.release.counting import UNLINKED
 from dpose.runs.annotate import Predictor
 from helpers import clips
 from refusals import refused
@@ -57,6 +59,26 @@ def test_a_count_verifies(tmp_path):
     rows = list(csv.DictReader((out / TABLE).open()))
     assert [row["begin"] for row in rows if row["query"] == "entries"] == ["2026-11-27T00:00:00", "2026-11-27T00:00:04"]
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
+
+
+def test_a_place_that_cannot_be_written_costs_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    with refused("file-access-failed", where="file/counts"):
+        counted(tmp_path, name="file/counts")
+    assert not charges()
+
+
+def test_the_calendars_last_day_ends(tmp_path):
+    out, _ = counted(tmp_path, footage(begin=86_394), day="9999-12-31")
+    assert [row["end"] for row in csv.DictReader((out / TABLE).open())][-1] == "24:00:00"
+    verify_folder(out)
+
+
+def test_footage_whose_frames_the_account_does_not_know_says_so(tmp_path):
+    out, statement = counted(tmp_path, replace(footage(), linked=False))
+    assert UNLINKED in statement.caveats
+    assert UNLINKED not in counted(tmp_path, footage(name="b"), name="b")[1].caveats
+    verify_folder(out)
 
 
 def test_numbers_are_near_where_noise_is_small(tmp_path):

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from datetime import date
 from fractions import Fraction
 
 import pytest
@@ -75,6 +76,22 @@ def test_the_day_is_charged_whole_and_first(tmp_path):
     assert len(plan.windows) == 864_000
     assert [entry.events for entry in seen] == [plan.events]
     assert plan.touched == touched_chunks(1, Fraction(1), Fraction(0), Fraction(1, 10))
+
+
+def test_a_day_without_a_whole_window_left_is_not_charged(tmp_path):
+    class Ten(Clock):
+        def __init__(self):
+            self.today = date(2026, 11, 27)
+
+        def now(self):
+            return Fraction(36_000)
+
+    lines = []
+    config = config_of(chunk="1s", window="1day", rate="1")
+    given = {"until": Fraction(86_400), "clock": Ten(), "tell": lines.append}
+    count_live(Live("ward-3", camera()), CountRequest(config), tmp_path / "counts", Reader(), **given)
+    assert lines == ["2026-11-27: no whole window is left, and nothing is counted"]
+    assert not charges()
 
 
 def test_a_source_that_dies_leaves_windows_and_a_gap(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import noise_tests
 from dpose.release.archive import pack_archive, restore_file
+from dpose.release.counting import PUBLIC
 from dpose.release.grid import Shape
 from dpose.release.noise_tests import (
     LEVEL,
@@ -392,6 +393,7 @@ class TestNoVerdict:
 class TestVerify:
     def written(self, folder, name, plan, picture, times):
         statement = release_statement(plan, seeded=False)
+        statement = replace(statement, caveats=(*statement.caveats, PUBLIC))
         (folder / name).write_bytes(pack_archive(released(plan, picture, 0, times), statement))
         return folder / name
 

@@ -26,6 +26,7 @@ from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, noise_tests
 from dpose.release.archive import pack_archive, restore_file, unpack
+from dpose.release.counting import PUBLIC
 from dpose.release.embed import (
     FILE,
     SEAL,
@@ -109,7 +110,7 @@ class TestForgedNumbers:
         release_file(probe(write_clip(tmp_path / "a.mp4")), target, config)
         plan = LinearPlan.of(config, Shape(9, 32, 48, 1))
         forged = release_statement(plan, seeded=False)
-        beside(target, forged)
+        beside(target, replace(forged, caveats=(*forged.caveats, PUBLIC)))
         release_refused(target, "channels-differ")
 
     def test_a_grey_video_is_one(self, tmp_path):

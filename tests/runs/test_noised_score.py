@@ -27,6 +27,7 @@ from dpose.training.folder import write_run_folder
 from dpose.units import View, pad_views
 from quick import quick  # noqa: F401
 from refusals import refused
+from run_folders import sealed_again
 
 QUIET = Console(quiet=True)
 TENTH = Fraction(1, 10)
@@ -218,6 +219,22 @@ def folder(tmp_path, monkeypatch):
 
 def written(folder):
     return [json.loads(path.read_text()) for path in sorted((folder / "evaluations").glob("*.json"))]
+
+
+@pytest.mark.parametrize("spoilt", ["card", "parent", "place"])
+def test_a_score_that_could_not_be_kept_costs_nothing(folder, spoilt):
+    out = None
+    if spoilt == "card":
+        (folder / "README.md").write_text("my own words")
+    elif spoilt == "parent":
+        (folder / "file").write_text("")
+        out = folder / "file" / "score.json"
+    else:
+        out = folder / "evaluations"
+        out.mkdir()
+    with refused(("seal-file-altered", "output-exists", "file-access-failed")):
+        evaluate_noised(folder, "held-out", NoisedQuery(Fraction(5)), out=out, console=QUIET)
+    assert not charges()
 
 
 ASKED = [
@@ -449,7 +466,7 @@ def test_noise_from_a_seed_guarantees_nothing(folder):
 )
 def test_what_has_no_price_is_refused_before_it_is_read(folder, data, code):
     if data == "own":
-        (folder / "privacy.json").write_text(PrivacyStatement(Kind.PAPER, "image").to_json())
+        sealed_again(folder, PrivacyStatement(Kind.PAPER, "image"))
     with refused(code):
         evaluate_noised(folder, data, NoisedQuery(TENTH), console=QUIET)
     assert charges() == []

@@ -330,6 +330,27 @@ def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
     assert charges() == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"grid": {"plan": {"method": ["dp-sgd", "pdp-sgd"]}}}, "public-data-missing"),
+        (
+            {
+                "data": {"private": "shades:600:1", "public": "shades:8:7"},
+                "grid": {"plan": {"method": ["dp-sgd", "pdp-sgd"]}},
+            },
+            "public-units-too-few",
+        ),
+    ],
+)
+def test_a_setting_that_no_trial_can_be_taken_with_costs_nothing(tmp_path, changes, code):
+    """Whichever trial would draw it: all settings are looked at before anything is charged."""
+    with refused(code):
+        tune_runs(grid(**changes), LAW, tmp_path / "tuned", QUIET)
+    assert not charges()
+    assert not keys_kept()
+
+
 def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, monkeypatch):
     """Of the filter: a first charge may fit by its own epsilon; both sides are first charges of their pictures."""
     fixed(monkeypatch, 1)

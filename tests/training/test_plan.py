@@ -140,6 +140,11 @@ def test_add_or_remove_never_uses_the_true_number():
     assert [fixed.bind(990, limit).n for limit in (200, 1000, 2000, None)] == [200, 1000, 1000, 1000]
 
 
+def test_without_a_guarantee_the_number_of_units_is_what_it_is():
+    fixed = plan(method="non-private", epsilon=None, delta=None, relation="add-or-remove", nominal_units=1000)
+    assert fixed.bind(40).n == 40
+
+
 def test_replacement_needs_more_noise_than_zero_out():
     # the sum moves by 2C instead of C: in the regime of many steps, twice the noise
     zero_out = plan(epsilon=0.5, epochs=40).bind(1000)

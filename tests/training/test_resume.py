@@ -5,6 +5,7 @@ two different sums. Twice the same noise on two sums gives away their difference
 """
 
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -22,14 +23,17 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import locked_folder
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.keys import kept_key, keys_kept
 from dpose.privacy.ledger import read_ledger, spent
-from dpose.privacy.noise import Key
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.runs.keys import discard_key, list_keys
 from dpose.runs.verify import verify_run
 from dpose.training import arithmetic, reproducibility, resume, trainer
 from dpose.training import run as loops
 from dpose.training import step as steps
 from dpose.training.folder import RunLog
+from dpose.training.reproducibility import digest_of
 from quick import quick  # noqa: F401
 from refusals import refused
 from resumed import COMMIT, GRADIENT, LOG, PLANS, RESERVE, SAVE, SETTINGS, STEPS, UNITS, killed, plan_of, run
@@ -185,9 +189,33 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     assert not done.interrupted
     assert done.statement.epsilon == plan_of().bind(UNITS).epsilon
     assert any("14 steps count that were lost or taken twice" in c for c in done.statement.caveats)
+    # a score while training names what was spent by then
+    bound, nothing = plan_of().bind(UNITS), SimpleNamespace(known=SimpleNamespace(events=()))
+    again = SimpleNamespace(bound=bound, steps=4, ledger=SimpleNamespace(total=18), charges=nothing)
+    by_then = epsilon([replace(bound.event, steps=18)], 1e-4, accountant="rdp")
+    assert loops.Run._spent(again, 1.0) == pytest.approx(by_then)
     verify_run(tmp_path / "run", tmp_path / "state")
     quiet.file.flush()
     assert "taken under a new key" in Path(quiet.file.name).read_text()
+
+
+def test_the_chain_that_checkpoints_hold_is_under_the_key(dots, tmp_path, quiet, monkeypatch):
+    """Surroundings are of private data, too: a hash of them that anybody can compute would tell what they are."""
+    seen = []
+
+    def taken(self):
+        seen.append((self.chain, digest_of(self.params) + json.dumps(self.around, sort_keys=True).encode()))
+        return loops.Ended.INTERRUPTED
+
+    monkeypatch.setattr(loops.Run, "take_steps", taken)
+    run(dots, tmp_path / "run", quiet)
+    ((chain, start),) = seen
+    (state,) = (tmp_path / "run" / "checkpoints").glob("step-0/state.json")
+    assert json.loads(state.read_text())["chain"] == chain.hex()
+    kept = kept_key(*keys_kept(tmp_path / "state"), tmp_path / "state").key
+    under = [AesNoise(key).stream(Purpose.CHAIN, 0, start).bytes(32) for key in (kept, Key.fresh())]
+    assert [one == chain for one in under] == [True, False]
+    assert hashlib.sha256(start).digest() != chain
 
 
 def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(dots, tmp_path, quiet, monkeypatch, streams):

@@ -32,10 +32,10 @@ from dpose.privacy.protected import protect
 from dpose.privacy.ranges import as_given, lower, upper
 from dpose.privacy.sections import AuditResult
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.build import build_model, open_units
+from dpose.runs.build import build_model, check_settings, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.data import conditions, only_source, published_count
-from dpose.runs.places import places_of, shown_settings
+from dpose.runs.places import learnt_from, places_of, shown_settings
 from dpose.runs.pose import canary_views
 from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, blank_like, toss_coins
 from dpose.training.first_weights import FirstWeights
@@ -105,6 +105,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         raise DposeError(
             "claim-missing", f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd"
         )
+    check_settings(config)
     check_free(out)
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
@@ -205,6 +206,7 @@ def _options(
         data_name=data.shown,
         what="audit",
         console=console,
+        learnt_from=learnt_from,
     )
 
 

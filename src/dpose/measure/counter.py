@@ -22,7 +22,7 @@ import numpy as np
 
 from dpose.account import Charge, State, charge_all, charges, committing, last_window
 from dpose.errors import DposeError
-from dpose.files import check_free, file_digest, folder_beside
+from dpose.files import check_place, file_digest, folder_beside
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import NUMBERS, Count, write_folder
@@ -40,7 +40,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.ranges import exact_text, upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.counting import alive, has_died, settings_digest
+from dpose.release.counting import UNLINKED, alive, has_died, settings_digest
 from dpose.release.originals import video_original
 from dpose.units import Unit
 
@@ -84,6 +84,7 @@ class Footage:
         begin: When its first frame is taken, seconds since midnight.
         end: When its last one has ended.
         frames: Reads them, in order.
+        linked: Whether the account knows each frame of it.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Footage:
     begin: Fraction
     end: Fraction
     frames: Callable[[], Iterator[TimedFrame]]
+    linked: bool = True
 
 
 def file_footage(path: Path, begin: Fraction) -> Footage:
@@ -106,7 +108,8 @@ def file_footage(path: Path, begin: Fraction) -> Footage:
             pixels = frame.pixels.repeat(3, 2) if info.grey else frame.pixels
             yield TimedFrame(begin + frame.pts * info.time_base, pixels)
 
-    return Footage(str(path), original.own[-1], original.marks, begin, begin + times[-1] + 1 / info.rate, frames)
+    end = begin + times[-1] + 1 / info.rate
+    return Footage(str(path), original.own[-1], original.marks, begin, end, frames, original.linked)
 
 
 def count_charge(
@@ -174,7 +177,7 @@ def count_footage(
 
     `progress` is called with the seconds of footage that were counted so far. The statement is returned sealed.
     """
-    check_free(out)
+    check_place(out)
     config, seeded = request.config, request.seed is not None
     if bool(config.subject_chunks) != bool(request.sightings):
         raise DposeError(
@@ -201,6 +204,8 @@ def count_footage(
             done += one.end - one.begin
         shown = tuple(windows.release(window) for window in plan.windows)
         statement = count_statement(plan, seeded=seeded).deployed(request.about, RELEASED)
+        if not all(one.linked for one in footage):
+            statement = replace(statement, caveats=(*statement.caveats, UNLINKED))
         with folder_beside(out) as folder:
             sealed = write_folder(folder, Count(plan, statement, shown))
             outputs.append(file_digest(folder / NUMBERS))

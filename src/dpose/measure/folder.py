@@ -158,7 +158,7 @@ def _moment(day: str, seconds: Fraction) -> str:
     after = timedelta(seconds=float(seconds))
     try:
         return (datetime.fromisoformat(day) + after).isoformat()
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or the calendar's last
         return "24:00:00" if seconds == DAY else (datetime.min + after).time().isoformat()
 
 

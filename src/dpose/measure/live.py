@@ -145,9 +145,11 @@ def _count_day(
     said = f"{plan.schedule.names} {plan.schedule.day} {config.to_dict()}"
     own_id = hashlib.sha256(said.encode()).hexdigest()[:32]
     entry = count_charge(plan, work.source.name, marks, folder, own_id=own_id)
+    first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
+    if first >= plan.windows.stop or (until is not None and day * DAY + (first + 1) * config.window > until):
+        return tell(f"{plan.schedule.day}: no whole window is left, and nothing is counted")
     with charged(entry, again=request.again) as outputs:
         before = count = _begun(plan, folder, last_window(entry.id), request.about)
-        first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
         if first <= last_window(entry.id):
             raise DposeError(
                 "clock-behind-count",

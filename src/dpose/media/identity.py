@@ -63,13 +63,21 @@ def file_hash(data: bytes) -> str:
 
 
 def picture_hashes(data: bytes, pixels: NDArray[Any]) -> tuple[str, ...]:
-    """The digests of a picture file: of its bytes and of its decoded pixels.
+    """The digests of a picture file: of its bytes and of its decoded pixels; of 16 bits also of the pixels as shown.
 
     Args:
         data: The file's content.
         pixels: What it decodes to.
     """
-    return file_hash(data), pixel_hash(pixels)
+    return file_hash(data), *exact_hashes(pixels)
+
+
+def exact_hashes(pixels: NDArray[Any]) -> tuple[str, ...]:
+    """A decoded picture's digests: of all its bits, and where it has 16 a value also `pixel_hash`, of the high ones."""
+    shown = pixel_hash(pixels)
+    if pixels.dtype != np.uint16:
+        return (shown,)
+    return file_hash(f"16 bits {pixels.shape}".encode() + np.ascontiguousarray(pixels).tobytes()), shown
 
 
 def read_known(path: Path) -> tuple[NDArray[np.uint8], tuple[str, ...]]:

@@ -55,6 +55,8 @@ class Purpose(StrEnum):
     """Noise on a score of private units."""
     TUNING = "tuning"
     """How many trials there are, which setting and which key each of them has: a secret, like noise."""
+    CHAIN = "chain"
+    """The start of the chain that draws depend on: published, of surroundings that need not be."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 

@@ -35,6 +35,7 @@ from dpose.release.embed import stamped_picture, stamped_pixels, write_sidecar
 from dpose.release.faces import FaceFinder, face_finder
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
+from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import claim_noise_key
 from dpose.release.obfuscate import HOLD, Obfuscator
 from dpose.release.originals import Original, picture_original, video_original
@@ -154,7 +155,7 @@ def read_item(
         identify: False for a video that is not counted: it is not decoded then.
     """
     with naming(job.source):
-        noise = noise or AesNoise(Key.fresh())  # what a drawn operator costs is the same for all draws
+        source = job.choice or noise or AesNoise(Key.fresh())
         if job.video:
             info, check = probe(job.source), same_file_check(job.source)
             original = job.original
@@ -164,7 +165,7 @@ def read_item(
                 original = video_original(info)
             info = cut(info, work.spans)  # once the whole film is identified, so that its spans' costs add up
             if work.config is not None:
-                plan = bind_video(work.config, info, noise)
+                plan = bind_video(work.config, info, source)
                 return Reading(plan, info, original, notes=info.notes, check=check)
             obscured = work.obscurer(job, video_shape(info), seed)
             return Reading(obscured, info, original, notes=info.notes, check=check)
@@ -184,7 +185,7 @@ def read_item(
             shown = eight_bits(pixels)
             obscured = work.obscurer(job, picture_shape(shown), seed)
             return Reading(obscured, shown, original, notes=notes)
-        plan = bind(work.config, picture_shape(pixels), noise)
+        plan = bind(work.config, picture_shape(pixels), source)
         return Reading(plan, pixels, original, header.lossy, notes)
 
 
@@ -364,7 +365,9 @@ def digest_item(work: Work, job: Job) -> Digested:
     seed = work.seed_of(job)
     read = read_item(work, job, seed=seed)
     charge = item_charge(work, job, read, seed)
-    return Digested(replace(job, original=read.original), charge, whole_plan(read.plan))
+    # what a drawn operator costs depends on the draw: of a seed it is drawn again, of none it is kept
+    choice = read.plan.choice if seed is None and isinstance(read.plan, LinearPlan) else ""
+    return Digested(replace(job, original=read.original, choice=choice), charge, whole_plan(read.plan))
 
 
 def whole_plan(plan: AnyPlan | Obfuscator) -> str:

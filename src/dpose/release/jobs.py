@@ -47,6 +47,7 @@ class Job:
         place: Which file of the command it is, from 0; None for a file by itself.
         original: The original, if it was read.
         charge: What its release takes from the account, if that was compared.
+        choice: Public text of a drawn operator, if it was drawn.
         caveats: What its statement tells the reader besides.
         about: What its statement says of who releases the file, to whom and what for.
         notes: What of the original was left out or changed, once it was released; for the terminal.
@@ -59,6 +60,7 @@ class Job:
     place: int | None = None
     original: Original | None = None
     charge: Charge | None = None
+    choice: str = ""
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
     notes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.headers import Header, read_header
-from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
+from dpose.media.identity import LINKED_FRAMES, clip_hashes, exact_hashes, picture_hashes
 from dpose.media.images import decode_pixels, read_bytes
 from dpose.media.video import VideoInfo
 from dpose.media.video_identity import checked_digest, video_hashes
@@ -67,7 +67,7 @@ def array_original(frames: Sequence[Any], *, clip: bool) -> Original:
     held = [frame.cpu().numpy() if is_tensor(frame) else frame for frame in frames]
     height, width = held[0].shape[:2]
     if not clip:
-        return Original("an array", (pixel_hash(held[0]),), height * width)
+        return Original("an array", exact_hashes(held[0]), height * width)
     linked = len(held) <= LINKED_FRAMES
     hashes = clip_hashes(held, (len(held), height, width))
     return Original("a clip in memory", hashes, len(held) * height * width, "video", linked=linked)

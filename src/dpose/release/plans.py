@@ -59,13 +59,13 @@ PEAKS = {"uint8": 255, "uint16": 65535}
 """The largest gray level of each type of pixels."""
 
 
-def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None) -> AnyPlan:
+def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | str | None = None) -> AnyPlan:
     """The plan for pictures or clips of a shape: the mechanism's, or a published algorithm's.
 
     Args:
         config: What to release.
         shape: The picture's or clip's sizes.
-        source: Draws the public text of an operator that is drawn anew for every release.
+        source: Draws the public text of an operator that is drawn anew for every release; or that text.
 
     Raises:
         DposeError: the config does not fit the shape.
@@ -79,11 +79,12 @@ def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None)
         return LinearPlan.of(config, shape)
     if source is None:
         raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
-    # published with the clip, and so from a stream that no noise is drawn from
-    return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
+    if not isinstance(source, str):  # published with the clip, and so from a stream that no noise is drawn from
+        source = source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex()
+    return LinearPlan.of(config, shape, source)
 
 
-def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | None = None) -> AnyPlan:
+def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | str | None = None) -> AnyPlan:
     """The plan for a video, by `bind`: seconds become as many frames as its time stamps say.
 
     Raises:

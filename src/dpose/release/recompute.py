@@ -26,7 +26,7 @@ from dpose.media.spans import Span, spans_of
 from dpose.privacy.events import Event, Gaussian, Laplace
 from dpose.privacy.ranges import exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.counting import RELEASE, charged_events, repeated_words
+from dpose.release.counting import PUBLIC, RELEASE, charged_events, repeated_words
 from dpose.release.objects import SoundPlan
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import release_statement
@@ -39,10 +39,18 @@ def check_count(statement: PrivacyStatement, where: str) -> None:
     """Refuse a count of releases that is none, costs less than this release alone, or is not said in words.
 
     Raises:
-        DposeError: it is; nothing where the statement has none: the original was public.
+        DposeError: it is; or the statement of a release that protects something has none, and no original that was
+            declared public.
     """
     counted = statement.odometer
     if not counted:
+        if statement.kind in (Kind.PRIVATE, Kind.SEEDED) and PUBLIC not in statement.caveats:
+            raise DposeError(
+                "release-count-missing",
+                "its releases are not counted, and its original is not public",
+                where,
+                "do not rely on it",
+            )
         return
     try:
         if set(counted) != FIELDS:

@@ -154,7 +154,7 @@ def selection(config: RunConfig) -> Selection | None:
 
 def published_count(config: RunConfig, count: int) -> int:
     """The number of units that may be published: `count`, or under add-or-remove the constant that stands for it."""
-    nominal = config.plan.nominal_units
+    nominal = config.plan.nominal_units if config.plan.kind.private else None
     return count if nominal is None else min(nominal, config.data.limit or nominal)
 
 

@@ -21,7 +21,7 @@ from rich.progress import Progress
 
 from dpose.account import committing
 from dpose.errors import DposeError
-from dpose.files import is_shipped, write_atomic
+from dpose.files import check_place, is_shipped, write_atomic
 from dpose.pose.ap import APResult
 from dpose.pose.boxes import read_detections
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
@@ -46,7 +46,7 @@ from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_labels, reserve_score
 from dpose.runs.tasks import on_device, task_entry, task_of
-from dpose.training.folder import read_statement, reseal
+from dpose.training.folder import check_sealable, read_statement, reseal
 from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result
 
@@ -276,6 +276,10 @@ def evaluate_run(
         )
     else:
         scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
+    if out is not None:
+        check_place(out, as_file=True)
+    if not scored.public:
+        check_recorded(folder)
     reserved = reserve_score(
         folder,
         statement,
@@ -338,10 +342,7 @@ def record_score(
         console: Receives a message if the score cannot be stored.
         out: A file to write the score to as well.
     """
-    # a model that claims nothing can be scored in a read-only folder, and where no ledger came with it
-    shipped = is_shipped(folder)
-    kept = not shipped and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
-    outside = statement is not None and not score.public and (kept or statement.kind != "none")
+    shipped, outside = is_shipped(folder), not score.public and _is_recorded(folder, statement)
     found, units, privacy = score.result.to_dict(), score.units, score.privacy
     whole = bool(found.get("whole_pictures"))
     size = (", whole pictures" if whole else "") + ("" if units is None else f", {units:,} units")
@@ -377,6 +378,23 @@ def record_score(
         if outside:
             raise
         console.print(f"The score is not kept: {error.line()}", highlight=False)
+
+
+def _is_recorded(folder: Path, statement: PrivacyStatement | None) -> bool:
+    """Whether a private score is listed: not of a model that claims nothing, if it is read-only or has no ledger."""
+    kept = not is_shipped(folder) and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
+    return statement is not None and (kept or statement.kind != "none")
+
+
+def check_recorded(folder: Path) -> None:
+    """Refuse, before it costs anything, a score of private data that could not be listed in the folder's statement.
+
+    Raises:
+        DposeError: the folder has no ledger, was changed since it was sealed, or cannot be written.
+    """
+    statement = read_statement(folder)
+    if statement is not None and _is_recorded(folder, statement):
+        check_sealable(folder, statement)
 
 
 def record_query(folder: Path, query: Query) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dpose.account import committing
 from dpose.errors import DposeError
-from dpose.files import is_shipped
+from dpose.files import check_place, is_shipped
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_query import CONFIDENCE, NoisedQuery, NoisedRatio, Sums, noised_sums, ratio_of, shares_of
@@ -29,7 +29,7 @@ from dpose.privacy.ranges import as_given, between, upper
 from dpose.privacy.scores import score_statement
 from dpose.privacy.sections import EVERYBODY
 from dpose.runs.config import DEFAULT_TASK
-from dpose.runs.evaluate import RecordedScore, record_score
+from dpose.runs.evaluate import RecordedScore, check_recorded, record_score
 from dpose.runs.group_scores import counts_of, members_of, unit_joints, unit_scores
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
@@ -178,15 +178,18 @@ def evaluate_noised(
 
 
 def check_kept(folder: Path, out: Path | None) -> None:
-    """Refuse a score with noise that would be written nowhere: its statement has to be somewhere.
+    """Refuse, before it is charged, a score with noise that could not be written: its statement has to be somewhere.
 
     Args:
         folder: The model's.
         out: A file that the score is written to.
 
     Raises:
-        DposeError: the weights come with dpose, and there is no such file.
+        DposeError: the weights come with dpose, and there is no such file; or what is written to cannot be.
     """
+    if out is not None:
+        check_place(out, as_file=True)
+    check_recorded(folder)
     if is_shipped(folder) and out is None:
         raise DposeError(
             "score-beside-shipped-model",

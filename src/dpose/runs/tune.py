@@ -61,7 +61,7 @@ from dpose.training.folder import keep_places, read_statement, run_name, write_r
 from dpose.training.options import RunOptions, RunRequest, TuningTrial
 from dpose.training.run import TrainingDivergedError
 from dpose.training.statement import LedgerRecord, run_statement
-from dpose.training.trainer import describe_run, learnt_by, train
+from dpose.training.trainer import check_trial, describe_run, learnt_by, train
 
 SCHEMA = 1
 CHOOSING = "choosing: how many trials there are, and how far it is, stay secret"
@@ -184,6 +184,8 @@ def tune_runs(
         console.print(_price(problem.tuning, config.delta), highlight=False)
         if warning := large_delta(config.delta, problem.whole.units):
             console.print(warning, highlight=False, soft_wrap=True)
+        if kept is None:
+            _check_trials(problem, work, console)
         # the key last: cut off between the two, it would be kept for a choice that no command finds again
         state.write(work)
         if kept is None:
@@ -256,6 +258,15 @@ def _price(tuning: Tuning, delta: float) -> str:
         f"that it is scored on; all trials and the choice together cost {upper(tuning.epsilon(delta))} "
         f"(delta {as_given(delta)})."
     )
+
+
+def _check_trials(problem: TuningProblem, work: Path, console: Console) -> None:
+    """Refuse settings that no trial could be taken with, in their order: which one is drawn is a secret."""
+    found = problem.found
+    with console.status("looking whether every setting can be trained"):
+        for run in problem.runs:
+            request = RunRequest(found.task, copy.deepcopy(found.model), run.plan, work / "trial", run.optimizer)
+            check_trial(request, problem.sides.training, found.public)
 
 
 def _trials(

@@ -23,6 +23,7 @@ from dpose.training.clip import Clip, PreClipping
 from dpose.training.closed_form import SecondMoment
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params, unit_loss
 from dpose.training.guards import only_gradients
+from dpose.training.kept import room_on
 from dpose.training.optim import OptimizerConfig
 from dpose.training.preclipping import Scales, stand_in
 from dpose.training.public_view import PUBLIC
@@ -33,7 +34,7 @@ from dpose.units import Task, UnitBatch, UnitDataset, is_mixed, most_views
 LARGEST = {"cpu": 32, "cuda": 256}
 """Bounds chosen for the CPU, where 16 to 32 views gained nothing clear; the one for GPUs is not yet measured."""
 SHARE = 0.5
-"""Share of the free memory that a micro-batch may take."""
+"""Share that a micro-batch may take of a device's free memory, or of half of the machine's."""
 
 
 def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: OptimizerConfig) -> None:
@@ -139,7 +140,7 @@ def _cuda_cost(task: Task, model: torch.nn.Module, one: UnitBatch, clipped: bool
         else:
             mean_gradient(task, model, params, batch)
         peaks.append(torch.cuda.max_memory_allocated(device) - before)
-    return max(1, (peaks[1] - peaks[0]) // 4), torch.cuda.mem_get_info(device)[0]
+    return max(1, (peaks[1] - peaks[0]) // 4), torch.cuda.mem_get_info(device)[0] - room_on(device)
 
 
 def _cpu_cost(task: Task, model: torch.nn.Module, one: UnitBatch) -> tuple[int, int]:
@@ -158,13 +159,5 @@ def _cpu_cost(task: Task, model: torch.nn.Module, one: UnitBatch) -> tuple[int, 
     activations = sum(size for pointer, size in kept.items() if pointer not in weights)
     gradient = sum(p.numel() * p.element_size() for p in params.values())
     # twice: the backward pass holds gradients of activations, the clip a masked copy of the gradient
-    return 2 * (activations + gradient), _free_memory()
-
-
-def _free_memory() -> int:
-    try:
-        with open("/proc/meminfo") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    # of the machine, and not what is free: private pictures may stand in memory already
+    return 2 * (activations + gradient), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

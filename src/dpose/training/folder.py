@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_bytes, file_json, file_text, write_atomic, write_private
+from dpose.files import check_place, explain_os_error, file_bytes, file_json, file_text, write_atomic, write_private
 from dpose.privacy.entries import Seal, check_sealed, read_ledger, run_digests
 from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
@@ -135,6 +135,18 @@ def write_run_folder(
         return _sealed(folder, ledger, statement, files, first_weights)
 
 
+def check_sealable(folder: Path, statement: PrivacyStatement) -> None:
+    """Refuse a run folder that could not be sealed again.
+
+    Raises:
+        DposeError: it has no ledger, was changed since it was sealed, or cannot be written.
+    """
+    if not (folder / "ledger.jsonl").exists():
+        raise DposeError("ledger-missing", "has no ledger, so that nothing can be recorded in it", str(folder))
+    check_sealed(folder, statement, read_ledger(folder / "ledger.jsonl"))
+    check_place(folder / "privacy.json", as_file=True)
+
+
 def reseal(
     folder: Path,
     change: Callable[[Ledger, PrivacyStatement], PrivacyStatement],
@@ -151,8 +163,7 @@ def reseal(
     statement = read_statement(folder)
     if statement is None:
         raise DposeError("statement-missing", "there is no privacy statement", str(folder / "privacy.json"))
-    if not (folder / "ledger.jsonl").exists():
-        raise DposeError("ledger-missing", "has no ledger, so that nothing can be recorded in it", str(folder))
+    check_sealable(folder, statement)
     with Ledger.append_to(folder / "ledger.jsonl", state_dir) as ledger:
         seal = check_sealed(folder, statement, ledger.entries)
         return _sealed(folder, ledger, change(ledger, statement), dict(files or {}), seal.first_weights)

@@ -323,7 +323,7 @@ class TrainingPlan:
         Raises:
             DposeError: n < 1, delta >= 1/n, or the budget cannot be met.
         """
-        if self.nominal_units is not None:
+        if self.nominal_units is not None and self.kind.private:
             n = min(self.nominal_units, limit or self.nominal_units)
         if n < 1:
             raise DposeError("units-missing", "there are no units to train on", fix="check the data and --limit")

@@ -10,7 +10,6 @@ the account lets one copy of the run go on under a key (`dpose.account.budgets`)
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger, hold_run
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import DATA
 from dpose.training.checkpoint import last_checkpoint
 from dpose.training.folder import RunLog, updates_of, write_config
@@ -166,7 +165,8 @@ def go_on(run: Run, noise: AesNoise) -> Ended:
     """
     if not noise.seeded:
         start = digest_of(run.params) + json.dumps(run.around, sort_keys=True).encode()
-        run.chain = hashlib.sha256(start).digest()
+        # under the key, since checkpoints hold the chain and surroundings may be of private data
+        run.chain = noise.stream(Purpose.CHAIN, 0, start).bytes(32)
     if run.saved:
         run.restore(run.saved)
     _same_weights(run)

@@ -332,9 +332,16 @@ class Run:
             step=self.steps,
             data=validation.name,
             public=validation.public,
-            epsilon=due[self.steps],
+            epsilon=self._spent(due[self.steps]),
             result=result.to_dict(),
         )
+
+    def _spent(self, planned: float | None) -> float | None:
+        """Epsilon by now: `planned`, or more where steps have counted twice."""
+        counted = self.ledger.total if self.ledger else 0
+        if planned is None or counted <= self.steps:
+            return planned
+        return spent_by(self.bound, [counted], self.charges.known.events)[counted]
 
     def _followed(self) -> Params:
         """What training changes: the parameters; without a guarantee also BatchNorm's running statistics."""

@@ -133,6 +133,16 @@ def train(
     return run
 
 
+def check_trial(request: RunRequest, private: Protected, public: UnitDataset | None) -> None:
+    """Refuse what `train` would refuse of this before the first step; nothing is written, and nothing charged."""
+    _check_beginning(request)
+    request.model.train()
+    data = read_data(request, private, public)
+    inputs = _step_inputs(request, data)
+    with contextlib.closing(inputs.loader), exact_arithmetic(inputs.device):
+        dry_run(inputs, data.public, request.optimizer)
+
+
 def _check_beginning(request: RunRequest) -> None:
     if not request.options.resume:
         check_free(request.folder, may_be_empty=True, may_be_locked=True)
@@ -175,9 +185,10 @@ def _step_inputs(request: RunRequest, data: RunData) -> StepInputs:
 def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     """All steps that are left, under as many keys as it takes; `run.config` and `run.around` say how."""
     request, data, options, known = run.request, run.data, run.options, run.charges.known
-    kept = inputs.loader.kept = _pictures_ready(inputs, run.console)
     fitted, repeats = fit_microbatch(inputs, options.microbatch_size or stored_microbatch(run), run.console)
     inputs = replace(inputs, microbatch_size=fitted)
+    # behind the micro-batch, which is published and fitted to what is free
+    kept = inputs.loader.kept = _pictures_ready(inputs, run.console)
     names = set_names_of(data.own.source)
     learnt = learnt_by(known, request.plan, names, data.public, seeded=request.options.seed is not None)
     run.config = describe_run(request, data.bound, run.entry.id, fitted, known, learnt)
