@@ -25,6 +25,7 @@ from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
 from quick import quick  # noqa: F401
 from refusals import refused
+from run_folders import sealed_again
 
 QUIET = Console(quiet=True)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.yaml"
@@ -174,6 +175,7 @@ def test_where_the_account_does_not_know_the_run_names_decide(films, tmp_path, m
         del values["run_id"]
         file.write_text(json.dumps(values))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    sealed_again(tmp_path / "run")
     for root in (films, f"{films}/", tmp_path / "link"):
         with refused("scored-data-protected"):
             evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)

@@ -18,7 +18,8 @@ def example(dots):
 
 @pytest.mark.parametrize("free", [10, 10**4, 10**5, 10**12])
 def test_more_memory_more_views(dots, monkeypatch, free):
-    monkeypatch.setattr(memory, "_free_memory", lambda: free)
+    machine = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 2 * free}
+    monkeypatch.setattr(memory.os, "sysconf", machine.__getitem__)
     model = dots.task.build_model()
     got = memory.fit_microbatch_size(dots.task, model, example(dots))
     per_view, _ = memory._cpu_cost(dots.task, model, memory._zeros(example(dots), torch.device("cpu")))
