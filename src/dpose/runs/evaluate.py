@@ -279,7 +279,7 @@ def evaluate_run(
     if out is not None:
         check_place(out, as_file=True)
     if not scored.public:
-        check_recorded(folder)
+        check_recorded(folder, statement)
     reserved = reserve_score(
         folder,
         statement,
@@ -386,13 +386,12 @@ def _is_recorded(folder: Path, statement: PrivacyStatement | None) -> bool:
     return statement is not None and (kept or statement.kind != "none")
 
 
-def check_recorded(folder: Path) -> None:
+def check_recorded(folder: Path, statement: PrivacyStatement | None) -> None:
     """Refuse, before it costs anything, a score of private data that could not be listed in the folder's statement.
 
     Raises:
         DposeError: the folder has no ledger, was changed since it was sealed, or cannot be written.
     """
-    statement = read_statement(folder)
     if statement is not None and _is_recorded(folder, statement):
         check_sealable(folder, statement)
 

@@ -146,6 +146,7 @@ def evaluate_noised(
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
     task = _by_unit(scored)
     check_kept(folder, out)
+    check_recorded(folder, statement)
     # what can fail for reasons of its own does so before anything is spent
     named = task.metric().compute()
     if query.joints is not None:
@@ -189,7 +190,6 @@ def check_kept(folder: Path, out: Path | None) -> None:
     """
     if out is not None:
         check_place(out, as_file=True)
-    check_recorded(folder)
     if is_shipped(folder) and out is None:
         raise DposeError(
             "score-beside-shipped-model",
