@@ -56,7 +56,7 @@ class ScaledConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(N, into, H, W) to (N, out, H / stride, W / stride)."""
         y: Tensor = self.conv(x)
-        return y if self.folded else y * self.scale.view(-1, 1, 1)
+        return y if self.folded else y.mul_(self.scale.view(-1, 1, 1))
 
     @torch.no_grad()
     def fold(self) -> None:
@@ -80,8 +80,8 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, into, H, W) to (N, out, H / stride, W / stride)."""
-        y: Tensor = self.project(F.relu6(self.depthwise(F.relu6(self.expand(x)))))
-        return x + y if self.residual else y
+        y: Tensor = self.project(_clamped(self.depthwise(_clamped(self.expand(x)))))
+        return y.add_(x) if self.residual else y
 
 
 class SeparableConv(nn.Module):
@@ -104,8 +104,8 @@ class SeparableConv(nn.Module):
         """(N, into, H, W) to (N, out, H / stride, W / stride)."""
         between, after = self.activations
         x = self.depthwise(x)
-        y: Tensor = self.pointwise(F.relu6(x) if between else x)
-        return F.relu6(y) if after else y
+        y: Tensor = self.pointwise(_clamped(x) if between else x)
+        return _clamped(y) if after else y
 
 
 class BlazeBlock(nn.Module):
@@ -131,10 +131,10 @@ class BlazeBlock(nn.Module):
             # TensorFlow's padding: of an even side, only behind its end
             shortcut, padded = F.max_pool2d(x, 2), F.pad(x, (0, 1, 0, 1))
         y = self.depthwise(padded)
-        y = self.pointwise(F.relu6(y) if self.between else y)
+        y = self.pointwise(_clamped(y) if self.between else y)
         if self.more:
             shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, self.more))
-        return F.relu6(shortcut + y)
+        return _clamped(y.add_(shortcut))
 
 
 @dataclass(frozen=True)
@@ -265,13 +265,13 @@ class BlazePoseTrunk(nn.Module):
 
     def forward_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(N, 3, 256, 256) of 0 to 1 to the pyramid's map (N, neck, 64, 64) and the tower's (N, C, 2, 2)."""
-        x = self.stem_project(F.relu6(self.stem_depthwise(F.relu6(self.stem(x)))))
+        x = self.stem_project(_clamped(self.stem_depthwise(_clamped(self.stem(x)))))
         taps = []
         for number, stage in enumerate(self.stages):
             x = stage(x)
             if number in (0, 1, 3):
                 taps.append(x)
-        taps.append(F.relu6(self.top_depthwise(F.relu6(self.top_expand(x)))))
+        taps.append(_clamped(self.top_depthwise(_clamped(self.top_expand(x)))))
         pyramid = self.lateral[3](taps[3])
         for level in (2, 1, 0):
             pyramid = F.interpolate(pyramid, scale_factor=2.0, mode="bilinear") + self.lateral[level](taps[level])
@@ -379,16 +379,16 @@ class BlazePoseDetector(nn.Module):
 
         A place is the box' centre and size and four points, x then y, in pixels from the anchor (`anchors`).
         """
-        x = self.stem_project(F.relu6(self.stem_depthwise(F.relu6(self.stem(x)))))
+        x = self.stem_project(_clamped(self.stem_depthwise(_clamped(self.stem(x)))))
         taps = []
         for number, stage in enumerate(self.stages):
             x = stage(x)
             if number in (1, 3):
                 taps.append(x)
-        top = F.relu6(self.top_depthwise(F.relu6(self.top_expand(x))))
+        top = _clamped(self.top_depthwise(_clamped(self.top_expand(x))))
         maps, y = [top], top
         for level, (up, refine) in enumerate(zip(self.up, self.refine, strict=True)):
-            y = F.relu6(up(F.interpolate(y, scale_factor=2.0, mode="bilinear")))
+            y = _clamped(up(F.interpolate(y, scale_factor=2.0, mode="bilinear")))
             y = refine(self.lateral[1 - level](taps[1 - level]) + y)
             maps.append(y)
         scores, places = [], []
@@ -407,6 +407,11 @@ class BlazePoseDetector(nn.Module):
             y, x = torch.meshgrid(middle, middle, indexing="ij")
             centres.append(torch.stack([x, y], -1).view(-1, 1, 2).expand(-1, count, 2).reshape(-1, 2))
         return torch.cat(centres)
+
+
+def _clamped(x: Tensor) -> Tensor:
+    """`relu6` in the memory of `x`, which is a convolution's output that nobody else reads."""
+    return F.relu6(x, inplace=True)
 
 
 def _depth_to_space(x: Tensor) -> Tensor:
