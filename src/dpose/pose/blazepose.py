@@ -410,7 +410,7 @@ class BlazePoseDetector(nn.Module):
 
 
 def _clamped(x: Tensor) -> Tensor:
-    """`relu6` in the memory of `x`, which is a convolution's output that nobody else reads."""
+    """`relu6` in the memory of `x`, a convolution's output that is read nowhere else."""
     return F.relu6(x, inplace=True)
 
 
