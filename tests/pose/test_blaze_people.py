@@ -1,12 +1,14 @@
 """People found by BlazePose: where they are, however turned, each once, and nobody where nobody is."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from skimage.data import astronaut
 
+from dpose.media.identity import pixel_hash
 from dpose.pose.blaze_people import (
     BlazePeople,
     PersonRegions,
@@ -17,7 +19,9 @@ from dpose.pose.blaze_people import (
     shipped_detector,
 )
 from dpose.pose.crops import Box, crop_transform, transform_points
-from dpose.pose.data import Augment, open_data
+from dpose.pose.data import Augment, open_data, pictures
+from dpose.pose.data.pictures import remembered_region
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel
@@ -199,6 +203,7 @@ def test_units_are_cropped_where_their_person_is_found_and_upright(rendered):
 def test_a_unit_whose_person_is_not_found_keeps_its_upright_box_and_is_never_dropped(monkeypatch):
     monkeypatch.setattr(PersonRegions, "detect", lambda self, image, tiles, turns=(): [])
     regions = shipped_detector()
+    monkeypatch.setattr(regions, "digest", "finds nobody")
     how = {"input_size": (256, 256), "augment": Augment.none(), "limit": 4}
     plain, result = (
         open_data("synthetic:studio:val", **how),
@@ -209,6 +214,56 @@ def test_a_unit_whose_person_is_not_found_keeps_its_upright_box_and_is_never_dro
         (view,), (other,) = (units.load(index, np.random.default_rng(0)) for units in (result, plain))
         assert np.array_equal(view.image, other.image)
     assert result.report == plain.report
+
+
+class Counting:
+    """Finds nobody, and notes for whom it was asked."""
+
+    digest = "a finder that counts"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[bytes, tuple[float, ...], float]] = []
+
+    def __call__(self, image, corners, padding):
+        self.asked.append((image.tobytes(), tuple(corners.tolist()), padding))
+        return Box(np.asarray(corners, np.float64), 1.0)
+
+
+def test_a_person_is_looked_for_once_where_data_are_read_anew_and_no_other_counts_as_the_same():
+    finder, how = Counting(), {"input_size": (256, 256), "augment": Augment.none(), "limit": 3}
+
+    def read() -> PoseUnits:
+        units = open_data("synthetic:studio:val", regions=finder, **how)
+        for index in range(len(units)):
+            units.load(index, np.random.default_rng(0))
+        return units
+
+    units = read()
+    assert len(finder.asked) == 3
+    read()
+    assert len(finder.asked) == 3
+    image, (person,) = units.pictures[0].read()
+    other = image.copy()
+    other[0, 0, 0] ^= 1
+    moved = replace(person, box=person.box + np.float32(1))
+    for look in ((other, person, 1.0), (image, moved, 1.0), (image, person, 1.25)):
+        before = len(finder.asked)
+        pixels = pixel_hash(look[0])
+        regions = [remembered_region(finder, look[0], pixels, *look[1:]) for _ in range(2)]
+        assert len(finder.asked) == before + 1
+        assert finder.asked[-1] == (look[0].tobytes(), tuple(look[1].box.tolist()), look[2])
+        assert np.array_equal(regions[0].corners, regions[1].corners)
+
+
+def test_a_process_remembers_so_many_regions_and_finds_the_rest_again(monkeypatch):
+    monkeypatch.setattr(pictures, "_found", {})
+    monkeypatch.setattr(pictures, "MOST_REGIONS", 1)
+    finder = Counting()
+    for _ in range(2):
+        units = open_data("synthetic:studio:val", input_size=(256, 256), regions=finder, limit=3)
+        for index in range(3):
+            units.canonical(index)
+    assert len(finder.asked) == 3 + 2
 
 
 def test_a_region_depends_on_its_own_picture_and_box_alone(rendered):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.media.identity import pixel_hash
 from dpose.pose.crops import Box
 
 
@@ -85,8 +86,6 @@ class PictureMemory:
     """Hash of the pixels and digest of each person's labels, for pictures that were read before."""
     files: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Digest of the file, for pictures that were digested before."""
-    regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
-    """Regions by the finder's digest, picture and person."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
@@ -108,6 +107,37 @@ class PictureMemory:
                     _, (old, _people) = self.held.popitem(last=False)
                     self.size -= old.nbytes
         return loaded
+
+    def digests(self, index: int, image: NDArray[np.uint8], people: Sequence[Person]) -> tuple[str, tuple[str, ...]]:
+        """Return what `known` has of a picture, which was read."""
+        if index not in self.known:
+            self.known[index] = pixel_hash(image), tuple(labels_of(person) for person in people)
+        return self.known[index]
+
+
+MOST_REGIONS = 1 << 16
+"""Regions that a process remembers."""
+_found: dict[tuple[str, str, str, float], Box] = {}
+
+
+def remembered_region(regions: Regions, image: NDArray[np.uint8], pixels: str, person: Person, padding: float) -> Box:
+    """Return the region of a person: found once a process, also where data are read anew, as by each run of a search.
+
+    Args:
+        regions: The finder.
+        image: uint8, (H, W, 3) RGB.
+        pixels: Its `pixel_hash`: with the box and the padding all that a region depends on.
+        person: The labelled person.
+        padding: Size of a crop relative to the person's box.
+    """
+    box = np.ascontiguousarray(person.box, np.float32).tobytes().hex()
+    key = (regions.digest, pixels, box, padding)
+    found = _found.get(key)
+    if found is None:
+        found = regions(image, person.box, padding)
+        if len(_found) < MOST_REGIONS:
+            _found[key] = found
+    return found
 
 
 def labels_of(person: Person) -> str:

@@ -22,7 +22,6 @@ from dpose.errors import DposeError, naming
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
-from dpose.media.identity import pixel_hash
 from dpose.pose.crops import (
     PADDING,
     Box,
@@ -38,7 +37,7 @@ from dpose.pose.crops import (
 )
 from dpose.pose.data.augment import Augment, Drawn, Draws, recolour, target_of, vary_view
 from dpose.pose.data.label_files import Problem
-from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, labels_of
+from dpose.pose.data.pictures import Person, Picture, PictureMemory, Regions, remembered_region
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, check_in_common, joint_map
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, read_shared
@@ -242,11 +241,7 @@ class PoseUnits:
     def _known(self, index: int) -> tuple[str, tuple[str, ...]]:
         source, picture, _ = self._at(index)
         known = source.cache.known.get(picture)
-        if known is None:
-            image, people = source.cache.get(picture, source.pictures[picture])
-            known = pixel_hash(image), tuple(labels_of(person) for person in people)
-            source.cache.known[picture] = known
-        return known
+        return known or source.cache.digests(picture, *source.cache.get(picture, source.pictures[picture]))
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """Load the unit's crops.
@@ -361,21 +356,18 @@ class PoseUnits:
         image, labelled = source.cache.get(picture, source.pictures[picture])
         views = []
         for k in people:
-            region = self._region(source, picture, k, image, labelled[k])
+            region = self._region(source, picture, k, image, labelled)
             views.append(self._crop(source, image, labelled[k], region, draw()))
         return views
 
     def _region(
-        self, source: _Source, picture: int, number: int, image: NDArray[np.uint8], person: Person
+        self, source: _Source, picture: int, number: int, image: NDArray[np.uint8], people: Sequence[Person]
     ) -> Box | None:
         """Return where a person was found and how turned; None without `regions`, when the labelled box counts."""
         if self._regions is None:
             return None
-        key = (self._regions.digest, picture, number)
-        known = source.cache.regions
-        if key not in known:
-            known[key] = self._regions(image, person.box, source.padding)
-        return known[key]
+        pixels, _ = source.cache.digests(picture, image, people)
+        return remembered_region(self._regions, image, pixels, people[number], source.padding)
 
     def _crop(
         self, source: _Source, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn
@@ -451,7 +443,7 @@ class PersonPatches:
         image, labelled = source.cache.get(picture, source.pictures[picture])
         found = {}
         for number, k in enumerate(people, self._first[index]):
-            region = units._region(source, picture, k, image, labelled[k])
+            region = units._region(source, picture, k, image, labelled)
             self._people[number], found[number] = self._cut(source, image, labelled[k], region)
         return found
 
