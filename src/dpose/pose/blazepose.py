@@ -56,11 +56,10 @@ class ScaledConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(N, into, H, W) to (N, out, H / stride, W / stride)."""
         y: Tensor = self.conv(x)
-        if self.folded:
-            return y
-        scale = self.scale.view(-1, 1, 1)
-        # a map in bfloat16 becomes float32, in which blocks are summed
-        return y.mul_(scale) if y.dtype == scale.dtype else y * scale
+        if not self.folded:  # a map in bfloat16 becomes float32, in which blocks are summed
+            scale = self.scale.view(-1, 1, 1)
+            y = y.mul_(scale) if y.dtype == scale.dtype else y * scale
+        return y
 
     @torch.no_grad()
     def fold(self) -> None:

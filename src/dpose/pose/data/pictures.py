@@ -117,7 +117,7 @@ class PictureMemory:
 
 MOST_REGIONS = 1 << 16
 """Regions that a process remembers."""
-_found: dict[tuple[str, str, str, float], Box] = {}
+_found: dict[tuple[str, str, bytes, float], Box] = {}
 
 
 def remembered_region(regions: Regions, image: NDArray[np.uint8], pixels: str, person: Person, padding: float) -> Box:
@@ -130,13 +130,10 @@ def remembered_region(regions: Regions, image: NDArray[np.uint8], pixels: str, p
         person: The labelled person.
         padding: Size of a crop relative to the person's box.
     """
-    box = np.ascontiguousarray(person.box, np.float32).tobytes().hex()
-    key = (regions.digest, pixels, box, padding)
-    found = _found.get(key)
-    if found is None:
-        found = regions(image, person.box, padding)
-        if len(_found) < MOST_REGIONS:
-            _found[key] = found
+    key = (regions.digest, pixels, person.box.tobytes(), padding)
+    found = _found.get(key) or regions(image, person.box, padding)
+    if len(_found) < MOST_REGIONS:
+        _found[key] = found
     return found
 
 
