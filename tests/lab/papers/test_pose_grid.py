@@ -637,6 +637,13 @@ class TestShown:
         assert told["own"]["optimizer"]["lr"] == loud.optimizer.lr
         assert any("lite0 rates are multiplied by 0.2" in note for note in grid.show([]).notes)
 
+    @pytest.mark.parametrize("preset", ["nano", "lite0"])
+    @pytest.mark.parametrize("method", ["dp-head", "adassp-head"])
+    def test_a_correction_trains_the_head_alone_from_weak_starts_too(self, method, preset):
+        grid = bound("ward-dp-1", Request(data=("synthetic:ward",), grid=GridRequest(core=True, preset=preset)))
+        own = grid.setup.config(Training(method, "own", 1.0, 1.0), grid.folder)
+        assert (own.plan.method, own.model.strategy) == (method, "head")
+
     def test_a_cell_is_told_when_it_ends(self):
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)
         assert cell_line(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"

@@ -31,6 +31,7 @@ def _step(optimizer: str, lr: float) -> dict[str, Any]:
     }
 
 
+_HEADS = dict.fromkeys(("dp-head", "adassp-head"), {LEAST: {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}})
 OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     CEILING: {
         LEAST: {
@@ -47,6 +48,7 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     "fpdp-sgd": {LEAST: _step("adamw", 1e-4)},
     "subspace-sgd": {LEAST: _step("adamw", 4e-4), 8.0: _step("adamw", 2e-3)},
     "scaled-sgd": {LEAST: _step("adamw", 2e-3)},
+    **_HEADS,
 }
 """Settings, by names of `RunConfig`, by method and then by the epsilon from which on they hold."""
 RATES: Mapping[str, float] = {"lite0": 0.2}
@@ -73,7 +75,6 @@ def _as_recipe(values: Mapping[str, Any]) -> Mapping[float, Mapping[str, Any]]:
     return found
 
 
-_HEAD = {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}
 STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     CEILING: {
         LEAST: {
@@ -86,8 +87,7 @@ STRONG: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     "dp-sgd": _as_recipe({"model": {"strategy": "finetune"}}),
     "scaled-sgd": _as_recipe({}),
     "subspace-sgd": _as_recipe({"plan": {"subspace": _SUBSPACE}}),
-    "dp-head": {LEAST: _HEAD},
-    "adassp-head": {LEAST: _HEAD},
+    **_HEADS,
 }
 """The same from BlazePose: private methods that train take the recipe's steps, dp-sgd for the papers' strategy."""
 
@@ -109,6 +109,6 @@ def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str
     if not known:
         return {}
     own = known[max(e for e in known if e <= (epsilon or LEAST))]
-    if method == CEILING or preset not in RATES:
+    if method == CEILING or preset not in RATES or "optimizer" not in own:
         return own
     return {**own, "optimizer": {**own["optimizer"], "lr": own["optimizer"]["lr"] * RATES[preset]}}
