@@ -31,7 +31,8 @@ def _step(optimizer: str, lr: float) -> dict[str, Any]:
     }
 
 
-_HEADS = dict.fromkeys(("dp-head", "adassp-head"), {LEAST: {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}})
+_HEAD = {"model": {"strategy": "head"}, "plan": {"ema_decay": 0.0}}
+_HEADS = {method: {LEAST: _HEAD} for method in ("dp-head", "adassp-head")}
 OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
     CEILING: {
         LEAST: {
