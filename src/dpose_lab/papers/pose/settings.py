@@ -59,7 +59,6 @@ Chosen with dp-sgd, at two budgets and in two optimizers. The recipe, whose batc
 docs/lab/results.md, "Version 2, from `lite0`".
 """
 
-
 _PEOPLE, _STEPS = 8_000, {LEAST: 36, 1.0: 67, 2.0: 125}
 """The recipe's steps for as many people, by the epsilon from which on."""
 
