@@ -115,8 +115,8 @@ class PictureMemory:
         return self.known[index]
 
 
-MOST_REGIONS = 1 << 16
-"""Regions that a process remembers."""
+MOST_REGIONS = 1 << 18
+"""Regions that a process remembers: more than the people of COCO, or each pass over them would look for the rest."""
 _found: dict[tuple[str, str, bytes, float], Box] = {}
 
 
