@@ -2,6 +2,7 @@
 
     for n in 1000 2000 4000 8000; do
       dpose reproduce ward-dp --core --limit $n --methods non-private,recommended --out runs/ward-$n; done
+    dpose reproduce ward-dp --core --methods recommended --epsilons 0.5,2 --out runs/ward-8000
     python benchmarks/recipe_law.py runs/ward-*
 
 Of each folder: what the recipe keeps of (ceiling - start) at the same n, and the sigma of one step over all units at
