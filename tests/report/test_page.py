@@ -10,7 +10,7 @@ from dpose.runs.reporting import write_run_report
 from refusals import refused
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"
-ORDER = ["guarantee", "account", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]
+ORDER = ["guarantee", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import safetensors.torch
 from rich.console import Console
 
 from dots import train
@@ -139,6 +140,33 @@ def test_where_there_was_a_guarantee_both_runs_count(run, tmp_path):
     third = run("third", start="second").statement
     assert len(third.events) == 3
     assert third.epsilon > both.epsilon
+
+
+def _taught_without_noise(tmp_path, name):
+    """What a loop of one's own might write over a run's weights."""
+    file = tmp_path / name / "model.safetensors"
+    file.write_bytes(safetensors.torch.save({k: v + 0.5 for k, v in safetensors.torch.load_file(file).items()}))
+
+
+def test_other_weights_in_a_runs_folder_are_not_what_it_released(run, tmp_path):
+    run("first")
+    _taught_without_noise(tmp_path, "first")
+    with refused("first-weights-exchanged", "first/model.safetensors"):
+        run("second", start="first")
+
+
+def test_nor_are_they_where_no_seal_says_so(run, tmp_path):
+    run("first")
+    honest = run("second", start="first").statement
+    _taught_without_noise(tmp_path, "first")
+    ledger = tmp_path / "first" / "ledger.jsonl"
+    lines = ledger.read_text(encoding="utf-8").splitlines(keepends=True)
+    ledger.write_text("".join(line for line in lines if '"seal"' not in line), encoding="utf-8")
+    third = run("third", start="first").statement
+    assert third.epsilon == honest.epsilon  # the run beside them counts all the same
+    assert not honest.conditional_on
+    assert [line for line in third.conditional_on if "none of these" in line]
+    assert verify_run(tmp_path / "third").statement == third
 
 
 def test_an_event_that_is_taken_out_of_the_statement_alone_is_missed(run, tmp_path):

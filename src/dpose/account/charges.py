@@ -450,18 +450,15 @@ def history(account: Transaction) -> History:
     return made
 
 
-def charges(where: Where = None, *, of: Marks | None = None, near: Iterable[Charge] | None = None) -> list[Charge]:
+def charges(where: Where = None, *, of: Marks | None = None) -> list[Charge]:
     """The recorded charges, oldest first, by the account's own numbers and no clock.
 
-    With `of` only those that read any of these pictures, with `near` any picture that these charges of the account read
-    (they among them). One that took some of them to be public comes without its events: nothing bounds what it tells.
+    With `of` only those that read any of these pictures. One that took some of them to be public comes without its
+    events: nothing bounds what it tells.
     """
     with opened(where).transaction(write=False) as account:
         if of is not None:
             return history(account).among(sets_of(account, of))
-        if near is not None:
-            own = frozenset().union(*(entry.stored.sets for entry in near))
-            return history(account).among(sets_meeting(account, own))
         return list(history(account).charges.values())
 
 

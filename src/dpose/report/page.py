@@ -93,7 +93,6 @@ def run_report(
     pictures: tuple[Block, ...],
     recomputed: float | None,
     now: datetime,
-    account: tuple[Block, ...] = (),
 ) -> Report:
     """What is shown of a run.
 
@@ -102,7 +101,6 @@ def run_report(
         pictures: The content of the section of pictures.
         recomputed: Epsilon recomputed from the statement's events; None without a statement.
         now: The report's date.
-        account: The content of the section of what the run's data have given in all.
     """
     model = run.model.get("preset")
     size = run.model.get("input_size")
@@ -126,7 +124,6 @@ def run_report(
         sections=(
             Section("guarantee", "What is guaranteed", guarantee_section(run)),
             Section("given-away", "What the public view gives away", given_away_section(run)),
-            Section("account", "What its data have given in all", account),
             Section("scores", "Scores", scores_section(run)),
             Section("curves", "While it trained", curves_section(run)),
             Section("joints", "Joint by joint", joints_section(run)),

@@ -1,6 +1,7 @@
-"""What data have given, drawn: a page of the account, and the section of a training report.
+"""What data have given, drawn: a page of the account, for its owner.
 
-A report leaves the house; the account's folders and the names of other data do not go with it.
+Nothing of it stands in a run's folder, which leaves the house: which other runs have read some of the same pictures
+follows from the pictures themselves, without noise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.account import EVALUATION, BudgetState, Charge, Where, charges, names_of_run, unbounded
+from dpose.account import EVALUATION, BudgetState, Charge, Where, unbounded
 from dpose.account.words import (
     PLANNED,
     DataSpending,
@@ -23,7 +24,6 @@ from dpose.account.words import (
     datasets,
     lines_of,
     picture_of,
-    relations_of,
     row_of,
     set_back_line,
 )
@@ -33,8 +33,6 @@ from dpose.privacy.ranges import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.report.run import RunRecord
-from dpose.training.folder import run_name
 
 POINTS = 24
 """The most points of a chart: each is a composition of all that came before it."""
@@ -109,15 +107,14 @@ def account_report(found: Sequence[DataSpending], where: Where = None) -> Report
     )
 
 
-def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = True) -> tuple[Block, ...]:
+def dataset_blocks(one: DataSpending, where: Where = None) -> tuple[Block, ...]:
     """What one dataset has given: what is left of budgets, the figures, the chart, the artefacts.
 
     Args:
         one: It.
         where: The account.
-        titles: True to show budgets; a training report leaves them to their owner.
     """
-    left = [block for state in one.budgets for block in _left(state)] if titles else []
+    left = [block for state in one.budgets for block in _left(state)]
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
     if not one.entries:
         return (*left, "Nothing has been taken yet.")
@@ -127,29 +124,6 @@ def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = Tru
     words = Group(tuple(said), title="In all")
     beside = (Group((chart, words), "beside"),) if chart else (words,)
     return (*left, *beside, artefacts)
-
-
-def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[Block, ...]:
-    """What the data of a run have given in all, by this run and by others; nothing where they are public or unknown."""
-    if not run.sources or run.data_are_public:
-        return ()
-    try:
-        name = run_name(folder)
-        own = [entry for entry in charges(where) if name and entry.id in names_of_run(name)]
-        if not own:
-            return ("The account of the machine that wrote this page does not know this run.",)
-        entries = tuple(charges(where, near=own))
-        answers = answered(entries, relations_of(entries), None, where=where)
-        others = len(entries) - len(own)
-        lead = (
-            f"Besides this run, {others:,} {'other has' if others == 1 else 'others have'} read some of the same "
-            "pictures: runs, audits, releases or scores. They add up."
-            if others
-            else "Nothing else that the account knows of has read these pictures."
-        )
-        return (lead, *dataset_blocks(DataSpending("", entries, answers), where, titles=False), PARALLEL, FILTER)
-    except DposeError as error:
-        return (f"The account could not be read when this page was written: {error.what}.",)
 
 
 def _left(state: BudgetState) -> tuple[Block, ...]:

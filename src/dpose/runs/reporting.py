@@ -119,14 +119,13 @@ def write_run_report(
     """
     # charts take most of a second to load, and a training does not wait for them to begin
     from dpose.report.page import pictures_section, run_report
-    from dpose.runs.account_page import account_section
     from dpose.runs.reading import read_run
 
     run = read_run(folder)
     # a page that says "epsilon 8" in large letters must not take a file's word for it
     recomputed = run.statement.verify() if run.statement else None
     pictures = pictures_section(tiles, pictures_of, no_pictures)
-    report = run_report(run, pictures, recomputed, datetime.now(UTC), account_section(run, folder))
+    report = run_report(run, pictures, recomputed, datetime.now(UTC))
     (path,) = report.write(folder, page="report.html", text="", mode=mode)
     return path
 

@@ -23,7 +23,7 @@ from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, ove
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared, title_of
-from dpose.privacy.entries import read_ledger
+from dpose.privacy.entries import last_seal, read_ledger
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.ranges import upper
@@ -124,9 +124,18 @@ class FirstWeights:
             raise DposeError("weights-missing", "there are no weights to start from", str(file)) from error
         if not place.is_dir():
             return cls(digest, called or place.name, given=given, learnt=found)
-        run_id = ""
+        run_id, sealed = "", digest
         with contextlib.suppress(DposeError):  # a folder of a model alone, or a ledger that `verify` refuses
-            run_id = read_ledger(place / "ledger.jsonl")[0].run_id
+            entries = read_ledger(place / "ledger.jsonl")
+            run_id, seal = entries[0].run_id, last_seal(entries, str(place / "ledger.jsonl"))
+            sealed = seal.digests.get(WEIGHTS, "") if seal else digest
+        if sealed != digest:
+            raise DposeError(
+                "first-weights-exchanged",
+                "are not the weights that the run beside them released",
+                str(file),
+                "bring those back, or move these to a folder of their own",
+            )
         folder = str(place.resolve())
         name = called or place.name
         return cls(digest, name, read_statement(place), given, run_id, folder, learnt=found)
@@ -269,6 +278,7 @@ def inherited(
         return known
     shipped = _shipped(files.SHIPPED)
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
+    recorded = first.digest not in unknown
     near = again(runs) if again else []  # of several processes all must ask, whatever account they have
     if not first.notes and not runs:
         return Inherited(
@@ -298,26 +308,31 @@ def inherited(
         digest=first.digest,
         facts=tuple(facts),
         conditions=tuple(sorted({*given, *(earlier.conditional_on if earlier else ())})),
-        caveats=_notes(first, bool(runs)),
+        caveats=_notes(first, recorded),
         events=_events_of(read) if plan.kind.private else (),
         beyond=bool(beyond),
         whole=any(run.events or not run.beyond for run in read)
         or shared(first.learnt.datasets, names.sets) is not None,
         learnt=first.learnt,
-        charged=bool(runs),
+        charged=recorded,
     )
 
 
 def _origin(first: FirstWeights, entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
-    """The runs that the weights come from, and the digests of those whose origin is not known."""
+    """The runs that the weights come from, and the digests of those whose origin is not known.
+
+    What a run beside them took counts, but only bytes that the account has recorded are what that run released.
+    """
     named = names_of_run(first.run_id) if first.run_id else ()
+    recorded = any(first.digest in e.weights for e in entries)
     released = [e for e in entries if first.digest in e.weights or e.id in named]
     if not released and first.folder:  # charged before weights were recorded
         released = [e for e in entries if first.folder in e.folders and not e.weights]
     if not released:
         return [], [first.digest]
     earlier, unknown = lineage([e.start for e in released], entries)
-    return list({e.id: e for e in (*released, *earlier)}.values()), unknown
+    runs = list({e.id: e for e in (*released, *earlier)}.values())
+    return runs, unknown if recorded else [first.digest, *unknown]
 
 
 def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:

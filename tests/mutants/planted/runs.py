@@ -139,6 +139,14 @@ def _beside_a_picture(patch: Patches) -> None:
     patch.result("dpose.runs.statement_files:open_statement", beside)
 
 
+def _by_the_run_beside_them(origin):
+    def origin_of(first, entries):
+        runs, unknown = origin(first, entries)
+        return runs, [digest for digest in unknown if digest != first.digest or not runs]
+
+    return origin_of
+
+
 def _with_the_statements_events(original):
     def expected(statement, *rest):
         *given, first = rest
@@ -201,6 +209,11 @@ RUNS = (
         "first weights: a run that the account does not know may have taught them on the same set",
         lambda patch: patch.replace("dpose.training.first_weights:_check_known", lambda _: lambda *given: None),
         ("training/test_first_weights.py::test_so_are_those_that_a_run_unknown_to_the_account_taught_on_the_same_set",),
+    ),
+    Planted(
+        "first weights: what lies beside a run's ledger is what it released",
+        lambda patch: patch.replace("dpose.training.first_weights:_origin", _by_the_run_beside_them),
+        ("training/test_first_weights.py::test_nor_are_they_where_no_seal_says_so",),
     ),
     Planted(
         "first weights: sets share pictures under the same name alone",
