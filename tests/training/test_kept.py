@@ -145,6 +145,34 @@ def test_every_unit_of_a_sample_comes_once_kept_or_not():
     assert heads == sorted(map(float, alone))
 
 
+@pytest.mark.parametrize("kind", ["pictures", "copies", "people", "merged"])
+def test_a_units_views_are_the_same_whether_it_is_kept_or_not(kind):
+    """How many are kept follows from the sizes of private pictures: no unit may decide how another's views are made."""
+    data = units(*(picture(seed, 1 + seed % 3, subject=f"p{seed % 4}") for seed in range(8)), augment="public")
+    data = {
+        "pictures": lambda: data,
+        "copies": lambda: Copies(data, 2),
+        "people": lambda: SubjectUnits(units(*(picture(s, subject=f"p{s % 4}") for s in range(8)), augment="public")),
+        "merged": lambda: merge_units(data, [[0, 2], [1], [3, 4, 5, 6], [7]]),
+    }[kind]()
+    whole = keep_pictures(data, CPU, 1 << 30)
+
+    def alone(limit):
+        _, loader = loaders(data, limit=limit)
+        return len(loader.kept.units), [batches(loader, [index]) for index in range(len(data))]
+
+    count, there = alone(1 << 30)
+    assert count == len(data)
+    for limit in (0, whole.pixels.numel() // 2):
+        some, found = alone(limit)
+        assert some < count
+        for (one,), (other,) in zip(there, found, strict=True):
+            assert torch.equal(one.inputs, other.inputs)
+            assert torch.equal(one.weights, other.weights)
+            for name, value in one.targets.items():
+                assert torch.equal(value.nan_to_num(-1), other.targets[name].nan_to_num(-1)), name
+
+
 def test_what_is_kept_follows_the_order_of_the_units_up_to_the_limit():
     """Whatever they show: the first that has no room ends it, though a smaller one would still fit."""
     data = units(picture(0), picture(1, side=90.0), picture(2, side=20.0))
@@ -153,7 +181,7 @@ def test_what_is_kept_follows_the_order_of_the_units_up_to_the_limit():
     kept = keep_pictures(data, CPU, sizes[0] + sizes[2])
     assert kept.units == {0}
     assert keep_pictures(data, CPU, sum(sizes)).units == {0, 1, 2}
-    assert keep_pictures(data, CPU, 10) is None
+    assert keep_pictures(data, CPU, 10).units == set()
     assert keep_pictures(data, CPU, sum(sizes), own=[2, 0]).units == {0, 2}
 
 
@@ -169,9 +197,12 @@ def test_pictures_are_copied_block_by_block(monkeypatch):
 
 def test_others_are_decoded_while_kept_ones_are_computed(monkeypatch):
     """But not before the first that are kept were planned."""
-    _, loader = loaders(units(*(picture(seed) for seed in range(6))), units(*(picture(seed) for seed in range(3))))
+    data = units(*(picture(seed) for seed in range(6)))
+    _, loader = loaders(data, limit=keep_pictures(data.subset(range(3)), CPU, 1 << 30).pixels.numel())
     begun, real = [], loader._pool.submit
-    monkeypatch.setattr(loader._pool, "submit", lambda job: begun.append(getattr(job, "args", "kept")) or real(job))
+    monkeypatch.setattr(
+        loader._pool, "submit", lambda job: begun.append(job.args[1:] if hasattr(job, "args") else "kept") or real(job)
+    )
     coming = loader.micro_batches(range(6), 3, 1, padded=True)
     next(coming)
     assert begun == ["kept", "kept", (3, 3), (4, 3), (5, 3)]
@@ -266,7 +297,11 @@ def test_a_run_with_kept_pictures_says_so_in_what_its_key_is_bound_to(tmp_path, 
     there, (kept,), _ = trained(tmp_path / "kept", monkeypatch, 1 << 30)
     assert not none
     assert len(kept.units) == 12
-    assert "pictures kept on the device" not in told[0]
-    assert told[1]["pictures kept on the device"] == f"of 12 units, in {1 << 30} bytes"
+    some, (few,), _ = trained(tmp_path / "some", monkeypatch, 100_000)
+    assert 0 < len(few.units) < 12
+    assert "views of pictures" not in told[0]
+    assert told[1]["views of pictures"] == told[2]["views of pictures"] == "made on the device"
+    for name, value in there.items():
+        assert torch.equal(value, some[name]), name
     for name, value in plain.items():
         assert torch.allclose(value, there[name], atol=1e-5), name

@@ -88,12 +88,7 @@ PLAIN = ("version", "task", "command", *GROUPS)
 """Keys of the settings that are shown elsewhere than among the run's single values."""
 
 
-def run_report(
-    run: RunRecord,
-    pictures: tuple[Block, ...],
-    recomputed: float | None,
-    now: datetime,
-) -> Report:
+def run_report(run: RunRecord, pictures: tuple[Block, ...], recomputed: float | None, now: datetime) -> Report:
     """What is shown of a run.
 
     Args:

@@ -7,10 +7,11 @@ A GPU waits for views that processors decode, warp and copy. So what any view ma
 and kept, and a micro-batch's views are sampled from there, under the same draws as `Loader.unit` has, within one grey
 level of what a processor makes of them.
 
-**What is kept** follows the units' order alone: unit after unit until the limit is reached, whatever they show and
-however often they are sampled. A step that meets units which are not kept takes longer, and so time tells of a sample:
-as it does wherever a step takes longer over more units (docs/threat-model.md). Kept pictures lie on the device in plain
-until the run ends.
+**What is kept** follows the units' order and the sizes of their pictures: unit after unit until the limit is reached,
+however often they are sampled. So it must decide nothing but time: the views of units that are not kept are made there
+too, by the same operations (`brought`). A step that meets some takes longer, and so time tells of a sample: as it does
+wherever a step takes longer over more units (docs/threat-model.md). Kept pictures lie on the device in plain until the
+run ends.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ SHARE, MOST = 0.2, 16 * 2**30
 """Of a device's memory, and bytes at most, that pictures are kept in: the same in every run on one machine, which a run
 that is taken up again must be."""
 _AT_ONCE = 256
+Patch = tuple[int, NDArray[np.uint8]]
+"""A person's number, and one of the patches of that person, (h, w, 3)."""
 
 
 def room_on(device: torch.device) -> int:
@@ -72,7 +75,19 @@ class KeptPictures:
 
     def looks(self, data: UnitDataset, index: int, draw: Draw) -> list[UnmadeView]:
         """The views that a unit of `data`, the units that were kept or combinations of them, has at one load."""
-        return some_of(_looks(data, self.patches, index, draw), draw)
+        return [look for _, look in some_of(_looks(data, self.patches, index, draw), draw)]
+
+    def brought(self, data: UnitDataset, index: int, draw: Draw) -> tuple[list[UnmadeView], list[Patch]]:
+        """`looks` of a unit that is not kept, and the patches that they need."""
+        found = some_of(_looks(data, self.patches, index, draw), draw)
+        read = {entry: self.patches.of(entry) for entry in dict.fromkeys(entry for entry, _ in found)}
+        return [look for _, look in found], [
+            (p, part) for one in read.values() for p, cut in one.items() for part in cut
+        ]
+
+    def holding(self, parts: Sequence[Patch]) -> KeptPictures:
+        """These patches on the same device, in place of those that are kept, for a micro-batch."""
+        return _kept(self.patches, set(), parts, self.pixels.device)
 
     def plan(self, groups: Sequence[Sequence[UnmadeView]]) -> Warps:
         """How all views of some units are made: on the host, in any thread."""
@@ -103,10 +118,11 @@ class KeptPictures:
         return UnitBatch(placed(views), targets, placed(torch.ones(len(slots), device=device)))
 
 
-def _looks(data: UnitDataset, patches: Patches, index: int, draw: Draw) -> list[UnmadeView]:
+def _looks(data: UnitDataset, patches: Patches, index: int, draw: Draw) -> list[tuple[int, UnmadeView]]:
+    """The views of a unit, each with the entry of the innermost data that it is of."""
     if isinstance(data, CombinedUnits):
         return [look for i in data.entries(index, draw) for look in _looks(data.dataset, patches, i, draw)]
-    return patches.looks(index, draw)
+    return [(index, look) for look in patches.looks(index, draw)]
 
 
 def _entries(data: UnitDataset, index: int) -> list[int]:
@@ -136,7 +152,7 @@ def keep_pictures(
         console: Where progress goes; nowhere for None.
 
     Returns:
-        None where views are no warps of pictures, or no unit fits.
+        None where views are no warps of pictures.
     """
     inner = data
     while isinstance(inner, CombinedUnits):
@@ -147,7 +163,7 @@ def keep_pictures(
     wanted = range(len(data)) if own is None else own
     entries = {unit: _entries(data, unit) for unit in wanted}
     size, read, units = 0, set[int](), set[int]()
-    found: list[tuple[int, NDArray[np.uint8]]] = []
+    found: list[Patch] = []
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-keep") as pool:
         blocks = [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
         for block in track(blocks, "keeping pictures ready", console=console, disable=console is None, transient=True):
@@ -166,21 +182,17 @@ def keep_pictures(
     return _kept(patches, units, found, device)
 
 
-def _kept(
-    patches: Patches, units: set[int], found: Sequence[tuple[int, NDArray[np.uint8]]], device: torch.device
-) -> KeptPictures | None:
-    if not found:
-        return None
-    first = np.full(max(person for person, _ in found) + 1, -1)
+def _kept(patches: Patches, units: set[int], found: Sequence[Patch], device: torch.device) -> KeptPictures:
+    first = np.full(max((person for person, _ in found), default=-1) + 1, -1)
     for number, (person, _) in reversed(list(enumerate(found))):
         first[person] = number
-    shapes = [part.shape[:2] for _, part in found]
-    begins = np.cumsum([0, *(part.nbytes for _, part in found[:-1])])
+    shapes = np.array([part.shape[:2] for _, part in found], np.int64).reshape(-1, 2)
+    begins = np.cumsum([0, *(part.nbytes for _, part in found)])[:-1]
     pixels = torch.empty(sum(part.nbytes for _, part in found), dtype=torch.uint8, device=device)
     for at in range(0, len(found), _AT_ONCE):  # they may be gigabytes: not twice on the host
         block = np.concatenate([part.ravel() for _, part in found[at : at + _AT_ONCE]])
         pixels[begins[at] : begins[at] + len(block)] = torch.from_numpy(block)
-    places = torch.from_numpy(np.column_stack([begins, np.array(shapes)])).to(device)
+    places = torch.from_numpy(np.column_stack([begins, shapes])).to(device)
     return KeptPictures(patches, frozenset(units), pixels, places, first)
 
 

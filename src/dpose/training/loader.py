@@ -14,7 +14,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.training.kept import KeptPictures
+from dpose.training.kept import KeptPictures, Patch
 from dpose.units import (
     MAX_VIEWS,
     Draw,
@@ -118,41 +118,34 @@ class Loader:
         def room(bucket: int) -> int:
             return max(1, microbatch_size // bucket)
 
-        kept: Iterator[UnitBatch] = iter(())
-        if self.kept:
-            ready, indices = _parted(indices, self.kept)
-            kept = self._kept_batches(self.kept, ready, step, room, padded=padded)
-        first = list(islice(kept, 1))  # what it takes is planned before others are decoded
-        # while one micro-batch is computed the next is decoded, whole; while all that are kept are, the first others
-        others = self.units(indices, step, ahead=microbatch_size)
-        yield from chain(first, kept)
-        pending: dict[int, list[list[View]]] = {}
-        for views in others:
-            bucket = view_bucket(len(views))
-            group = pending.setdefault(bucket, [])
-            group.append(views)
-            if len(group) >= room(bucket):
-                yield self.task.collate(pending.pop(bucket))
-        for bucket, group in pending.items():
-            batch = self.task.collate(group)
-            yield pad_units(batch, room(bucket)) if padded else batch
+        kept, ahead = self.kept, self._ahead + microbatch_size
+        if kept is None:
+            # while one micro-batch is computed the next is decoded, whole
+            for group in _grouped(self.units(indices, step, ahead=microbatch_size), len, room):
+                batch = self.task.collate(group)
+                yield pad_units(batch, room(view_bucket(max(map(len, group))))) if padded else batch
+            return
+        ready, others = _parted(indices, kept)
+        batches = self._kept_batches(kept, ready, step, room, padded=padded)
+        first = list(islice(batches, 1))  # what it takes is planned before others are read
+        # while all that are kept are computed, the first others are read
+        brought = self._done((partial(self._brought, kept, index, step) for index in others), ahead)
+        yield from chain(first, batches)
+        for unkept in _grouped(brought, lambda unit: len(unit[0]), room):
+            looks, there = [looks for looks, _ in unkept], kept.holding([part for _, own in unkept for part in own])
+            bucket = view_bucket(max(map(len, looks)))
+            yield there.batch(looks, there.plan(looks), room(bucket) if padded else len(looks))
+
+    def _brought(self, kept: KeptPictures, index: int, step: int) -> tuple[list[UnmadeView], list[Patch]]:
+        return kept.brought(self.dataset, index, cache(partial(self._generator, index, step)))
 
     def _kept_batches(
         self, kept: KeptPictures, indices: Sequence[int], step: int, room: Callable[[int], int], *, padded: bool
     ) -> Iterator[UnitBatch]:
         """`micro_batches` of units whose pictures are on the device: what is drawn is drawn ahead, in a thread."""
-
-        def groups() -> Iterator[list[list[UnmadeView]]]:
-            pending: dict[int, list[list[UnmadeView]]] = {}
-            for index in indices:
-                looks = kept.looks(self.dataset, index, cache(partial(self._generator, index, step)))
-                group = pending.setdefault(view_bucket(len(looks)), [])
-                group.append(looks)
-                if len(group) >= room(view_bucket(len(looks))):
-                    yield pending.pop(view_bucket(len(looks)))
-            yield from pending.values()
-
-        found = groups()
+        draws = (cache(partial(self._generator, index, step)) for index in indices)
+        looks = (kept.looks(self.dataset, index, draw) for index, draw in zip(indices, draws, strict=True))
+        found = _grouped(looks, len, room)
 
         def planned() -> tuple[list[list[UnmadeView]], Warps] | None:
             group = next(found, None)
@@ -165,6 +158,18 @@ class Loader:
             group, warps = ready
             bucket = view_bucket(max(map(len, group)))
             yield kept.batch(group, warps, room(bucket) if padded else len(group))
+
+
+def _grouped(units: Iterable[T], views: Callable[[T], int], room: Callable[[int], int]) -> Iterator[list[T]]:
+    """Groups of units with like numbers of views, each as soon as it is full, and then those that are not."""
+    pending: dict[int, list[T]] = {}
+    for unit in units:
+        bucket = view_bucket(views(unit))
+        group = pending.setdefault(bucket, [])
+        group.append(unit)
+        if len(group) >= room(bucket):
+            yield pending.pop(bucket)
+    yield from pending.values()
 
 
 def _parted(indices: Sequence[int], kept: KeptPictures) -> tuple[list[int], list[int]]:

@@ -30,7 +30,7 @@ from dpose.training.gradients import Params
 MICRO_BATCH = "the micro-batch"
 HOW = "how micro-batches are computed"
 CALL_BY_CALL = "call by call"
-KEPT = "pictures kept on the device"
+KEPT = "views of pictures"
 NO_REPEAT = (
     "This machine does not give the same bits twice: if the run is stopped, the steps after its last checkpoint "
     "will be taken under a new key and counted twice."

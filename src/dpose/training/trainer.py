@@ -195,9 +195,8 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
     run.around = environment(inputs.device, fitted, run.ranks.count, *code_of(request, data))
     run.around |= settings_in_force(run.config, (request.task, data.own.source, data.public))
     run.around[HOW] = inputs.replayed.how if inputs.replayed else CALL_BY_CALL
-    if room := room_on(inputs.device):
-        fewest = -run.ranks.highest(-len(kept.units if kept else ()))
-        run.around[KEPT] = f"of {fewest} units, in {room} bytes"
+    if kept is not None:
+        run.around[KEPT] = "made on the device"
     check_alike(run.around, run.ranks)
     run.around["the first weights"] = run.ranks.bytes_from_first(digest_of(run.model.state_dict())).hex()
     while run.ended is None:
@@ -215,7 +214,7 @@ def _take_all_steps(run: Run, inputs: StepInputs) -> None:
 
 
 def _pictures_ready(inputs: StepInputs, console: Console) -> KeptPictures | None:
-    """The pictures of the units that this process takes, on its device, where that has room for some."""
+    """The pictures of the units that this process takes, on its device, as far as that has room for them."""
     room, ranks = room_on(inputs.device), inputs.ranks
     if not room:
         return None

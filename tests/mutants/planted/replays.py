@@ -165,6 +165,14 @@ REPLAYS = (
         ("training/test_kept.py::test_every_unit_of_a_sample_comes_once_kept_or_not",),
     ),
     Planted(
+        "a unit whose picture is not kept has other pixels",
+        lambda patch: patch.result(
+            "dpose.training.kept:KeptPictures.brought",
+            lambda found, *_: (found[0], [(person, part[:-9]) for person, part in found[1]]),
+        ),
+        ("training/test_kept.py::test_a_units_views_are_the_same_whether_it_is_kept_or_not",),
+    ),
+    Planted(
         "pictures are kept whatever the limit",
         lambda patch: patch.argument("dpose.training.kept:keep_pictures", "limit", lambda _: 1 << 40),
         ("training/test_kept.py::test_what_is_kept_follows_the_order_of_the_units_up_to_the_limit",),
