@@ -13,7 +13,7 @@ from dpose.cli import main
 from dpose.pose.folder import load_model
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
-from dpose.runs import pose
+from dpose.runs import build, pose
 from dpose.runs.build import open_units
 from dpose.runs.config import RunConfig
 from dpose.training import dry_run, step
@@ -135,6 +135,31 @@ def test_a_run_with_a_private_moment_adds_up_and_goes_on_between_its_sums(tmp_pa
     whole, resumed = (load_model(tmp_path / name).head.moves.weight for name in ("whole", "stopped"))
     assert torch.equal(whole, resumed)
     assert whole.any()
+
+
+def test_directions_that_come_out_otherwise_when_it_goes_on_are_those_of_the_first_sum(tmp_path, monkeypatch):
+    """As on another machine: both sums are of the same features, or their solution is of none."""
+    chosen = ["train", "--method", "adassp-head", "--data", "synthetic:ward", "--limit", "12", "--epsilon", "90"]
+    chosen += ["--delta", "1e-4", "--set", "model.directions=3", "--set", "seed=1"]
+    assert main([*chosen, "--out", str(tmp_path / "whole")]) == 0
+    step_of, fit = Run._step, build.fit_directions
+
+    def stopped(run, number):
+        os.kill(os.getpid(), signal.SIGINT)
+        step_of(run, number)
+
+    def turned(model, batches):
+        fit(model, batches)
+        model.head.basis[:, 0] *= -1
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Run, "_step", stopped)
+        assert main([*chosen, "--out", str(tmp_path / "stopped")]) == 130
+    monkeypatch.setattr(build, "fit_directions", turned)
+    assert main(["train", "--resume", str(tmp_path / "stopped")]) == 0
+    whole, resumed = (load_model(tmp_path / name) for name in ("whole", "stopped"))
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
 
 
 def test_how_often_a_picture_was_copied_shapes_nothing(monkeypatch):

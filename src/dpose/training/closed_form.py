@@ -66,18 +66,26 @@ class SecondMoment(WrappedTask):
 def solved(sources: Any) -> Params:
     """Make a step of a method that solves a layer (`dpose.training.step.GradientSources`).
 
-    Of two steps the first keeps the noised second moment and changes nothing.
+    Of two steps the first keeps the noised second moment, and the features' public numbers that it is of, and changes
+    nothing.
 
     Returns:
         What a step of plain gradient descent at rate 1 subtracts from weights of 0 to arrive at the solution.
     """
     bound, inputs = sources.bound, sources.inputs
-    layer = solvable(inputs.model)
+    layer, two = solvable(inputs.model), bound.plan.kind.solves > 1
+    public = list(inputs.model.head.named_buffers(recurse=False)) if two else []
     # sums of clipped gradients are in units of C where they are normalised
     unit = bound.plan.clip_norm if bound.plan.normalise else 1.0
-    if bound.plan.kind.solves > 1 and not sources.state:
-        sources.state = inputs.ranks.from_first(sources.noised(task=SecondMoment(inputs.task)))
-        return {name: 0 * moment for name, moment in sources.state.items()}
+    if two and not sources.state:
+        found = inputs.ranks.from_first(sources.noised(task=SecondMoment(inputs.task)))
+        sources.state = {**found, **{name: value.clone() for name, value in public}}
+        return {name: 0 * moment for name, moment in found.items()}
+    for (
+        name,
+        value,
+    ) in public:  # fitted again elsewhere they may differ; two sums of different features have no solution
+        value.copy_(sources.state[name])
     ((name, gradient),) = sources.noised().items()
     stddev = unit * bound.noise_stddev / bound.divisor
     moment = {"moment": unit * sources.state[name]} if sources.state else {}
