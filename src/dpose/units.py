@@ -402,9 +402,6 @@ def pad_units(batch: UnitBatch, units: int) -> UnitBatch:
     """The batch with empty units at its end, `units` in all. They have no weight, so their gradients count as zero."""
     import torch
 
-    if len(batch) == units:
-        return batch
-
     def padded(t: torch.Tensor) -> torch.Tensor:
         return torch.cat([t, t.new_zeros((units - len(batch), *t.shape[1:]))])
 

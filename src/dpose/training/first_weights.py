@@ -319,10 +319,7 @@ def inherited(
 
 
 def _origin(first: FirstWeights, entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
-    """The runs that the weights come from, and the digests of those whose origin is not known.
-
-    What a run beside them took counts, but only bytes that the account has recorded are what that run released.
-    """
+    """The runs that the weights come from or lie beside, and the digests of those that no known run has released."""
     named = names_of_run(first.run_id) if first.run_id else ()
     recorded = any(first.digest in e.weights for e in entries)
     released = [e for e in entries if first.digest in e.weights or e.id in named]

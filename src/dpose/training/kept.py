@@ -9,9 +9,8 @@ level of what a processor makes of them.
 
 **What is kept** follows the units' order and the sizes of their pictures: unit after unit until the limit is reached,
 however often they are sampled. So it must decide nothing but time: the views of units that are not kept are made there
-too, by the same operations (`brought`). A step that meets some takes longer, and so time tells of a sample: as it does
-wherever a step takes longer over more units (docs/threat-model.md). Kept pictures lie on the device in plain until the
-run ends.
+too, by the same operations (`brought`). A step that meets some takes longer, and so time tells of a sample, as it does
+over more units (docs/threat-model.md). Kept pictures lie on the device in plain until the run ends.
 """
 
 from __future__ import annotations
@@ -184,8 +183,7 @@ def keep_pictures(
 
 def _kept(patches: Patches, units: set[int], found: Sequence[Patch], device: torch.device) -> KeptPictures:
     first = np.full(max((person for person, _ in found), default=-1) + 1, -1)
-    for number, (person, _) in reversed(list(enumerate(found))):
-        first[person] = number
+    first[[person for person, _ in found][::-1]] = range(len(found))[::-1]
     shapes = np.array([part.shape[:2] for _, part in found], np.int64).reshape(-1, 2)
     begins = np.cumsum([0, *(part.nbytes for _, part in found)])[:-1]
     pixels = torch.empty(sum(part.nbytes for _, part in found), dtype=torch.uint8, device=device)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.training.kept import KeptPictures, Patch
+from dpose.training.kept import KeptPictures
 from dpose.units import (
     MAX_VIEWS,
     Draw,
@@ -75,6 +75,9 @@ class Loader:
         context = index.to_bytes(8, "big") + self.label
         return self.noise.stream(Purpose.AUGMENT, step, context).generator()
 
+    def _draw(self, index: int, step: int) -> Draw:
+        return cache(partial(self._generator, index, step))
+
     def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
         """The units in order; a bounded number is decoded ahead, from now on: some a thread, and `ahead` more."""
         jobs = (partial(self.unit, int(index), step) for index in indices)
@@ -118,33 +121,36 @@ class Loader:
         def room(bucket: int) -> int:
             return max(1, microbatch_size // bucket)
 
+        def filled(group: Sequence[Sequence[object]]) -> int:
+            """The units of a group's batch."""
+            return room(view_bucket(max(map(len, group)))) if padded else len(group)
+
         kept, ahead = self.kept, self._ahead + microbatch_size
-        if kept is None:
-            # while one micro-batch is computed the next is decoded, whole
+        if kept is None:  # while a micro-batch is computed the next is decoded, whole
             for group in _grouped(self.units(indices, step, ahead=microbatch_size), len, room):
-                batch = self.task.collate(group)
-                yield pad_units(batch, room(view_bucket(max(map(len, group))))) if padded else batch
+                yield pad_units(self.task.collate(group), filled(group))
             return
         ready, others = _parted(indices, kept)
-        batches = self._kept_batches(kept, ready, step, room, padded=padded)
+        batches = self._kept_batches(kept, ready, step, room, filled)
         first = list(islice(batches, 1))  # what it takes is planned before others are read
         # while all that are kept are computed, the first others are read
-        brought = self._done((partial(self._brought, kept, index, step) for index in others), ahead)
+        reads = (partial(kept.brought, self.dataset, index, self._draw(index, step)) for index in others)
+        brought = self._done(reads, ahead)
         yield from chain(first, batches)
         for unkept in _grouped(brought, lambda unit: len(unit[0]), room):
             looks, there = [looks for looks, _ in unkept], kept.holding([part for _, own in unkept for part in own])
-            bucket = view_bucket(max(map(len, looks)))
-            yield there.batch(looks, there.plan(looks), room(bucket) if padded else len(looks))
-
-    def _brought(self, kept: KeptPictures, index: int, step: int) -> tuple[list[UnmadeView], list[Patch]]:
-        return kept.brought(self.dataset, index, cache(partial(self._generator, index, step)))
+            yield there.batch(looks, there.plan(looks), filled(looks))
 
     def _kept_batches(
-        self, kept: KeptPictures, indices: Sequence[int], step: int, room: Callable[[int], int], *, padded: bool
+        self,
+        kept: KeptPictures,
+        indices: Sequence[int],
+        step: int,
+        room: Callable[[int], int],
+        filled: Callable[[Sequence[Sequence[object]]], int],
     ) -> Iterator[UnitBatch]:
         """`micro_batches` of units whose pictures are on the device: what is drawn is drawn ahead, in a thread."""
-        draws = (cache(partial(self._generator, index, step)) for index in indices)
-        looks = (kept.looks(self.dataset, index, draw) for index, draw in zip(indices, draws, strict=True))
+        looks = (kept.looks(self.dataset, index, self._draw(index, step)) for index in indices)
         found = _grouped(looks, len, room)
 
         def planned() -> tuple[list[list[UnmadeView]], Warps] | None:
@@ -156,8 +162,7 @@ class Loader:
         while ready := self._next(deque([following])):
             following = self._pool.submit(planned)
             group, warps = ready
-            bucket = view_bucket(max(map(len, group)))
-            yield kept.batch(group, warps, room(bucket) if padded else len(group))
+            yield kept.batch(group, warps, filled(group))
 
 
 def _grouped(units: Iterable[T], views: Callable[[T], int], room: Callable[[int], int]) -> Iterator[list[T]]:
@@ -174,9 +179,8 @@ def _grouped(units: Iterable[T], views: Callable[[T], int], room: Callable[[int]
 
 def _parted(indices: Sequence[int], kept: KeptPictures) -> tuple[list[int], list[int]]:
     """The units of a sample whose pictures are kept, and all others."""
-    there = [index in kept.units for index in indices]
-    ready, others = ([int(i) for i, k in zip(indices, there, strict=True) if k is wanted] for wanted in (True, False))
-    return ready, others
+    ready = [int(i) for i in indices if i in kept.units]
+    return ready, [int(i) for i in indices if i not in kept.units]
 
 
 class Copies(WrappedUnits):
