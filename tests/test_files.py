@@ -24,6 +24,8 @@ def test_a_folder_is_made_only_where_nothing_is(tmp_path):
         for taken in (full, file):
             with refused("output-exists", where=taken):
                 check_free(taken, may_be_empty=may_be_empty)
+    with refused("output-below-file", where=file / "below"):
+        check_free(file / "below")
     check_free(empty, may_be_empty=True)
     with refused("output-exists"):
         check_free(empty)

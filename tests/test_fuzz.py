@@ -344,6 +344,9 @@ def test_a_runs_settings_that_are_none(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({"run": values}))
         with refused("run-missing"):
             run_config(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with refused("config-damaged", where=tmp_path / "config.json"):
+        run_config(tmp_path)
 
 
 @pytest.mark.parametrize("value", [10**400, float("nan"), float("inf"), 0])

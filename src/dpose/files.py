@@ -374,6 +374,11 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
     if out.exists() and not free:
         raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
+    above = next(path for path in out.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise DposeError(
+            "output-below-file", f"cannot be made, since {above} is a file", str(out), "choose another --out"
+        )
 
 
 def check_place(out: Path, *, as_file: bool = False) -> None:

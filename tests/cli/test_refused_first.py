@@ -21,6 +21,8 @@ DATA = ("--data", "synthetic:ward", "--out", "new")
         (("train", "--backbone", "timm:resnet18", "--strategy", "light", *DATA), "starts from trained weights"),
         (("train", "--strategy", "scratch", "--init", "nano", *DATA), "takes no --init"),
         (("train", "--strategy", "scratch", "--set", "model.temperature=2", *DATA), "no first weights"),
+        (("train", "--resume", "full", "--explain"), "has its own settings"),
+        (("train", "--resume", "full", "--config", "x.yaml"), "has its own settings"),
         (("train", "--out", "new"), "needs data"),
         (("train", "--data", "synthetic:ward"), "needs a folder"),
         (("train", "--data", "synthetic:ward", "--out", "full"), "full"),

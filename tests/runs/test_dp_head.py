@@ -178,9 +178,33 @@ def test_directions_without_public_units_are_refused(method, kind):
         config({"method": method, "subspace": {"kind": kind}})
 
 
+@pytest.mark.parametrize("average", [{"ema_decay": 0.9}, {"average_last": 1.0}])
+def test_an_average_with_the_start_is_refused(average):
+    """It would release a part of the solution. What a budget means is asked of plans that have one all the same."""
+    with refused("average-of-one-step-method"):
+        config(average)
+    assert config({"method": "dp-sgd", **average}).plan.one_step_noise(100)[1] > 0
+
+
+def test_a_plan_says_what_is_fitted(capsys):
+    assert main(["plan", "--units", "8000", "--epsilon", "1", "--delta", "1e-5", "--method", "dp-head"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the directions, 4 to 32, of joints" in shown
+    assert "gradients of" not in shown
+
+
+def test_what_a_run_refuses_its_explanation_does():
+    with refused("strategy-unsupported"):
+        pose.explain(config(model={"strategy": "light"}))
+    with refused("public-data-missing"):
+        pose.explain(config(private="coco:nowhere:train"))
+
+
 def test_what_does_not_fit_is_refused():
     for code, changed in (
         ("strategy-unsupported", config(model={"strategy": "light"})),
+        ("strategy-unsupported", config(model={"preset": "lite0", "init": "imagenet"})),
+        ("codec-of-one-step-method", config(model={"codec": "heatmap"})),
         ("directions-unsupported", config({"method": "dp-sgd"}, {"directions": 4})),
         ("directions-out-of-range", config(model={"directions": 99})),
         ("directions-out-of-range", config({"method": "adassp-head"}, {"directions": 32})),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 import dpose_scene.data as synthetic
 from dpose.account import Budget, charges, set_budget
+from dpose.cli import main
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.protected import protect
@@ -49,6 +50,15 @@ BLAZE = {
         "subspace": {"rank": 4, "units": 8},
     },
 }
+
+
+def test_a_recipe_that_was_stopped_goes_on_by_the_same_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Run, "take_steps", lambda self: Ended.INTERRUPTED)
+    (tmp_path / "recipe.yaml").write_text(json.dumps(BLAZE))
+    assert main(["train", "--config", "recipe.yaml", "--out", "best"]) == 130
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "To go on: the same command again" in shown
+    assert "dpose keys best-first --discard" in shown
 
 
 def test_two_private_runs_share_one_budget(tmp_path, monkeypatch):

@@ -38,6 +38,9 @@ def train_model(
 
     console = plain_console()
     carrying = Carrying.taken_from(settings, engine)
+    if resume is not None and (explain or config):
+        said = "--explain" if explain else "--config"
+        raise DposeError("option-beside-resume", "a stopped run has its own settings", said, "leave it out")
     if resume is None:
         if out is None and not explain and engine is None:
             raise DposeError("out-missing", "training needs a folder for the run", fix="give --out, or --explain alone")
@@ -61,11 +64,11 @@ def train_model(
         return
     with stored_run(out, resume, console) as (here, stopped):
         if stopped is not None:
-            _print_result(resume_task(stopped, console, places_in(settings)), console)
+            _print_result(resume_task(stopped, console, places_in(settings)), console, stopped)
             return
         assert here is not None
         assert run is not None
-        _print_result(train_task(run, here, console, carrying.microbatch_size, command=command_line()), console)
+        _print_result(train_task(run, here, console, carrying.microbatch_size, command=command_line()), console, here)
 
 
 LAWS_HELP = (
@@ -157,16 +160,17 @@ def demo(
     from dpose.runs.demo import run_demo
 
     console = plain_console()
-    _stop_if_interrupted(run_demo(out, seed, console, command=command_line()), console)
+    run = run_demo(out, seed, console, command=command_line())
+    _stop_if_interrupted(run, console, run.folder)
 
 
-def _print_result(run: Run, console: Console) -> None:
+def _print_result(run: Run, console: Console, out: Path) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
     from dpose.training.distributed import process_group
 
     console.quiet = not process_group().first
     _print_statement(run, console)
-    _stop_if_interrupted(run, console)
+    _stop_if_interrupted(run, console, out)
 
 
 def _print_statement(run: Run | TunedRun, console: Console) -> None:
@@ -180,12 +184,13 @@ def _print_statement(run: Run | TunedRun, console: Console) -> None:
     )
 
 
-def _stop_if_interrupted(run: Run, console: Console) -> None:
-    """Exit with 130 if the run was stopped, after saying how to go on."""
+def _stop_if_interrupted(run: Run, console: Console, out: Path) -> None:
+    """Exit with 130 if the run was stopped, after saying how to go on; `out` is that of the last run of a recipe."""
     if run.interrupted:
+        how = f"dpose train --resume {run.folder}" if run.folder == out else "the same command again"
         console.print(
             f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
-            f"To go on: dpose train --resume {run.folder}"
+            f"To go on: {how}"
             + (
                 f". To give it up and delete its key: dpose keys {run.folder} --discard"
                 if run.statement.kind == "private"

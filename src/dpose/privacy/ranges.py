@@ -185,13 +185,13 @@ def check_rate(value: float) -> None:
 
 
 def check_steps(value: int) -> None:
-    """Refuse a number of steps that is not an integer >= 1.
+    """Refuse a number of steps that is not an integer from 1 to 2^53.
 
     Raises:
         DposeError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DposeError("steps-not-positive", f"steps must be a whole number of at least 1, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 53:
+        raise DposeError("steps-not-positive", f"steps must be a whole number from 1 to 2^53, not {value!r:.40}")
 
 
 def check_sigma(value: float) -> None:

@@ -452,7 +452,7 @@ def statement_schema() -> dict[str, Any]:
 
 def _check_neighbours(statement: PrivacyStatement) -> None:
     near = statement.neighbours
-    if near is None or not near.settled:
+    if not isinstance(near, Neighbours) or not near.settled:
         raise DposeError("neighbours-unresolved", "a statement says how many pixels and frames", "neighbours")
     if near.unit != statement.unit:
         raise DposeError(

@@ -102,12 +102,12 @@ def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
     pretrained = backbone_file(config) or choice.init == IMAGENET
     usual: Strategy = "head" if config.plan.kind.solves else "finetune"
     strategy: Strategy = choice.strategy or (usual if first or pretrained else "scratch")
-    if config.plan.kind.solves and strategy != "head":
+    if config.plan.kind.solves and (strategy != "head" or first is None):
         raise DposeError(
             "strategy-unsupported",
             f"{config.plan.method} changes a linear correction of a trained model alone",
-            f"strategy {strategy}",
-            "give --init and leave --strategy out",
+            f"strategy {strategy}" if first else f"model.init={choice.init}, which is no pose model",
+            "give --init with a pose model, and leave --strategy out",
         )
     if choice.directions is not None and not config.plan.kind.solves:
         raise DposeError(
@@ -143,6 +143,13 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         start = FirstWeights.of(first, said=choice.init_data, called=_called(config))
         before = model.config.codec
         if choice.codec not in (None, before):
+            if config.plan.kind.solves:
+                raise DposeError(
+                    "codec-of-one-step-method",
+                    f"{config.plan.method} corrects the joints that {first.name} finds, and a fresh head finds none",
+                    f"model.codec={choice.codec}",
+                    "leave it out",
+                )
             if choice.temperature not in (None, 1.0):
                 raise DposeError(
                     "temperature-of-fresh-head",

@@ -154,7 +154,9 @@ def _settings(plan: TrainingPlan, size: tuple[int, int]) -> list[str]:
         lines.append(
             f"{plan.augmentation_multiplicity} augmented copies of each unit: that many times the time, no more noise"
         )
-    if plan.kind.fitted:
+    if plan.kind.solves:
+        lines.append("the directions, 4 to 32, of joints that the model finds in all public units")
+    elif plan.kind.fitted:
         s, scales = plan.subspace, plan.kind.pre_clipping == "scales"
         what = "scales" if scales else f"subspace: {s.rank} directions"
         lines.append(

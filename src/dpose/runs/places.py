@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,8 +99,11 @@ def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
     try:
-        return dict(file_json(folder / "config.json")["run"])
+        return dict(file_json(file)["run"])
+    except json.JSONDecodeError as error:
+        raise DposeError("config-damaged", "is cut off or no JSON", str(file), "bring it back from a copy") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DposeError("run-missing", "holds no run", str(folder), "give a folder that `dpose train` made") from error
 

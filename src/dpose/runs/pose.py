@@ -21,9 +21,9 @@ from dpose.privacy.protected import protect
 from dpose.runs.build import (
     build_model,
     check_settings,
+    check_start,
     corrected,
     described_model,
-    first_weights,
     open_public,
     open_units,
     precision,
@@ -31,6 +31,7 @@ from dpose.runs.build import (
 )
 from dpose.runs.config import RunConfig
 from dpose.runs.data import (
+    IMAGENET,
     POSE,
     conditions,
     counted,
@@ -193,9 +194,11 @@ def explain(config: RunConfig) -> RenderableType:
 
     alone = f" {DP_SGD_ALONE}." if lacks_public(config) else ""
     config, model = settled(config), described_model(config)
+    check_settings(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
     config = in_steps(config, count)
-    first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
+    there = config.model.init in (None, IMAGENET) or Path(str(config.model.init)).exists()
+    first = check_start(config)[0] if there else None
     start = first or config.model.init or "nothing"
     stage, last = stage_data(config), run_behind(config, Path("run"))
     lines = Text(

@@ -163,6 +163,13 @@ class TrainingPlan:
                 f"plan.subspace.kind={self.subspace.kind}",
                 "leave it out",
             )
+        if self.kind.solves and (self.ema_decay or self.average_last):
+            raise DposeError(
+                "average-of-one-step-method",
+                f"{self.method} solves for its weights in one step, and an average would hold the start's, too",
+                f"plan.{'ema_decay' if self.ema_decay else 'average_last'}",
+                "leave it out",
+            )
         if self.kind.solves and self.steps not in (None, self.kind.solves):
             raise DposeError(
                 "steps-of-one-step-method",
@@ -236,8 +243,9 @@ class TrainingPlan:
         if self.fits_public and public is None:
             raise DposeError(
                 "public-data-missing",
-                f"{self.method} is fitted on gradients of public units and has no public data",
-                fix="give --public, or subspace.kind random or identity for a control",
+                f"{self.method} is fitted on public units and has no public data",
+                fix="give --public"
+                + ("" if self.kind.solves else ", or subspace.kind random or identity for a control"),
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,9 +305,8 @@ class TrainingPlan:
         budget = self.epsilon or self.bind(n, n).epsilon
         if budget is None:
             raise DposeError("budget-missing", f"{self.method} has no epsilon", fix="give --epsilon and --delta")
-        one = replace(
-            self, method="dp-head", epsilon=budget, noise_multiplier=None, steps=None, subspace=SubspaceConfig()
-        ).bind(n, n)
+        plain = replace(self, steps=None, ema_decay=0.0, average_last=0.0, subspace=SubspaceConfig())
+        one = replace(plain, method="dp-head", epsilon=budget, noise_multiplier=None).bind(n, n)
         assert one.event is not None
         return one.n, float(one.event.sigma)
 

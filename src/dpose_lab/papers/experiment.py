@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
 
 from dpose.report.results import Figure, Table
 
@@ -46,7 +48,7 @@ class GridRequest:
     variants: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     clip_norms: tuple[float, ...] = ()
-    repeat: int = 1
+    repeat: Annotated[int, Field(ge=1)] = 1
     preset: str | None = None
     init: str | None = None
     public: str | None = None
