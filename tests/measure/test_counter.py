@@ -1,5 +1,6 @@
 """Counts of files: charged first, written whole, and verified; what is altered is refused."""
 
+import contextlib
 import csv
 import json
 import shutil
@@ -12,6 +13,8 @@ import pytest
 from counted import Reader, count_folder, film
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
+from dpose.files import folder_beside
+from dpose.measure import counter
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
 from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, verify_folder
@@ -63,7 +66,7 @@ def test_a_count_verifies(tmp_path):
 
 def test_a_place_that_cannot_be_written_costs_nothing(tmp_path):
     (tmp_path / "file").write_text("")
-    with refused("file-access-failed", where="file/counts"):
+    with refused("output-below-file", where="file/counts"):
         counted(tmp_path, name="file/counts")
     assert not charges()
 
@@ -204,6 +207,30 @@ def test_a_second_count_is_refused(tmp_path):
     assert spending(Neighbours.of_stays(2, Fraction(1)), 1e-5, of=marks_of(["a film"])).chosen == 2
 
 
+def test_a_count_that_was_stopped_once_its_folder_stood_counts(tmp_path, monkeypatch):
+    """Somebody may have seen it, though its charge was never committed."""
+    with monkeypatch.context() as stopping:
+
+        @contextlib.contextmanager
+        def stopped(path):
+            with folder_beside(path) as folder:
+                yield folder
+            raise KeyboardInterrupt
+
+        stopping.setattr(counter, "folder_beside", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            counted(tmp_path)
+    assert (tmp_path / "counts" / NUMBERS).exists()
+    assert charges()[0].state == "failed"
+    with refused("counted-before", where="epsilon 2"):
+        counted(tmp_path, name="again")
+
+
+def test_a_statement_says_that_other_counts_are_not_in_it(tmp_path):
+    _, statement = counted(tmp_path)
+    assert any(line.startswith("other counts of the same footage") for line in statement.side_channels)
+
+
 def test_a_budget_that_does_not_fit_the_day_is_refused_before_it_begins(tmp_path):
     set_budget(Budget(0.5, 1e-5, "a film", marks_of(["a film"]), Neighbours.of_stays(2, Fraction(1)), ""))
 
@@ -280,6 +307,7 @@ class TestAltered:
             (lambda s: s["events"][0].update(scale="9999"), "record-value-differs"),
             (lambda s: s["caveats"].pop(0), "record-value-differs"),
             (lambda s: s["side_channels"].pop(), "record-value-differs"),
+            (lambda s: s.update(odometer={"releases": "1"}), "record-value-differs"),
             (lambda s: s["conditional_on"].pop(), "record-value-differs"),
             (lambda s: s["release"].pop("chunks"), "statement-not-of-count"),
             (lambda s: s.update(seal="0" * 64), "seal-of-other-statement"),

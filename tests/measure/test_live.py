@@ -3,12 +3,16 @@
 import json
 import multiprocessing
 import os
+import queue
 import random
 import signal
 import time
+from collections import deque
 from datetime import date
 from fractions import Fraction
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import dpose.report.plots  # noqa: F401  (what a fork draws with)
@@ -17,8 +21,9 @@ from dpose.account import charges, last_window
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import COUNT, CountRequest
 from dpose.measure.folder import NUMBERS, read_folder, verify_folder
-from dpose.measure.live import count_live, live_config
+from dpose.measure.live import _Work, count_live, live_config
 from dpose.media.live import Clock, Live
+from dpose.media.timed import TimedFrame
 from dpose.privacy.stays import touched_chunks
 from refusals import refused
 from tiers import rest_slow
@@ -112,6 +117,44 @@ def test_a_slow_detector_makes_no_gap_and_no_late_window(tmp_path, monkeypatch):
     count = read_folder(run(tmp_path / "counts", 5, config=config_of("1/5", epsilon="1000"), finder=Slow()))
     assert count.gaps == ()
     assert all(values == [[pytest.approx(0, abs=1)]] for one in count.shown for values in one.raw.values())
+
+
+@pytest.mark.parametrize("lag", [4, 6, 600, -600])
+def test_one_stay_does_not_decide_which_other_frames_are_looked_at(lag):
+    """Whatever the camera's clock says: an idle worker ends chunks, and no frame that comes afterwards is too late."""
+    config = config_of("5", rate="2", chunk="5s", visible="5s")
+
+    def looked_at(quick):
+        now = [Fraction(100)]
+
+        def frames(stopped, time_of):
+            for number in range(400):
+                now[0] = 100 + Fraction(number, 2)
+                yield TimedFrame(time_of() - lag, np.array(number))
+
+        work = _Work(Live("ward", frames), config, (None, None), SimpleNamespace(now=lambda: now[0]))
+        coming = deque((100 + Fraction(number, 2), f) for number, f in enumerate(work.transport._noted()))
+        now[0] = Fraction(100)
+
+        def get(timeout):
+            if not coming:
+                work.transport.stop.set()
+                raise queue.Empty
+            if coming[0][0] > now[0] + Fraction(timeout):
+                now[0] += Fraction(timeout)
+                raise queue.Empty
+            now[0] = max(now[0], coming[0][0])
+            return coming.popleft()[1]
+
+        work.transport.frames = SimpleNamespace(get=get)
+        seen = []
+        for frame in work._in_order():
+            if frame.pixels is not None:
+                seen.append(int(frame.pixels))
+                now[0] += Fraction(1, 10) if quick and 100 <= seen[-1] < 104 else Fraction(35, 100)
+        return seen
+
+    assert looked_at(False) == looked_at(True) == list(range(400))
 
 
 def test_chunks_never_wait_for_each_other():

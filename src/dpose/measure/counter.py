@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpose.account import Charge, State, charge_all, charges, committing, last_window
+from dpose.account import Charge, State, charge_all, charges, claim_window, committing, last_window
 from dpose.errors import DposeError
 from dpose.files import check_place, file_digest, folder_beside
 from dpose.measure.chunks import chunk_rows
@@ -160,7 +160,7 @@ def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
 
 
 def _may_have_shown(entry: Charge) -> bool:
-    """False for a count that ended without output; one of a live source shows each window once it is claimed."""
+    """False for a count that ended without output: each window is shown once it is claimed."""
     return not (entry.state is State.FAILED or has_died(entry)) or last_window(entry.id) >= 0
 
 
@@ -209,4 +209,5 @@ def count_footage(
         with folder_beside(out) as folder:
             sealed = write_folder(folder, Count(plan, statement, shown))
             outputs.append(file_digest(folder / NUMBERS))
+            claim_window(entry.id, plan.windows[-1])  # from the next moment on it may have been seen
     return replace(statement, seal=sealed.seal)

@@ -100,7 +100,8 @@ class _Work:
 
     def __init__(self, source: Live, config: CountConfig, looking: tuple[PeopleFinder, Posture], clock: Clock) -> None:
         self.source, self.clock = source, clock
-        self.transport = Transport(source, clock, config.rate, 2 * config.chunk_frames + 2)
+        # stamps within half a chunk, since a tick is a chunk behind: none passes a frame that is still to come
+        self.transport = Transport(source, clock, config.rate, 2 * config.chunk_frames + 2, config.chunk / 2)
         self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
         self._config, self._looking = config, looking
         self._thread = threading.Thread(target=self._run, daemon=True)

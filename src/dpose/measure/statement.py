@@ -38,6 +38,7 @@ OUTSIDE = (
     "frames that a decoder makes of frames of other chunks, furniture that stays moved",
     "how busy the machine is, and how long a count takes",
     "recordings that are made of a live source, and its other names: the account knows neither",
+    "other counts of the same footage: this is the cost of one alone, and what all of them cost is in their account",
 )
 MODEL = (
     "intervals are of the noise alone: what the model misses or invents is not in them, and what it finds of whom "
@@ -103,7 +104,7 @@ def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
     config = CountConfig.read(record["count"], "release.count")
     plan = bind_count(config, Schedule.read(record["schedule"], "release.schedule"))
     wanted = count_statement(plan, seeded=statement.kind is Kind.SEEDED)
-    kept = ("software", "deployment", "odometer", "seal", "signature")
+    kept = ("software", "deployment", "seal", "signature")
     wanted = replace(wanted, **{name: getattr(statement, name) for name in kept})
     found, needed = statement.to_dict(), wanted.to_dict()
     # the maker may warn of more

@@ -1,7 +1,7 @@
 """Live video: a network camera (RTSP), a device of this machine, or a file that grows, frame by frame until stopped.
 
     source = Live("ward-3", partial(live_frames, "rtsp://camera/1"))
-    transport = Transport(source, Clock(), rate=Fraction(2), room=20)       # a thread of its own
+    transport = Transport(source, Clock(), rate=Fraction(2), room=20, apart=Fraction(1))    # a thread of its own
     transport.begin()
     frame = transport.frames.get()
 
@@ -12,12 +12,13 @@ in between there are ticks without a frame, which tell the time. Nothing is kept
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import threading
 import time as clock
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -80,17 +81,17 @@ class Transport:
     """The thread that hears a live source: a choice of frames by the clock, and when nothing came.
 
     Frames that find no room are dropped without a word, and gaps are of the transport alone: how long somebody works on
-    frames must not show.
+    frames must not show. No frame has a time further from its arrival than `apart` seconds, whatever its stamp.
 
     Attributes:
         frames: What was heard.
         stop: Ends the thread.
     """
 
-    def __init__(self, source: Live, clock: Clock, rate: Fraction, room: int) -> None:
+    def __init__(self, source: Live, clock: Clock, rate: Fraction, room: int, apart: Fraction) -> None:
         self.frames: queue.Queue[TimedFrame] = queue.Queue(room)
         self.stop = threading.Event()
-        self._source, self._clock, self._rate = source, clock, rate
+        self._source, self._clock, self._rate, self._apart = source, clock, rate, apart
         self._gaps: list[tuple[Fraction, Fraction]] = []
         self._heard = clock.now()
 
@@ -100,8 +101,9 @@ class Transport:
         threading.Thread(target=self._hear, daemon=True).start()
 
     def gaps(self, begin: Fraction, end: Fraction) -> tuple[tuple[float, float], ...]:
-        """When the transport gave nothing between two times, in seconds after the first."""
-        found = [(a, b) for a, b in (*self._gaps, (self._heard, self._clock.now())) if b - a > GAP]
+        """When the transport gave nothing between two times, in whole seconds after the first."""
+        heard = (*self._gaps, (self._heard, self._clock.now()))
+        found = [(Fraction(math.floor(a)), Fraction(math.ceil(b))) for a, b in heard if b - a > GAP]
         inside = [(max(a, begin) - begin, min(b, end) - begin) for a, b in found]
         return tuple((float(a), float(b)) for a, b in inside if a < b)
 
@@ -118,7 +120,7 @@ class Transport:
                 if now - self._heard > GAP:
                     self._gaps.append((self._heard, now))
                 self._heard = now
-                yield frame
+                yield replace(frame, time=min(max(frame.time, now - self._apart), now + self._apart))
 
 
 def is_live(source: str) -> bool:
