@@ -434,6 +434,7 @@ class TestRun:
         done = run_program(PREAMBLE + script, cwd=tmp_path)
         assert done.returncode == 130, done.stderr
         assert "Stopped after step 1" in done.stdout
+        assert "To go on: dpose train --resume stopped" in " ".join(done.stdout.split())
         assert "Traceback" not in done.stderr
         assert main(["verify", str(tmp_path / "stopped")]) == 0
 

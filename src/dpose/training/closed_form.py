@@ -81,10 +81,7 @@ def solved(sources: Any) -> Params:
         found = inputs.ranks.from_first(sources.noised(task=SecondMoment(inputs.task)))
         sources.state = {**found, **{name: value.clone() for name, value in public}}
         return {name: 0 * moment for name, moment in found.items()}
-    for (
-        name,
-        value,
-    ) in public:  # fitted again elsewhere they may differ; two sums of different features have no solution
+    for name, value in public:  # fitted again elsewhere they may differ, and both sums are of the same features
         value.copy_(sources.state[name])
     ((name, gradient),) = sources.noised().items()
     stddev = unit * bound.noise_stddev / bound.divisor

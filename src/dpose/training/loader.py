@@ -125,20 +125,22 @@ class Loader:
             """The units of a group's batch."""
             return room(view_bucket(max(map(len, group)))) if padded else len(group)
 
-        kept, ahead = self.kept, self._ahead + microbatch_size
+        kept = self.kept
         if kept is None:  # while a micro-batch is computed the next is decoded, whole
             for group in _grouped(self.units(indices, step, ahead=microbatch_size), len, room):
-                yield pad_units(self.task.collate(group), filled(group))
+                batch, units = self.task.collate(group), filled(group)
+                yield pad_units(batch, units) if units > len(group) else batch
             return
         ready, others = _parted(indices, kept)
         batches = self._kept_batches(kept, ready, step, room, filled)
         first = list(islice(batches, 1))  # what it takes is planned before others are read
         # while all that are kept are computed, the first others are read
         reads = (partial(kept.brought, self.dataset, index, self._draw(index, step)) for index in others)
-        brought = self._done(reads, ahead)
+        brought = self._done(reads, self._ahead + microbatch_size)
         yield from chain(first, batches)
         for unkept in _grouped(brought, lambda unit: len(unit[0]), room):
-            looks, there = [looks for looks, _ in unkept], kept.holding([part for _, own in unkept for part in own])
+            looks = [own for own, _ in unkept]
+            there = kept.holding([part for _, parts in unkept for part in parts])
             yield there.batch(looks, there.plan(looks), filled(looks))
 
     def _kept_batches(
