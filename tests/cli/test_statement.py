@@ -98,6 +98,20 @@ def test_a_signed_statement_beside_other_weights_or_without_its_ledger_is_refuse
     assert "[ledger-missing]" in said
 
 
+def test_a_signed_run_is_checked_whatever_stands_beside_it(folder, tmp_path, capsys):
+    """A count's or a release's own seal does not stand for a run's."""
+    key = tmp_path / "h.pem"
+    told(capsys, "statement", "key", key)
+    told(capsys, "statement", "sign", folder, "--key", key)
+    for name, code in (("counts.json", "count-beside-others"), ("a.png", "release-beside-run")):
+        for inside in (folder, folder / "below"):
+            inside.mkdir(exist_ok=True)
+            (inside / name).write_text("{}")
+            for arguments in (("verify",), ("statement", "verify", "--key", f"{key}.pub")):
+                assert f"[{code}]" in told(capsys, *arguments, folder, code=2)
+            (inside / name).unlink()
+
+
 def test_the_registry_gets_its_fields_and_nothing_made_up(folder, tmp_path, capsys):
     out = tmp_path / "entry.yaml"
     told(capsys, "statement", "export", folder, "--registry", "--out", out)

@@ -14,10 +14,10 @@ from counted import Reader, count_folder, film
 from dpose.account import Budget, charges, set_budget, spending
 from dpose.cli import main
 from dpose.files import folder_beside
-from dpose.measure import counter
+from dpose.measure import NUMBERS, SEAL, STATEMENT, TABLE, counter
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import CountRequest, Footage, count_footage, file_footage
-from dpose.measure.folder import NUMBERS, SEAL, STATEMENT, TABLE, verify_folder
+from dpose.measure.folder import verify_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
 from dpose.measure.subjects import Sighting, read_sightings
@@ -333,6 +333,30 @@ class TestAltered:
         self.change(out / NUMBERS, change)
         with refused(code):
             verify_folder(out)
+
+    def test_a_genuine_one_beside_does_not_stand_for_it(self, made, out, capsys):
+        """Neither in a folder of its own in it, nor in place of its numbers, nor beside a model."""
+        days = out.parent
+        shutil.copytree(made, days / "genuine")
+        assert main(["verify", str(days)]) == 0
+        printed = capsys.readouterr().out
+        assert printed.count("the seal holds") == 2
+        assert "genuine: the day costs" in printed
+        shutil.copytree(made, out / "original")
+        assert main(["verify", str(out)]) == 0
+        (out / TABLE).write_bytes((out / TABLE).read_bytes() + b"1")
+        assert main(["verify", str(out)]) == 2
+        assert "[seal-file-altered]" in capsys.readouterr().err
+        (out / NUMBERS).unlink()
+        for name in (STATEMENT, SEAL, TABLE, "counts.png"):
+            assert main(["verify", str(out)]) == 2
+            assert "[count-unreadable]" in capsys.readouterr().err
+            (out / name).unlink()
+        assert main(["verify", str(out)]) == 0  # a folder with a whole count in it, and nothing else
+        (out / "model.safetensors").touch()
+        for folder in (out, days):
+            assert main(["verify", str(folder)]) == 2
+            assert "[count-beside-others]" in capsys.readouterr().err
 
 
 class TestCommand:

@@ -18,9 +18,10 @@ import pytest
 import dpose.report.plots  # noqa: F401  (what a fork draws with)
 from counted import Reader, camera
 from dpose.account import charges, last_window
+from dpose.measure import NUMBERS, count_folders
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import COUNT, CountRequest
-from dpose.measure.folder import NUMBERS, read_folder, verify_folder
+from dpose.measure.folder import read_folder, verify_folder
 from dpose.measure.live import _Work, count_live, live_config
 from dpose.media.live import Clock, Live
 from dpose.media.timed import TimedFrame
@@ -60,7 +61,7 @@ def test_windows_come_by_the_schedule(tmp_path):
     numbers = [one.number for one in count.shown]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert len(lines) == len(numbers) == 6
-    assert "1,000 is claimed" in "\n".join(verify_folder(day.parent))
+    assert "1,000 is claimed" in "\n".join(verify_folder(*count_folders(day.parent)))
     values = [w["values"][0]["value"] for w in json.loads((day / NUMBERS).read_text())["windows"]]
     assert pytest.approx(1, abs=0.3) in values  # somebody is there in every frame
     (entry,) = charges()

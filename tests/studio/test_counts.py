@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from counted import count_folder
+from dpose.measure import STATEMENT
 from dpose.measure.config import CountConfig
-from dpose.measure.folder import STATEMENT
 from dpose.measure.plan import Schedule, bind_count, whole_day
 from dpose.studio.counts_view import count_list
 from dpose.studio.roots import Roots

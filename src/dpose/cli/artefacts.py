@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -92,28 +93,38 @@ def verify_artefacts(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
+    console = plain_console()
+    for line in check_artefact(run):
+        console.print(line, soft_wrap=True)
+
+
+def check_artefact(path: Path) -> Iterator[str]:
+    """Check a run or model folder, a count, a live source's days, or released files; say what was found, line by line.
+
+    Raises:
+        DposeError: something is missing, altered or does not add up; or a folder holds what its own seal says nothing
+            of and another's would.
+    """
+    from dpose.measure import count_folders
     from dpose.release.manifest import verify_manifest
     from dpose.release.verify import released_files, verify_release
 
-    console = plain_console()
-    if any(run.glob("counts.json")) or any(run.glob("*/counts.json")):
+    if days := count_folders(path):
         from dpose.measure.folder import verify_folder
 
-        for line in verify_folder(run):
-            console.print(line, soft_wrap=True)
+        for day in days:
+            yield from (line if day == path else f"{day.name}: {line}" for line in verify_folder(day))
         return
-    files = released_files(run)
+    files = released_files(path)
     for file in files:
-        _, line = verify_release(file)
-        console.print(line)
-    if line := verify_manifest(run):
-        console.print(line, soft_wrap=True)
+        yield verify_release(file)[1]
+    if line := verify_manifest(path):
+        yield line
     if files:
         return
     from dpose.runs.verify import verify_run  # here, since it imports what trains
 
-    for line in verify_run(run).lines:
-        console.print(line)
+    yield from verify_run(path).lines
 
 
 def keys(

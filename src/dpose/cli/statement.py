@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpose.cli.artefacts import check_artefact
 from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
@@ -98,16 +99,7 @@ def verify_statement(
         f"and so the seal {found.seal[:16]}... that binds it to what it is about; on {found.date}, as they say",
         "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
     ]
-    if opened.folder and (opened.folder / "counts.json").is_file():
-        from dpose.measure.folder import verify_folder
-
-        lines += verify_folder(opened.folder)
-    elif opened.folder:
-        from dpose.runs.verify import verify_run  # here, since it imports what trains
-
-        lines += verify_run(opened.folder).lines
-    else:
-        lines.append(opened.found)
+    lines += check_artefact(opened.folder) if opened.folder else [opened.found]
     for line in lines:
         console.print(line, soft_wrap=True)
 

@@ -23,9 +23,10 @@ import numpy as np
 from dpose.account import Charge, State, charge_all, charges, claim_window, committing, last_window
 from dpose.errors import DposeError
 from dpose.files import check_place, file_digest, folder_beside
+from dpose.measure import NUMBERS
 from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
-from dpose.measure.folder import NUMBERS, Count, write_folder
+from dpose.measure.folder import Count, write_folder
 from dpose.measure.plan import CountPlan, Schedule, bind_count
 from dpose.measure.statement import count_statement
 from dpose.measure.subjects import Sighting, dropped_chunks

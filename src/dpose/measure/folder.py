@@ -1,7 +1,7 @@
 """The folder of a count: numbers as JSON and CSV, a plot, the statement and its seal; and whether it holds.
 
     write_folder(folder, Count(plan, statement, shown))
-    for line in verify_folder(folder): print(line)
+    for day in count_folders(folder): print(verify_folder(day))
 
 Nothing else of a video is ever written: no frame, crop, track or pose.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, file_json, file_text, json_text, write_atomic
+from dpose.measure import NUMBERS, PLOT, SEAL, STATEMENT, TABLE
 from dpose.measure.plan import CountPlan
 from dpose.measure.statement import check_recorded_count
 from dpose.measure.windows import CountReading, ShownWindow, ended_nodes, readings
@@ -28,8 +29,6 @@ from dpose.privacy.ranges import lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.stays import DAY
 
-NUMBERS, TABLE, PLOT = "counts.json", "counts.csv", "counts.png"
-STATEMENT, SEAL = "privacy.json", "seal.json"
 FORMAT = "dpose/counts/1"
 COLUMNS = ("begin", "end", "query", "value", "low", "high", "unit")
 
@@ -109,8 +108,6 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     Raises:
         DposeError: something is missing, altered or does not add up.
     """
-    if days := sorted(file.parent for file in folder.glob(f"*/{NUMBERS}")):  # of a live source
-        return tuple(f"{day.name}: {line}" for day in days for line in verify_folder(day))
     count = read_folder(folder)
     spent = count.statement.verify()
     seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))

@@ -26,10 +26,11 @@ from pathlib import Path
 from dpose.account import claim_window, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest
+from dpose.measure import NUMBERS
 from dpose.measure.chunks import Rows, chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import RELEASED, CountRequest, charged, count_charge
-from dpose.measure.folder import NUMBERS, Count, read_folder, window_times, write_folder
+from dpose.measure.folder import Count, read_folder, window_times, write_folder
 from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
 from dpose.measure.windows import Windows

@@ -79,18 +79,23 @@ class OpenedRelease:
 def released_files(path: Path) -> list[Path]:
     """The released artefacts at `path`: itself, or those in the folder and below, by name.
 
-    An empty list means that there is nothing of the kind, or that `path` is a run.
+    An empty list means that there is nothing of the kind.
+
+    Raises:
+        DposeError: they stand in a folder with a run, whose seal does not cover them.
     """
     if path.is_file():
         return [path] if path.suffix.lower() in ARTEFACTS else []
-    if not path.is_dir() or (path / "privacy.json").exists() or (path / "ledger.jsonl").exists():
-        return []
-    found = sorted(path.rglob("*"))
-    return [
+    found = [
         file
-        for file in found
+        for file in sorted(path.rglob("*"))
         if file.suffix.lower() in ARTEFACTS and file.is_file() and not _hidden(file.relative_to(path))
     ]
+    run = [name for name in ("privacy.json", "ledger.jsonl") if (path / name).exists()]
+    if found and run:
+        said = f"holds {run[0]} of a run and, beside it, released files"
+        raise DposeError("release-beside-run", said, str(path), f"name {found[0]} alone, or move one elsewhere")
+    return found
 
 
 def verify_release(path: Path) -> tuple[PrivacyStatement, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.measure.folder import NUMBERS, Count, read_folder
+from dpose.measure import NUMBERS
+from dpose.measure.folder import Count, read_folder
 from dpose.measure.windows import readings
 from dpose.privacy.ranges import upper
 from dpose.studio.roots import Roots
