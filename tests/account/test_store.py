@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dpose.account import (
     Budget,
@@ -44,6 +45,7 @@ from dpose.privacy.events import Approximate, Renyi, SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.renyi import ORDERS, order_of_budget, zcdp_epsilon
+from dpose.runs.account import account_of
 from refusals import refused
 from stored import pure, run_charge, zcdp
 
@@ -545,9 +547,11 @@ def test_a_key_that_others_may_read_is_refused(tmp_path):
         ("UPDATE sets SET digest = 'x'", "is another one"),
         ("DELETE FROM subjects WHERE subject IN (SELECT MIN(subject) FROM subjects)", "lost or won"),
         ("UPDATE subjects SET subject = 17 WHERE subject IN (SELECT MIN(subject) FROM subjects)", "set 1"),
+        ("DELETE FROM meets", "which sets"),
+        ("INSERT INTO meets VALUES (1, 17)", "which sets"),
     ],
 )
-def test_what_was_altered_by_hand_is_found(where, statement, said):
+def test_what_was_altered_by_hand_is_found(where, statement, said, capsys):
     for number in range(3):
         charge(entry(number), where, checked=False)
     forget(where)
@@ -557,13 +561,55 @@ def test_what_was_altered_by_hand_is_found(where, statement, said):
     if "journal" in statement:
         with refused("account-altered"):
             charges(where)
+    with refused(("account-altered", "account-set-back")):
+        account_of(None, None, Console(quiet=True), where=where)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM budgets",
+        "UPDATE budgets SET spent = '-1.0'",
+        "DELETE FROM meets",
+        "DELETE FROM journal WHERE kind = 'budget'",
+    ],
+)
+def test_who_writes_sql_without_the_key_switches_no_budget_off(where, statement):
+    """Which budgets stand is in the journal; what is spent of each, and that each set meets itself, is looked for."""
+    set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
+    with refused("budget-exceeded"):
+        charge(entry(1, events=(pure(2.0),)), where)
+    forget(where)
+    with opened(where).transaction() as account:
+        account.run(statement)
+    with refused("account-altered"):
+        charge(entry(2, events=(pure(0.1),)), where)
+
+
+@pytest.mark.parametrize("moved", ["set_id = 999", "name = 'budget 999'"])
+def test_a_budget_is_found_wherever_its_bound_stands(where, moved):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
+    with opened(where).transaction() as account:
+        account.run(f"UPDATE budgets SET {moved}")
+    with refused(("budget-exceeded", "account-altered")):
+        charge(entry(1, events=(pure(2.0),)), where)
+
+
+def test_pairs_of_sets_that_were_taken_out_are_missed(where):
+    """One charge's alone: no budget of other pictures is asked, until the account is looked at."""
+    charge(entry(0), where, checked=False)
+    charge(entry(1, HERE[:3]), where, checked=False)
+    assert check_account(where) == ""
+    with opened(where).transaction() as account:
+        account.run("DELETE FROM meets WHERE one <> other")
+    assert "which sets" in check_account(where)
 
 
 def test_a_bound_that_was_lowered_by_hand_is_found(where):
     set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
     charge(entry(), where)
     with opened(where).transaction() as account:
-        account.run("UPDATE budgets SET spent = '0.0'")
+        account.run("UPDATE budgets SET spent = '-1.0'")
     with refused("account-altered"):
         charge(entry(1), where)
 
@@ -593,15 +639,42 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
     forget(where)
     with refused("account-newer", where="set XDG_STATE_HOME"):
         charges(where)
-    with refused("account-unusable") as told:
-        charges("postgresql+psycopg://me:secret@127.0.0.1:1/none")
-    assert "secret" not in told.value.line()
+    for address in ("me:secret@127.0.0.1:1/none", "me:s3@secret@127.0.0.1:1/none", "127.0.0.1:1/none?password=secret"):
+        with refused(("account-unusable", "account-place-malformed")) as told:
+            charges(f"postgresql+psycopg://{address}")
+        assert "secret" not in told.value.line()
     with refused("account-place-malformed"):
         charges("mysql://somewhere/x")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "account.sqlite").write_bytes(b"no database at all, and long enough to be read as one" * 9)
     with refused("account-altered", where="database any more"):
         charges(tmp_path / "broken")
+
+
+def test_an_account_in_a_folder_of_other_things_closes_itself_alone(tmp_path):
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "tool").write_text("#!/bin/sh")
+    for path, mode in ((home, 0o755), (home / "bin", 0o2775), (home / "bin" / "tool", 0o755)):
+        path.chmod(mode)
+    before = [path.stat().st_mode for path in (home, home / "bin", home / "bin" / "tool")]
+    url = f"sqlite:///{home}/ward.sqlite"
+    for _ in range(2):
+        charge(entry(), url, checked=False)
+        forget(url)
+        assert (home / "ward.sqlite").stat().st_mode & 0o777 == 0o600
+        (home / "ward.sqlite").chmod(0o644)
+    assert len(charges(url)) == 1
+    assert [path.stat().st_mode for path in (home, home / "bin", home / "bin" / "tool")] == before
+
+
+def test_a_relative_path_is_one_account_wherever_the_work_is_done(tmp_path, monkeypatch):
+    """What names it for jobs, too, is refused; what names it for one command is made absolute."""
+    monkeypatch.chdir(tmp_path)
+    assert opened("sqlite:///ward.sqlite").url == f"sqlite:///{tmp_path}/ward.sqlite"
+    monkeypatch.setenv("DPOSE_ACCOUNT", "sqlite:///ward.sqlite")
+    with refused("account-place-relative", where=f"sqlite:///{tmp_path}/ward.sqlite"):
+        charges()
 
 
 def test_an_account_of_a_build_with_other_tables_says_what_to_do(tmp_path):

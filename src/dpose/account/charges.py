@@ -531,8 +531,8 @@ def rollback_count(where: Where = None) -> int:
 def check_account(where: Where = None) -> str:
     """What is wrong with the account, read as a whole; "" for nothing.
 
-    The journal is checked row by row, and every set of pictures against the digest that charges name it by, and against
-    its members and their number as they were registered.
+    The journal is checked row by row, and every set of pictures against the digest that charges name it by, its members
+    and their number as they were registered, and the sets that it shares pictures with.
     """
     store = opened(where)
     with store.transaction(write=False) as account:
@@ -549,10 +549,15 @@ def check_account(where: Where = None) -> str:
         cells = account.numbers("SELECT id, parent, set_id, members FROM cells ORDER BY id")
         held = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
         chains: dict[int, frozenset[int]] = {0: frozenset()}
+        meets = {(int(name), int(name)) for name in sets}
         for cell, parent, set_id, members in cells:
-            chains[cell] = chains.get(parent, frozenset()) | {set_id}
+            above = chains.get(parent, frozenset())
+            chains[cell] = above | {set_id}
+            meets.update(pair for other in above for pair in ((set_id, other), (other, set_id)))
             if int((held[:, 1] == cell).sum()) != members:
                 return f"cell {cell} of its pictures has lost or won some"
+        if set(account.numbers("SELECT one, other FROM meets")) != meets:
+            return "which sets of pictures meet is not what was written"
         for name, (digest, count) in sets.items():
             inside = [cell for cell, read in chains.items() if int(name) in read]
             subjects = np.unique(held[np.isin(held[:, 1], inside), 0])
@@ -625,8 +630,12 @@ def _above(account: Transaction, cells: Iterable[int]) -> list[tuple[int, ...]]:
 
 def sets_meeting(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
     """The sets that share a picture with one of `sets`, those among them."""
+    sets = frozenset(sets)
     found = account.numbers("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=sets)
-    return frozenset(other for (other,) in found)
+    met = frozenset(other for (other,) in found)
+    if not sets <= met:  # each meets itself
+        raise account.store.altered("which sets of pictures meet is not what was written")
+    return met
 
 
 def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:

@@ -79,6 +79,7 @@ OTHER_BUILD = (
 )
 ROWS_AT_ONCE = 1000
 """Number of rows of the journal in memory while it is read."""
+_SQLITE = "sqlite:///"
 LARGEST_NUMBER = 2**63 - 1
 """Largest number of a row: the largest that a database compares with."""
 PATIENCE_S = 120
@@ -102,9 +103,9 @@ _TABLES = (
     "CREATE TABLE journal (seq BIGINT PRIMARY KEY, kind VARCHAR(16) NOT NULL, name VARCHAR(80) NOT NULL, "
     "body TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
     "CREATE INDEX journal_by_name ON journal (name, seq)",
+    "CREATE INDEX journal_by_kind ON journal (kind, name)",
     "CREATE TABLE budgets (name VARCHAR(80) PRIMARY KEY, set_id BIGINT NOT NULL, "
     "spent VARCHAR(40) NOT NULL, delta VARCHAR(40) NOT NULL, mac VARCHAR(64) NOT NULL)",
-    "CREATE INDEX budgets_of_set ON budgets (set_id)",
     "CREATE TABLE compositions (digest VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
 )
 """Schema 1. `cells` is a tree of which pictures were read together: docs/proofs/odometer.md."""
@@ -421,14 +422,24 @@ class Store:
     def __init__(self, url: str, folder: Path, where: Where) -> None:
         self.url, self.folder, self.where = url, folder, where
         self.lite = url.startswith("sqlite")
-        self.file = Path(url.removeprefix("sqlite:///")) if self.lite else None
+        self.file = Path(url.removeprefix(_SQLITE)) if self.lite else None
         self.ready: AccountKey | None = None
         self.known: Any = None
 
     @property
     def name(self) -> str:
         """The place, for messages: without a password."""
-        return str(self.file) if self.file else re.sub(r"//([^:@/]*):[^@/]*@", r"//\1:***@", self.url)
+        if self.file:
+            return str(self.file)
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError
+
+        try:
+            url = make_url(self.url)
+        except (ArgumentError, ValueError):
+            return f"{self.url.partition('://')[0]}://..."
+        shown = url.set(query={key: "***" if "pass" in key.lower() else value for key, value in url.query.items()})
+        return re.sub(r":\*\*\*@.*@", ":***@", shown.render_as_string(hide_password=True))  # a password with an @
 
     @property
     def seen(self) -> HighWater:
@@ -490,10 +501,14 @@ class Store:
 
         if self.file:
             self._absent()
-            try:  # its owner's alone, before anything is written to it
-                private_folder(self.file.parent)
-                make_folder(self.file.parent)
+            try:  # its owner's alone, before anything is written to it; a folder that the user named holds more
+                make_folder(self.file.parent, 0o700)
+                if self.file.parent == self.folder.absolute():
+                    private_folder(self.folder)
                 os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+                for end in ("", "-wal", "-shm"):
+                    with contextlib.suppress(FileNotFoundError, PermissionError):  # another user's, or gone just now
+                        os.chmod(f"{self.file}{end}", 0o600)
             except OSError as error:
                 raise explain_os_error(error, self.file) from error
         with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write=True):
@@ -607,12 +622,17 @@ def opened(where: Where = None) -> Store:
     """The account at `where`; nothing is opened or made yet.
 
     Raises:
-        DposeError: the URL is neither of SQLite nor of PostgreSQL, or what it needs is not installed.
+        DposeError: the URL is neither of SQLite nor of PostgreSQL, names a file by a relative path in the environment,
+            or what it needs is not installed.
     """
     folder = state_folder(where if isinstance(where, Path) else None)
     url = where if isinstance(where, str) else os.environ.get(VARIABLE, "")
-    if not url:
-        url = f"sqlite:///{(folder / DATABASE).absolute()}"
+    file = Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) and url != _SQLITE else None
+    if file and not file.is_absolute() and url is not where:  # jobs run elsewhere, and would each have their own
+        said = "names another file in each folder that a job runs in"
+        raise DposeError("account-place-relative", said, f"{VARIABLE}={url}", f"say {_SQLITE}{file.absolute()}")
+    if not url or file:
+        url = f"{_SQLITE}{(file or folder / DATABASE).absolute()}"
     return _store(url, folder, where, os.getpid())
 
 
@@ -655,12 +675,12 @@ def account_exists(where: Where = None) -> bool:
 def _store(url: str, folder: Path, where: Where, process: int) -> Store:
     if url.startswith("postgresql://"):
         url = "postgresql+psycopg" + url.removeprefix("postgresql")
-    if not re.match(r"(sqlite:///.|postgresql\+psycopg://)", url):
+    if not re.match(r"(sqlite:///.|postgresql\+psycopg://([^@]*@)?[^@]*$)", url):
         raise DposeError(
             "account-place-malformed",
             "is no place for an account",
             Store(url, folder, where).name,
-            "say postgresql+psycopg://USER@HOST/NAME, or sqlite:///FILE",
+            "say postgresql+psycopg://USER@HOST/NAME, with an @ in a password as %40, or sqlite:///FILE",
         )
     if url.startswith("postgresql"):
         try:

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.account import Budget, Charge, Where, budget_states, lift_budget, set_budget
+from dpose.account import Budget, Charge, Where, budget_states, check_account, lift_budget, set_budget
 from dpose.account.store import opened
 from dpose.account.words import (
     PLANNED,
@@ -61,6 +61,8 @@ def account_of(
     if data is None:
         with console.status("reading the account"), _as_written(where):
             found = datasets(delta, requested, where)
+            if wrong := check_account(where):
+                raise opened(where).altered(wrong)
         if not found:
             return Text(f"Nothing has been charged to this account yet: {opened(where).name}")
         return Group(*(_shown(one, where) for one in found))
