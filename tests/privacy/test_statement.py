@@ -235,6 +235,13 @@ def test_the_paragraph_says_first_that_nothing_is_guaranteed(kind):
     assert "This protects" not in text
 
 
+def test_a_statement_says_each_thing_once():
+    """Of a key twice one reader of JSON takes the first and another the last: what is sealed is not what is read."""
+    text = statement().to_json()
+    with refused("statement-not-json", where="'epsilon' stands there twice"):
+        PrivacyStatement.from_json(text.replace("{", '{\n  "epsilon": "0.01",', 1))
+
+
 def test_a_statement_of_nothing_says_so_and_no_more():
     text = PrivacyStatement(Kind.NONE, "image", n=7, caveats=("trained on public data",)).paragraph()
     assert text.startswith("NOTHING IS GUARANTEED")

@@ -23,7 +23,7 @@ from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.config import Projection
-from dpose.release.embed import read_sidecar, write_sidecar
+from dpose.release.embed import read_sidecar, sidecar_of, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
 from dpose.release.items import Work
@@ -786,3 +786,7 @@ def _pictures(tmp_path):
 def test_a_statement_reads_back(tmp_path):
     statement = release_video(write(tmp_path / "a.mp4"), tmp_path / "b.mp4", "1/3", "1e-5")
     assert read_sidecar(tmp_path / "b.mp4")[0] == statement
+    sidecar = sidecar_of(tmp_path / "b.mp4")
+    sidecar.write_text(sidecar.read_text().replace("{", '{\n  "epsilon": "0.01",', 1))
+    with refused("statement-malformed", where="twice"):  # of which readers of JSON take the first or the last
+        read_sidecar(tmp_path / "b.mp4")

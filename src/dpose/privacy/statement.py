@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
 from dpose.errors import DposeError
+from dpose.files import parsed_json
 from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attackers, loss_grid, true_positives
@@ -261,9 +262,9 @@ class PrivacyStatement(StatementPart):
                 wrong.
         """
         try:
-            values = json.loads(text)
+            values = parsed_json(text)
             json.dumps(values, ensure_ascii=False).encode()  # half a pair of surrogates is no text
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise DposeError("statement-not-json", f"is not JSON ({error})", where) from error
         schema = values.pop("schema", None) if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import parsed_json, write_atomic
 from dpose.media.images import MAX_PIXELS, read_bytes
 from dpose.media.kinds import kind_of_name
 from dpose.privacy.events import ExactEvent
@@ -158,7 +158,7 @@ def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple
 
 
 def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
-    about = json.loads(_array(file, "about", _ABOUT_LIMIT).tobytes())
+    about = parsed_json(_array(file, "about", _ABOUT_LIMIT).tobytes())
     version = about["version"]
     if not isinstance(version, int) or isinstance(version, bool) or version < LEVELS:
         raise ValueError("no version")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_text, write_atomic
+from dpose.files import file_digest, file_text, parsed_json, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.entries import Seal, open_seal, sealed_alone
@@ -122,13 +122,13 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
         raise DposeError("statement-missing", "carries no privacy statement", str(video), f"{sidecar.name} is missing")
     try:
         text = file_text(sidecar)
-        content = json.loads(text)
+        content = parsed_json(text)
         line = content.pop(LINE, "") if isinstance(content, dict) else ""
         text = json.dumps(content, ensure_ascii=False)
     except OSError as error:
         raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(sidecar)) from error
-    except (ValueError, RecursionError) as error:
-        raise DposeError("statement-malformed", "is no privacy statement", str(sidecar)) from error
+    except ValueError as error:
+        raise DposeError("statement-malformed", f"is no privacy statement ({error})", str(sidecar)) from error
     if not isinstance(line, str):
         raise DposeError("seal-unreadable", "its seal cannot be read", str(sidecar))
     return PrivacyStatement.from_json(text, str(sidecar)), line
